@@ -9,6 +9,13 @@ import typer
 from .options import AsJson
 from .show import Data
 
+AsCsv = Annotated[
+    bool, typer.Option("--csv", help="Evaluations as CSV: scores and faithfulness, by source, too.")
+]
+AsLatex = Annotated[
+    bool, typer.Option("--latex", help="Evaluations as one table for a paper (booktabs), a row for each.")
+]
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
@@ -31,15 +38,16 @@ def report(
         int | None, typer.Option("--trajectories", min=0, help="Of each run on that page: 40 if not given.")
     ] = None,
     data: Data = None,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Evaluations as CSV: scores and faithfulness, by source, too.")
-    ] = False,
-    as_latex: Annotated[
-        bool, typer.Option("--latex", help="Evaluations as one table for a paper (booktabs), a row for each.")
-    ] = False,
+    as_csv: AsCsv = False,
+    as_latex: AsLatex = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the numbers of runs, by source."""
+    if as_csv or as_latex:
+        others = html, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
+        if any(one not in (None, False) for one in others):
+            raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
+        return _print_evaluations(runs, latex=as_latex)
     from vtune.report.credit import render_credit
     from vtune.report.terminal import render_report
     from vtune.runs.report.credit import run_credit
@@ -47,12 +55,6 @@ def report(
 
     from .output import show
 
-    if as_csv or as_latex:
-        others = (html, trajectories, data, replies or None, credit or None, everything or None)
-        if any(one is not None for one in (*others, as_json or None, (as_csv and as_latex) or None)):
-            raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
-        _print_evaluations(runs, latex=as_latex)
-        return
     if html is not None and (credit or replies):
         raise typer.BadParameter("choose --html, --credit or --replies", param_hint="--html")
     if everything and (html is not None or credit):
