@@ -47,7 +47,8 @@ def report(
         others = html, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
         if any(one not in (None, False) for one in others):
             raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
-        return _print_evaluations(runs, latex=as_latex)
+        _print_evaluations(runs, latex=as_latex)
+        return
     from vtune.report.credit import render_credit
     from vtune.report.terminal import render_report
     from vtune.runs.report.credit import run_credit
@@ -74,8 +75,7 @@ def report(
     if credit:
         show(run_credit(runs), render_credit, as_json=as_json)
         return
-    render = partial(render_report, everything=everything)
-    show(run_report(runs, replies=replies), render, as_json=as_json)
+    show(run_report(runs, replies=replies), partial(render_report, everything=everything), as_json=as_json)
 
 
 def _print_evaluations(paths: list[Path], *, latex: bool) -> None:
