@@ -9,6 +9,13 @@ import typer
 from .options import AsJson
 from .show import Data
 
+AsCsv = Annotated[
+    bool, typer.Option("--csv", help="Evaluations as CSV: scores and faithfulness, by source, too.")
+]
+AsLatex = Annotated[
+    bool, typer.Option("--latex", help="Evaluations as one table for a paper (booktabs), a row for each.")
+]
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
@@ -31,15 +38,17 @@ def report(
         int | None, typer.Option("--trajectories", min=0, help="Of each run on that page: 40 if not given.")
     ] = None,
     data: Data = None,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Evaluations as CSV: scores and faithfulness, by source, too.")
-    ] = False,
-    as_latex: Annotated[
-        bool, typer.Option("--latex", help="Evaluations as one table for a paper (booktabs), a row for each.")
-    ] = False,
+    as_csv: AsCsv = False,
+    as_latex: AsLatex = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the numbers of runs, by source."""
+    if as_csv or as_latex:
+        others = html, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
+        if any(one not in (None, False) for one in others):
+            raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
+        _print_evaluations(runs, latex=as_latex)
+        return
     from vtune.report.credit import render_credit
     from vtune.report.terminal import render_report
     from vtune.runs.report.credit import run_credit
@@ -47,12 +56,6 @@ def report(
 
     from .output import show
 
-    if as_csv or as_latex:
-        others = (html, trajectories, data, replies or None, credit or None, everything or None)
-        if any(one is not None for one in (*others, as_json or None, (as_csv and as_latex) or None)):
-            raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
-        _print_evaluations(runs, latex=as_latex)
-        return
     if html is not None and (credit or replies):
         raise typer.BadParameter("choose --html, --credit or --replies", param_hint="--html")
     if everything and (html is not None or credit):
@@ -72,8 +75,7 @@ def report(
     if credit:
         show(run_credit(runs), render_credit, as_json=as_json)
         return
-    render = partial(render_report, everything=everything)
-    show(run_report(runs, replies=replies), render, as_json=as_json)
+    show(run_report(runs, replies=replies), partial(render_report, everything=everything), as_json=as_json)
 
 
 def _print_evaluations(paths: list[Path], *, latex: bool) -> None:

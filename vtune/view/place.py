@@ -105,7 +105,7 @@ def find_places(path: Path) -> list[Place]:
 
 
 def runs_below(folder: Path) -> list[Place]:
-    """The runs and evaluations in a folder that is none itself."""
+    """The runs and evaluations in a folder that is not one itself."""
     return sorted((place for place in _below(folder, DEPTH) if place.path.is_dir()), key=_begun)
 
 

@@ -72,7 +72,7 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
 
 
 def _spread(path: Path) -> list[Path]:
-    """A folder, or the runs and evaluations in it where it is none itself."""
+    """A folder, or the runs and evaluations in it where it is not one itself."""
     if (path / "recipe.yaml").is_file() or _is_evaluation(path) or is_sweep(path) or not path.is_dir():
         return [path]
     found = [one.path for one in runs_below(path)]
