@@ -56,7 +56,7 @@ def report(
 
     from .output import show
 
-    if html is not None and (credit or replies):
+    if sum((html is not None, credit, replies)) > 1:
         raise typer.BadParameter("choose --html, --credit or --replies", param_hint="--html")
     if everything and (html is not None or credit):
         raise typer.BadParameter("--html and --credit show everything they have", param_hint="--all")
@@ -70,8 +70,6 @@ def report(
     for option, given in (("--trajectories", trajectories), ("--data", data)):
         if given is not None:
             raise typer.BadParameter("is of the page that --html writes", param_hint=option)
-    if credit and replies:
-        raise typer.BadParameter("choose --credit or --replies", param_hint="--replies")
     if credit:
         show(run_credit(runs), render_credit, as_json=as_json)
         return

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from tests.reward.build import TARGET, looks, sample
+from vtune.runs.agent.drawn_again import others_of
 from vtune.runs.agent.exchanges import Scene, Shown, of_another
-from vtune.runs.audit.rerun_turns import _others
 from vtune.schema.sample import Sample
 
 
@@ -31,7 +31,7 @@ def test_an_option_of_another_question_is_an_answer_here_where_it_is_one_of_the_
     mine, theirs = choice("a", *own), choice("b", *other)
     trajectory = looks(TARGET)
     portion = [replace(trajectory, sample_id=name) for name in ("a", "b")]
-    found = _others(mine, {"a": mine, "b": theirs}, portion)
+    found = others_of(mine, {"a": mine, "b": theirs}, portion)
     if gold == "same":  # the same is right, by another letter
         assert found == []
         return

@@ -101,7 +101,7 @@ def _corrected(judges: Mapping[str, Any]) -> Table:
     return {
         "title": "faithful of right answers with calls, in percent: as judged, and as a perfect judge would",
         "note": "; ".join(f"{name}: {one['warning']}" for name, one in judges.items() if one["warning"]),
-        "head": ["judge", "n", "as judged", "corrected", "sensitivity", "specificity"],
+        "head": ["looks by", "n", "as judged", "corrected", "sensitivity", "specificity"],
         "rows": rows,
     }
 
