@@ -336,16 +336,16 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
     policy = load(tiny)
     before = load_file(tiny / "model.safetensors")
     run = Run(stage, OBJECTIVE, changes={"lora": ADAPTERS, "freeze": ("vision",)})
-    trainer, _ = learnt(tiny, ALONE, run, tmp_path)
+    trainer, _ = learnt(tiny, ALONE, run, tmp_path / "saved")
     assert trainer.trainable["vision"] == 0
     assert 0 < sum(trainer.trainable.values()) < 0.1 * sum(value.numel() for value in before.values())
-    after = load_file(tmp_path / "model.safetensors")
+    after = load_file(tmp_path / "saved/model.safetensors")
     assert after.keys() == before.keys()
     moved = {key for key in after if not torch.equal(after[key], before[key])}
     assert {key.split(".")[-2] for key in moved} == set(ADAPTERS.targets)
     # What was saved is what was trained: a plain model says the same as the one with adapters.
     drawn = items(policy, 3)
-    saved = logprobs_of(load(tmp_path), drawn)
+    saved = logprobs_of(load(tmp_path / "saved"), drawn)
     with trainer.gathered() as whole:
         torch.testing.assert_close(logprobs_of(whole, drawn), saved, rtol=0, atol=0)
     if stage == 1:

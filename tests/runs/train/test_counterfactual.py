@@ -61,7 +61,7 @@ def test_who_reads_the_crop_is_paid_and_who_knew_is_not(tiny: Path, lens: Path, 
     first, second = totals(uses), totals(knew)
     assert first.keys() == second.keys()
     assert [first[key] - second[key] for key in first] == pytest.approx([WEIGHT] * len(first))
-    assert numbers(tmp_path / "uses")[0]["reward_counterfactual"] == 1.0
+    assert numbers(tmp_path / "uses")[0, "all"]["reward_counterfactual"] == 1.0
     # Two turns to a rollout, and one drawn again: as long as a turn may be, after the same tokens.
     assert len(engine.requests) == 3 * len(uses)
     for request in engine.requests[2 * len(uses) :]:
