@@ -22,10 +22,14 @@ class Row(NamedTuple):
     """Axis -> its value."""
 
 
+def points(axes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """All combinations of the values of axes; of none, the empty one."""
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
 def rows(names: Iterator[str] | Mapping[str, Any], axes: Mapping[str, Any]) -> list[Row]:
     """The rows that names stand for, at all values of all axes: `evidence` at p = 0.9 is `evidence-0.9`."""
-    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    return [Row(row_name(name, at), name, at) for at in points for name in names]
+    return [Row(row_name(name, at), name, at) for at in points(axes) for name in names]
 
 
 def row_name(name: str, at: Mapping[str, Any]) -> str:
@@ -35,8 +39,7 @@ def row_name(name: str, at: Mapping[str, Any]) -> str:
 
 def differences(pairs: Any, axes: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The pairs of rows that pairs of names stand for: both at the same values."""
-    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    return [(row_name(first, at), row_name(second, at)) for at in points for first, second in pairs]
+    return [(row_name(first, at), row_name(second, at)) for at in points(axes) for first, second in pairs]
 
 
 def filled(value: Any, known: Mapping[str, Any]) -> Any:

@@ -33,6 +33,17 @@ def prepared_in(out: Path, seed: int | None) -> Path:
     return out / PREPARED / f"seed-{seed}"
 
 
+def commands_in(
+    folder: Path, prepare: Mapping[str, str], at: Mapping[str, Any], seed: int
+) -> dict[str, list[str]]:
+    """Name -> words of each command, with what stands in braces filled in; `folder` is `{prepared}`."""
+    known = {**at, SEED: seed, PREPARED: str(folder)}
+    return {
+        str(filled(name, at)): [str(filled(word, known)) for word in shlex.split(command)]
+        for name, command in prepare.items()
+    }
+
+
 def preparations(
     prepare: Mapping[str, str], at: Mapping[str, Any], seed: int, out: Path, needed: Sequence[str]
 ) -> Iterator[Command]:
@@ -46,11 +57,8 @@ def preparations(
         needed: Paths that the run reads, with `{prepared}` in them: what nobody reads is not made.
     """
     folder = prepared_in(out, seed)
+    commands = commands_in(folder, prepare, at, seed)
     known = {**at, SEED: seed, PREPARED: str(folder)}
-    commands = {
-        str(filled(name, at)): [str(filled(word, known)) for word in shlex.split(command)]
-        for name, command in prepare.items()
-    }
     for name, words in _read_by(commands, [str(filled(path, known)) for path in needed]):
         result = folder / f"{name}.json"
         if result.exists():

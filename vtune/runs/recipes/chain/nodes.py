@@ -52,6 +52,11 @@ class Node:
         """As `vtune recipes list` has it."""
         return f"{self.kind}/{self.name}"
 
+    @property
+    def prepared(self) -> Path:
+        """What stands for `{prepared}` in a sweep: each prepares in a folder of its own."""
+        return Path("prepared") / self.title
+
     def reads(self) -> list[str]:
         """Files and folders that it names, and the policies that its header evaluates."""
         if self.kind == "data":

@@ -137,7 +137,8 @@ class Runs:
         names = list(plan.recipes)
         yield Join(base.title, node.title, "variants", base.title, listed(names))
         seen: list[Any] = [_read_by(base.recipe)]
-        for name, recipe in plan.recipes.items():
+        for name in names:
+            recipe = plan.recipe_of(name, plan.sweep.seeds[0], node.prepared)
             if _read_by(recipe) in seen:
                 continue
             seen.append(_read_by(recipe))

@@ -1,11 +1,11 @@
 """What commands and recipes write, and a few rows of it: by the code that would write the real thing."""
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from vtune.config import load_recipe
 from vtune.data import shortcut, trail_world, trails
 from vtune.data.formats.building import Options
 from vtune.data.formats.specimens import Specimen, coco
@@ -19,8 +19,10 @@ from vtune.runs.data.own_traces import make_box_traces
 from vtune.runs.data.shapes import make_shapes
 from vtune.runs.data.validating import make_coco
 from vtune.runs.recipes.chain.headers import Command, command_of, fits
-from vtune.runs.recipes.chain.nodes import Node
-from vtune.runs.sweep.placeholders import filled
+from vtune.runs.recipes.chain.nodes import KINDS, Node
+from vtune.runs.sweep.placeholders import points
+from vtune.runs.sweep.preparing import commands_in
+from vtune.runs.sweep.recipe import Sweep
 from vtune.schema.parquet import load_picture, write_samples, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -153,16 +155,33 @@ def _of_node(node: Node) -> Iterator[Product]:
 
 
 def _prepared(node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
-    """What a sweep makes for itself; any value stands for that of an axis."""
-    values = dict.fromkeys(node.recipe.get("axes", {}), "VALUE")
-    for text in node.recipe.get("prepare", {}).values():
-        command = command_of(shlex.split(filled(text, values)))
-        if command.words[:1] in (("sft",), ("rl",)):
-            title = f"{command.words[0]}/{command.value('--recipe')}"
-            made_by = next((one for one in nodes if one.title == title), None)
-            yield Product(command.value("--out") or "", "policy", title, node=made_by)
-        else:
-            yield from _of_command(command, nodes)
+    """What a sweep makes for itself, for its first seed.
+
+    Raises:
+        RecipeError: If a command gives a recipe a key or value that it does not take.
+    """
+    try:
+        sweep = load_recipe(node.path, Sweep)
+    except RecipeError:
+        return  # reported where its variants are read
+    made_by = {one.title: one for one in nodes}
+    for at in points(sweep.axes):
+        for words in commands_in(node.prepared, sweep.prepare, at, sweep.seeds[0]).values():
+            command = command_of(words)
+            maker = made_by.get(_run_by(command))
+            if maker is None:
+                yield from _of_command(command, nodes)
+                continue
+            given = command.options.get("--set", ())
+            recipe = load_recipe(maker.path, KINDS[maker.kind], given, given_by=f"{node.title}, --set")
+            yield from _of_node(replace(maker, recipe=recipe, commands=(command,)))
+
+
+def _run_by(command: Command) -> str:
+    """The title that the recipe of a command has, if it runs one."""
+    if command.begins("curate"):
+        return f"data/{command.words[-1]}"
+    return f"{command.words[0]}/{command.value('--recipe')}"
 
 
 def _of_command(command: Command, nodes: Sequence[Node]) -> Iterator[Product]:
