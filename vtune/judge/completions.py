@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from vtune.errors import RecipeError, ServiceError
-from vtune.judge.trust import trusted
+from vtune.judge.tls import trusted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAIError

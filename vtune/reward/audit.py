@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from vtune.data.shortcut import named_by_cue
 from vtune.errors import DataError, RunFailed, VtuneError
+from vtune.judge.feedback_texts import called_unhelpful
 from vtune.judge.pictures import picture_size
-from vtune.judge.told import called_unhelpful
 from vtune.parts import OURS
 from vtune.reward import evidence_boxes, evidence_model, evidence_passages
 from vtune.reward.evidence import Judges, needs_look

@@ -20,8 +20,8 @@ from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
-from vtune.rollout.turns import Turns
 from vtune.rollout.verdicts import Feedback, with_verdicts
+from vtune.rollout.yielding import Turns
 from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of

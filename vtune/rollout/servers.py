@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from vtune.errors import RunFailed
-from vtune.judge.trust import trusted
+from vtune.judge.tls import trusted
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.adapters import NAME

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import ServiceError
-from vtune.judge.trust import trusted
+from vtune.judge.tls import trusted
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
 """Seconds between attempts, doubled each time; ours."""

@@ -12,7 +12,7 @@ from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.manners import Manner, Manners, playing
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
-from vtune.judge.told import HELPFUL, UNHELPFUL
+from vtune.judge.feedback_texts import HELPFUL, UNHELPFUL
 from vtune.rollout.agent import Rollout
 from vtune.runs.audit.counterfactual import RerunWith, prepared
 from vtune.runs.audit.drawn import drawn_as

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from tests.reward.build import TARGET, looks, sample
-from vtune.runs.agent.drawn_again import others_of
 from vtune.runs.agent.exchanges import Scene, Shown, of_another
+from vtune.runs.agent.rerun import others_of
 from vtune.schema.sample import Sample
 
 

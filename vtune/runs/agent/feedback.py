@@ -2,7 +2,7 @@
 
 import asyncio
 
-from vtune.judge.told import HELPFUL, UNHELPFUL
+from vtune.judge.feedback_texts import HELPFUL, UNHELPFUL
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.looks import with_looks
 from vtune.rollout.verdicts import Feedback

@@ -16,9 +16,9 @@ from vtune.reward.score import Scorer
 from vtune.rollout.engine import Completion, Engine
 from vtune.rollout.openai import ServedPolicy
 from vtune.rollout.regeneration import Regeneration, answer_again, answer_without
-from vtune.runs.agent.drawn_again import asks_again, ended_with, others_of, sampling_of, turn_number
 from vtune.runs.agent.exchanges import EXCHANGES, Scene, Unknown
 from vtune.runs.agent.kinds import Kind
+from vtune.runs.agent.rerun import asks_again, ended_with, others_of, sampling_of, turn_number
 from vtune.runs.audit.drawn import Drawn
 from vtune.runs.audit.rerun_record import Line, RerunRecord
 from vtune.runs.evaluate.suite import AgentRecipe

@@ -8,8 +8,8 @@ from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
-from vtune.rollout.turns import AT_A_TIME, Turns
 from vtune.rollout.words import Screen, Words
+from vtune.rollout.yielding import AT_A_TIME, Turns
 from vtune.schema.message import Message
 
 PIECE = AT_A_TIME / 2.5

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from vtune.judge.told import HELPFUL, UNHELPFUL, called_unhelpful
+from vtune.judge.feedback_texts import HELPFUL, UNHELPFUL, called_unhelpful
 from vtune.schema.message import Message, Picture
 from vtune.schema.trajectory import Call, Trajectory
 

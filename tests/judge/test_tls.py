@@ -4,7 +4,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from vtune.judge.trust import trusted
+from vtune.judge.tls import trusted
 
 
 def test_all_clients_have_one_context_that_believes_whom_a_client_of_its_own_would() -> None:
