@@ -90,7 +90,7 @@ def turn_again(
         DataError: If the record is not of this model.
     """
     sample = samples[trajectory.sample_id]
-    key = _key(reruns, name, trajectory)
+    key = _key(reruns, name, sample, trajectory)
     kept = reruns.record.get(key)
     if kept is not None:
         return kept.rerun()
@@ -178,8 +178,8 @@ def _draw(reruns: Reruns, trajectory: Trajectory) -> tuple[int, ...]:
     return reruns.seed, 0, trajectory.group, trajectory.rollout, turn_number(trajectory)
 
 
-def _key(reruns: Reruns, name: str, trajectory: Trajectory) -> str:
-    """By what a turn that was drawn is known again."""
+def _key(reruns: Reruns, name: str, sample: Sample, trajectory: Trajectory) -> str:
+    """By what a turn that was drawn is known again, and whether it was right."""
     rollout = reruns.settings.rollout
     said: object = trajectory.token_ids or [message.content for message in trajectory.messages]
     facts = [
@@ -189,6 +189,7 @@ def _key(reruns: Reruns, name: str, trajectory: Trajectory) -> str:
         [rollout.temperature, rollout.max_new_tokens, rollout.max_tokens],
         reruns.settings.images.model_dump(),
         [trajectory.sample_id, trajectory.rollout, trajectory.policy_version],
+        [sample.ground_truth, sample.verifier, sample.verifier_parm, sample.choices],
         said,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
