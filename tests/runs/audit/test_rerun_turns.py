@@ -6,7 +6,7 @@ from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.audit.rerun_turns import Reruns, _key
 
 
-def test_a_verdict_is_kept_for_the_truth_that_it_was_given_against() -> None:
+def test_a_verdict_is_kept_for_the_truth_and_the_judge_that_gave_it() -> None:
     nothing: Any = None
     reruns = Reruns(
         exchanges=("black",), model="some/model", settings=drawn_as("", "codev"), kind=nothing, seed=0,
@@ -19,5 +19,6 @@ def test_a_verdict_is_kept_for_the_truth_that_it_was_given_against() -> None:
         replace(asked, verifier="math"),
     )
     keys = [_key(reruns, "black", one, looks()) for one in (asked, *others)]
-    assert len(set(keys)) == 4
+    keys.append(_key(replace(reruns, judge="another-judge"), "black", asked, looks()))
+    assert len(set(keys)) == 5
     assert _key(reruns, "black", replace(asked), looks()) == keys[0]

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,7 @@ def _drawn_again(
     reruns: Reruns, audited: Audited, candidates: RerunCandidates, reward: RewardRecipe
 ) -> dict[str, Any]:
     samples = {sample.id: sample for sample in read_records(audited.source)}
+    reruns = replace(reruns, judge=None if reward.judge is None else reward.judge.model)
     return run_counterfactual(reruns, candidates.rows, samples, _portions(audited.files), reward)
 
 

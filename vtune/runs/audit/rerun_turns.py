@@ -45,6 +45,8 @@ class Reruns:
     kind: Kind
     seed: int
     record: RerunRecord
+    judge: str | None = None
+    """The model that judges answers of verifiers that ask one; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def _key(reruns: Reruns, name: str, sample: Sample, trajectory: Trajectory) -> s
         [rollout.temperature, rollout.max_new_tokens, rollout.max_tokens],
         reruns.settings.images.model_dump(),
         [trajectory.sample_id, trajectory.rollout, trajectory.policy_version],
-        [sample.ground_truth, sample.verifier, sample.verifier_parm, sample.choices],
+        [sample.ground_truth, sample.verifier, sample.verifier_parm, sample.choices, reruns.judge],
         said,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
