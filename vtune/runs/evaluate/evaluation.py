@@ -24,6 +24,7 @@ from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.script import read_script
+from vtune.rollout.yielding import freeze_heap
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
@@ -264,6 +265,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         judges=scoring.judges,
     )
     async with opening as agent, scoring as scorer:
+        freeze_heap()
         records = await _draw(asked, agent, scorer)
         everything = parts(asked.portions)
         found = await with_model(suite, stored(everything), records, out)

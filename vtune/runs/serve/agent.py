@@ -20,6 +20,7 @@ from vtune.models.policy import resolved
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
 from vtune.rollout.agent import Agent, Job, black
+from vtune.rollout.yielding import freeze_heap
 from vtune.runs.agent.kinds import Kind, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
@@ -136,6 +137,7 @@ async def _serve(
     async with opening as agent:
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
         app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
+        freeze_heap()
         await serve_until_told(app, serving.listener, lambda: serving.ready(service))
 
 

@@ -23,6 +23,7 @@ from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
+from vtune.rollout.yielding import freeze_heap
 from vtune.runs.folder import running
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
@@ -115,6 +116,7 @@ async def _train(
 ) -> dict[str, Any]:
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
         loop = _Loop(run, suites, track=track, profile=profile)
+        freeze_heap()
         async with aclosing(loop.scheduler):
             last = await loop.steps()
     frozen = run.trainer.check_frozen()
