@@ -1,6 +1,6 @@
 """A first try of every sweep that ships for the tiny model, as a user makes it, and what each has found.
 
-    python -m tests.chains.sweeps FOLDER
+    python -m tests.chains.sweeps FOLDER [SWEEP ...]
 
 prepares in the folder what the sweeps start from (a demo, puzzles, short cold starts), runs each by one
 command with two steps and one seed, and prints a table. It exits with 1 where a run failed, or a table lacks
@@ -10,6 +10,7 @@ a number. What is there already is not made again.
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +18,27 @@ from vtune.files.json_text import read_record
 from vtune.runs.sweep.table import TABLE
 
 SIZES = ("--train", "64", "--eval", "16", "--traces", "128")
-PREPARED = {
-    "runs/demo/report.html": ("demo",),
+DEMO = {"runs/demo/report.html": ("demo",)}
+SHAPES = {
     "data/shapes/train.parquet": (
         "data", "make", "shapes", *SIZES, "--out", "data/shapes", "--tiny", "models/shapes-tiny"),
-    "data/trails/train.parquet": (
-        "data", "make", "trails", *SIZES, "--out", "data/trails", "--tiny", "models/trails-tiny"),
     "data/curated/shapes-counting/samples.parquet": ("curate", "shapes-counting"),
     "data/curated/shapes-boxes/samples.parquet": ("curate", "shapes-boxes"),
     "runs/orsta-tiny-sft/done.json": (
         "sft", "--recipe", "orsta-tiny", "--out", "runs/orsta-tiny-sft", "--set", "epochs=1"),
+}  # fmt: skip
+TRAILS = {
+    "data/trails/train.parquet": (
+        "data", "make", "trails", *SIZES, "--out", "data/trails", "--tiny", "models/trails-tiny"),
     "runs/credit-tiny-sft/done.json": (
         "sft", "--recipe", "credit-tiny", "--out", "runs/credit-tiny-sft", "--set", "epochs=1"),
 }  # fmt: skip
-"""File that shows that something is there -> the command that makes it."""
+PREPARED: dict[str, dict[str, tuple[str, ...]]] = {
+    "codev-tiny": DEMO,
+    "orsta-tiny": SHAPES,
+    "credit-tiny": TRAILS,
+}
+"""Recipe -> file that shows that something is there -> the command that makes it."""
 SWEEPS = {
     "shortcut": "codev-tiny",
     "codev-ablation-tiny": "codev-tiny",
@@ -78,16 +86,17 @@ def missing(table: dict[str, Any]) -> list[str]:
     return found
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, sweeps: Sequence[str]) -> int:
     """Prepare, run and check; returns the exit status."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file, words in PREPARED.items():
-        if not (folder / file).exists():
-            run(folder, words)
+    for recipe in dict.fromkeys(SWEEPS[sweep] for sweep in sweeps):
+        for file, words in PREPARED[recipe].items():
+            if not (folder / file).exists():
+                run(folder, words)
     lines = ["| sweep | rows | differences | suites | seconds | missing |", "|---|---|---|---|---|---|"]
     faults = 0
-    for sweep, recipe in SWEEPS.items():
-        out = folder / "runs" / sweep
+    for sweep in sweeps:
+        recipe, out = SWEEPS[sweep], folder / "runs" / sweep
         resumed = ("--resume",) if out.exists() else ()
         seconds = run(
             folder, ("rl", "--recipe", recipe, "--sweep", sweep, "--out", f"runs/{sweep}", *SHORT, *resumed)
@@ -102,4 +111,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:] or list(SWEEPS)))
