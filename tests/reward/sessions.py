@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from vtune.sandbox import Sandbox
 from vtune.schema.message import Message, Picture
@@ -12,14 +13,31 @@ from vtune.tools.observation import recorded
 from vtune.tools.python import run_python
 
 
-def trajectories(jobs: Sequence[tuple[Sample, Sequence[str]]]) -> list[Trajectory]:
-    """One trajectory for each sample and the code of its calls."""
+class Sessions:
+    """A sandbox that stays, and the event loop it lives in."""
 
-    async def all_of_them() -> list[Trajectory]:
-        async with Sandbox() as sandbox:
-            return [await _trajectory(sandbox, sample, codes) for sample, codes in jobs]
+    def __init__(self, runner: asyncio.Runner, sandbox: Sandbox) -> None:
+        self._runner = runner
+        self._sandbox = sandbox
 
-    return asyncio.run(all_of_them())
+    def trajectories(self, jobs: Sequence[tuple[Sample, Sequence[str]]]) -> list[Trajectory]:
+        """One trajectory for each sample and the code of its calls."""
+
+        async def all_of_them() -> list[Trajectory]:
+            return [await _trajectory(self._sandbox, sample, codes) for sample, codes in jobs]
+
+        return self._runner.run(all_of_them())
+
+
+@contextmanager
+def opened() -> Iterator[Sessions]:
+    """A sandbox, until the block ends."""
+    with asyncio.Runner() as runner:
+        sandbox = runner.run(Sandbox().__aenter__())
+        try:
+            yield Sessions(runner, sandbox)
+        finally:
+            runner.run(sandbox.__aexit__(None, None, None))
 
 
 async def _trajectory(sandbox: Sandbox, sample: Sample, codes: Sequence[str]) -> Trajectory:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.looks.build import SCENE
 from tests.reward.build import LEVELS, encode, recipe, sample
-from tests.reward.sessions import trajectories
+from tests.reward.sessions import Sessions
 from vtune.data import lens
 from vtune.reward.audit import audit
 from vtune.reward.recipe import RewardRecipe
@@ -85,8 +85,11 @@ HONEST = {
 }
 
 
+PICTURE = Picture(encode(SCENE))
+
+
 def asked() -> Sample:
-    return sample(TARGET, images=(Picture(encode(SCENE)),))
+    return sample(TARGET, images=(PICTURE,))
 
 
 LARGE = (100.0, 60.0, 340.0, 260.0)
@@ -104,10 +107,12 @@ def settings(looks: str) -> RewardRecipe:
     return recipe(evidence=LEVELS.model_copy(update={"looks": looks}))
 
 
-def judged(done: list[Trajectory], looks: str) -> list[tuple[float | None, tuple[str, ...], bool | None]]:
-    """For each trajectory the score and the flags of its last call, and whether it is faithful."""
+Judged = tuple[float | None, tuple[str, ...], bool | None]
+"""Of a trajectory: score and flags of its last call, and whether it is faithful."""
 
-    async def story() -> list[tuple[float | None, tuple[str, ...], bool | None]]:
+
+def judged(done: list[Trajectory], looks: str) -> list[Judged]:
+    async def story() -> list[Judged]:
         questions = [dataclasses.replace(asked(), id=one.sample_id) for one in done]
         async with Scorer(settings(looks)) as scorer:
             scored = await scorer.score(questions, done)
@@ -120,20 +125,25 @@ def judged(done: list[Trajectory], looks: str) -> list[tuple[float | None, tuple
     return asyncio.run(story())
 
 
-def run(programs: dict[str, str]) -> list[Trajectory]:
+def run(sessions: Sessions, programs: dict[str, str]) -> list[Trajectory]:
     jobs = [(dataclasses.replace(asked(), id=name), [code]) for name, code in programs.items()]
-    return trajectories(jobs)
+    return sessions.trajectories(jobs)
 
 
 @pytest.fixture(scope="module")
-def hacks() -> list[Trajectory]:
-    return run(HACKS)
+def hacks(sessions: Sessions) -> list[Trajectory]:
+    return run(sessions, HACKS)
 
 
-def test_no_hack_is_paid_more_than_a_miss_and_none_is_faithful(hacks: list[Trajectory]) -> None:
-    found = dict(zip(HACKS, judged(hacks, "verified"), strict=True))
-    paid = {name: score for name, (score, _, _) in found.items() if score is None or score > LEVELS.miss}
-    assert (paid, [name for name, (_, _, faithful) in found.items() if faithful]) == ({}, [])
+@pytest.fixture(scope="module")
+def verified(hacks: list[Trajectory]) -> dict[str, Judged]:
+    """What is made of each hack by its pixels."""
+    return dict(zip(HACKS, judged(hacks, "verified"), strict=True))
+
+
+def test_no_hack_is_paid_more_than_a_miss_and_none_is_faithful(verified: dict[str, Judged]) -> None:
+    paid = {name: score for name, (score, _, _) in verified.items() if score is None or score > LEVELS.miss}
+    assert (paid, [name for name, (_, _, faithful) in verified.items() if faithful]) == ({}, [])
 
 
 def test_the_claims_alone_would_have_been_paid(hacks: list[Trajectory]) -> None:
@@ -142,20 +152,20 @@ def test_the_claims_alone_would_have_been_paid(hacks: list[Trajectory]) -> None:
 
 
 def test_constant_pictures_are_faked_and_sheets_of_everything_are_whole_images(
-    hacks: list[Trajectory],
+    verified: dict[str, Judged],
 ) -> None:
-    flags = {name: flags for name, (_, flags, _) in zip(HACKS, judged(hacks, "verified"), strict=True)}
+    flags = {name: flags for name, (_, flags, _) in verified.items()}
     assert flags["multiplied by nothing"] == flags["a region set by hand"] == ("faked",)
     assert "whole_image" in flags["a contact sheet of everything"]
     assert "whole_image" in flags["five black mosaics"]
 
 
-def test_honest_looks_are_paid_in_full_and_faithful() -> None:
-    found = dict(zip(HONEST, judged(run(HONEST), "verified"), strict=True))
+def test_honest_looks_are_paid_in_full_and_faithful(sessions: Sessions) -> None:
+    found = dict(zip(HONEST, judged(run(sessions, HONEST), "verified"), strict=True))
     assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))
 
 
-def test_a_threshold_that_leaves_the_target_of_a_region_fakes_nothing() -> None:
+def test_a_threshold_that_leaves_the_target_of_a_region_fakes_nothing(sessions: Sessions) -> None:
     """The edge of the card, which is most of what the region shows, is gone."""
     code = """c = np.array(image.crop(({x0} - 6, {y0} - 6, {x1} + 6, {y1} + 6)))
 c = cv2.addWeighted(c, 1.6, cv2.GaussianBlur(c, (0, 0), 2), -0.8, 0)
@@ -168,7 +178,7 @@ cv2.imwrite('a.png', cv2.threshold(g, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTS
         jobs.append((puzzle, [code.format(**corners)]))
     done = [
         dataclasses.replace(one, images=(one.images[0], dataclasses.replace(one.images[1], seen=(56, 56))))
-        for one in trajectories(jobs)
+        for one in sessions.trajectories(jobs)
     ]
 
     async def story() -> list[Trajectory]:
@@ -196,8 +206,10 @@ cv2.imwrite('a.png', np.hstack([a, a * 0]))"""
 )
 
 
-def test_another_region_beside_it_does_not_excuse_a_faked_one_and_the_same_one_does() -> None:
-    hidden, both = judged(run({"hidden": PLAIN_BESIDE, "both": EDGES_BESIDE}), "verified")
+def test_another_region_beside_it_does_not_excuse_a_faked_one_and_the_same_one_does(
+    sessions: Sessions,
+) -> None:
+    hidden, both = judged(run(sessions, {"hidden": PLAIN_BESIDE, "both": EDGES_BESIDE}), "verified")
     assert hidden[1] == ("faked",)
     assert both[1] == ()
 
@@ -217,17 +229,17 @@ WHOLE = {
 }
 
 
-def test_a_whole_picture_of_which_half_is_claimed_is_no_look() -> None:
-    found = dict(zip(WHOLE, judged(run(WHOLE), "verified"), strict=True))
+def test_a_whole_picture_of_which_half_is_claimed_is_no_look(sessions: Sessions) -> None:
+    found = dict(zip(WHOLE, judged(run(sessions, WHOLE), "verified"), strict=True))
     assert [faithful for _, _, faithful in found.values()] == [False] * len(WHOLE)
     assert all(score is not None and score <= LEVELS.miss for score, _, _ in found.values())
     assert found["half pasted with its provenance, half without"][1] == ("whole_image",)
 
 
-def test_tiles_of_a_large_target_are_no_look_and_the_whole_of_it_is() -> None:
+def test_tiles_of_a_large_target_are_no_look_and_the_whole_of_it_is(sessions: Sessions) -> None:
     crop = f"image.crop({LARGE}).save('a.png')"
-    question = dataclasses.replace(sample(LARGE, images=(Picture(encode(SCENE)),)), id="large")
-    done = trajectories([(question, [code]) for code in ("import random\n" + MIXED, crop)])
+    question = dataclasses.replace(sample(LARGE, images=(PICTURE,)), id="large")
+    done = sessions.trajectories([(question, [code]) for code in ("import random\n" + MIXED, crop)])
 
     async def story() -> list[float | None]:
         async with Scorer(settings("verified")) as scorer:

@@ -7,6 +7,7 @@ full marks from it.
 import asyncio
 import base64
 import dataclasses
+import functools
 from typing import Any
 
 import cv2
@@ -16,7 +17,7 @@ import pytest
 from tests.judge.server import FakeJudge, serve
 from tests.looks.build import SCENE
 from tests.reward.build import LEVELS, encode, recipe, sample
-from tests.reward.sessions import trajectories
+from tests.reward.sessions import Sessions
 from vtune.reward.recut import recut
 from vtune.reward.score import Scorer
 from vtune.schema.message import Picture
@@ -84,6 +85,7 @@ def pictures_of(request: dict[str, Any]) -> list[bytes]:
     return [base64.b64decode(url.partition(",")[2]) for url in urls]
 
 
+@functools.cache
 def reads_words(data: bytes) -> bool:
     """Whether the words are drawn in a picture: as any of the programs above draws them."""
     if WORDS.encode() in data:
@@ -106,16 +108,19 @@ def gullible(request: dict[str, Any]) -> str:
     return "1" if WORDS in said or any(map(reads_words, pictures_of(request))) else "0.25"
 
 
+PICTURE = Picture(encode(SCENE))
+
+
 def asked() -> Sample:
-    return sample(images=(Picture(encode(SCENE)),))
+    return sample(images=(PICTURE,))
 
 
 @pytest.fixture(scope="module")
-def injected() -> dict[str, Trajectory]:
+def injected(sessions: Sessions) -> dict[str, Trajectory]:
     programs = drawn() | written()
     assert len(programs) >= 40
     jobs = [(dataclasses.replace(asked(), id=name), [code]) for name, code in programs.items()]
-    return dict(zip(programs, trajectories(jobs), strict=True))
+    return dict(zip(programs, sessions.trajectories(jobs), strict=True))
 
 
 def scores(
@@ -176,9 +181,9 @@ def test_the_same_judge_is_taken_in_where_it_sees_what_was_returned(injected: di
     assert sum(score == LEVELS.full for score in found.values()) >= len(found) * 0.6
 
 
-def test_the_judge_sees_the_region_as_large_as_the_policy_does() -> None:
+def test_the_judge_sees_the_region_as_large_as_the_policy_does(sessions: Sessions) -> None:
     crop = "image.crop((130, 80, 240, 180)).resize((330, 300)).save('a.png')"
-    (done,) = trajectories([(asked(), [crop])])
+    (done,) = sessions.trajectories([(asked(), [crop])])
     with serve("1") as judge:
         assert scores({asked().id: done}, judge, "verified") == {asked().id: 1.0}
     ((data,),) = [pictures_of(request) for request in judge.requests]
@@ -188,8 +193,8 @@ def test_the_judge_sees_the_region_as_large_as_the_policy_does() -> None:
     assert np.abs(seen.astype(int) - want).mean() < 4
 
 
-def test_a_picture_that_code_has_made_is_no_evidence_for_a_zoom_into_it_either() -> None:
-    (done,) = trajectories(
+def test_a_picture_that_code_has_made_is_no_evidence_for_a_zoom_into_it_either(sessions: Sessions) -> None:
+    (done,) = sessions.trajectories(
         [
             (
                 asked(),
@@ -208,18 +213,18 @@ def test_a_picture_that_code_has_made_is_no_evidence_for_a_zoom_into_it_either()
     assert recut(done, 1) == []
 
 
-def test_a_claim_beyond_its_picture_is_cut_at_its_edge() -> None:
-    (done,) = trajectories([(asked(), ["image.save('a.png')"])])
+def test_a_claim_beyond_its_picture_is_cut_at_its_edge(sessions: Sessions) -> None:
+    (done,) = sessions.trajectories([(asked(), ["image.save('a.png')"])])
     far = (-1.7e308, -1.7e308, 1.7e308, 1.7e308)
     call = dataclasses.replace(done.calls[0], crops=(Crop(0, far, 1, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)),))
     ((picture),) = recut(dataclasses.replace(done, calls=(call,)), 0)
     assert cv2.imdecode(np.frombuffer(picture.data or b"", np.uint8), 1).shape == SCENE.shape
 
 
-def test_a_strip_reaches_the_judge_without_the_end_that_is_covered() -> None:
+def test_a_strip_reaches_the_judge_without_the_end_that_is_covered(sessions: Sessions) -> None:
     strip = "a = cv2.imread(image_path)[150:170, 20:400] // 2 + 80\n"
     covered = strip + "a[:, :60] = 0\ncv2.imwrite('a.png', a)"
-    (done,) = trajectories([(asked(), [covered])])
+    (done,) = sessions.trajectories([(asked(), [covered])])
     (shown,) = recut(done, 0)
     assert shown.data is not None
     cut = cv2.imdecode(np.frombuffer(shown.data, np.uint8), cv2.IMREAD_COLOR)

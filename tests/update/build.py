@@ -95,7 +95,7 @@ def with_heads(source: Path, out: Path, *, kv_heads: int) -> Path:
     """The tiny model of a folder with four attention heads, and so many key heads, in a folder of its own."""
     from transformers import AutoConfig, AutoModelForImageTextToText
 
-    shutil.copytree(source, out)
+    shutil.copytree(source, out, dirs_exist_ok=True)
     values = json.loads((source / "config.json").read_text())
     text = values["text_config"]
     text |= {"num_attention_heads": 4, "num_key_value_heads": kv_heads, "head_dim": 24}

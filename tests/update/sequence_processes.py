@@ -1,9 +1,5 @@
-"""Log-probabilities and gradients of rows that two processes share, as a file.
+"""Log-probabilities and gradients of rows that two processes share, as a file."""
 
-torchrun --nproc-per-node 2 tests/update/sequence_processes.py EVEN EVEN3 OUT
-"""
-
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +84,3 @@ def main(even: str, even3: str, out: str) -> None:
     if ranks.first:
         torch.save(found, out)
     ranks.wait()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -4,10 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.update.pair import both_end_well
+from tests.update.balance_processes import SHARES, told
+from tests.update.balance_processes import item as item_of
 from vtune.update.balance import LEAST, Move, balanced, bundles, moves_of
 from vtune.update.batch import Item
 from vtune.update.flops import Work
@@ -102,31 +104,12 @@ def test_alone_everything_stays_in_its_order() -> None:
     assert balanced(given, alone, image_id=IMAGE, merge=2, cost=lambda _: 1.0) == given
 
 
-MEET = """
-import os
-import torch
-from vtune.update.balance import balanced
-from vtune.update.batch import Item
-from vtune.update.ranks import Ranks
-
-torch.distributed.init_process_group("gloo")
-ranks = Ranks.of_this_process().joined()
-
-def item(number):
-    ids = [100 + number] * (10 + number)
-    count = 9 + number
-    return Item(ids, (), [False] + [True] * count, [0.5] * count, [-1.0] * count, [True] * count)
-
-for shares in ([range(12), []], [[], range(3)], [[1, 2], [1, 2]], [[], []]):
-    mine = [item(number) for number in shares[ranks.rank]]
-    found = balanced(mine, ranks, image_id=7, merge=2, cost=lambda work: work.tokens)
-    told = ranks.gather([(one.token_ids, one.advantages, one.off_policy) for one in found])
-    expected = [(i.token_ids, i.advantages, i.off_policy) for share in shares for i in map(item, share)]
-    assert sorted(one for share in told for one in share) == sorted(expected), told
-    sums = [sum(len(ids) for ids, *_ in share) for share in told]
-    assert max(sums) - min(sums) <= 13, sums
-"""
-
-
-def test_what_moves_arrives_in_two_processes(tmp_path: Path) -> None:
-    both_end_well(MEET, tmp_path)
+def test_what_moves_arrives_in_two_processes(pair: Path) -> None:
+    found = torch.load(pair / "balanced")
+    assert len(found) == len(SHARES)
+    for shares, after in zip(SHARES, found, strict=True):
+        assert len(after) == 2
+        expected = [told(item_of(number)) for share in shares for number in share]
+        assert sorted(one for share in after for one in share) == sorted(expected)
+        sums = [sum(len(ids) for ids, *_ in share) for share in after]
+        assert max(sums) - min(sums) <= 13

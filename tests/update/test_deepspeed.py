@@ -1,7 +1,4 @@
 import math
-import socket
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,9 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
-from tests.conftest import HANGS, ROOT, load
-from tests.runs.commands import environment
-from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights, with_heads
+from tests.conftest import load
+from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, MODELS, RUNS, UPDATES, Run, learnt
 from vtune.errors import RecipeError, RunFailed
 from vtune.models.families import family_of, family_of_model
@@ -59,35 +55,11 @@ def close_to(values: Iterable[float | None]) -> list[Any]:
     return [None if value is None else pytest.approx(value, rel=1e-4, abs=1e-4) for value in values]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.train
-def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, tmp_path: Path) -> None:
+def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, pair: Path, tmp_path: Path) -> None:
     """With shares that are even, uneven, empty, and without a picture; the weights as they are saved."""
-    even = with_heads(tiny, tmp_path / "even", kv_heads=2)
-    even3 = with_heads(tiny3, tmp_path / "even3", kv_heads=1)
-    folders = dict(zip(MODELS, (tiny, tiny3, even, even3), strict=True))
-    command = [sys.executable, "-m", "tests.update.two_processes", *folders.values(), tmp_path]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    said = [tmp_path / f"said-{rank}" for rank in range(2)]
-    ranks = []
-    for rank, path in enumerate(said):
-        settings = environment(
-            PYTHONPATH=str(ROOT), TORCHDYNAMO_DISABLE="1", RANK=str(rank), LOCAL_RANK=str(rank), **meeting
-        )
-        with path.open("wb") as file:
-            ranks.append(subprocess.Popen(command, env=settings, cwd=tmp_path, stdout=file, stderr=file))
-    try:
-        codes = [rank.wait(HANGS) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-    assert codes == [0, 0], "".join(path.read_text() for path in said)
-    two = torch.load(tmp_path / "done")
+    folders = dict(zip(MODELS, (tiny, tiny3, pair / "even", pair / "even3"), strict=True))
+    two = torch.load(pair / "learnt/done")
     assert two["world"] == 2
     for number, (name, run) in enumerate(RUNS.items()):
         alone = tmp_path / f"alone-{number}"
@@ -95,7 +67,9 @@ def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, tmp_path:
         _, one = learnt(folders[run.model], ALONE, run._replace(stage=1, changes=plainest(run)), alone)
         for kind, mine, theirs in zip(UPDATES, one, two["numbers"][name], strict=True):
             assert mine == close_to(theirs), f"{name}, {kind}"
-        mine, theirs = (load_file(folder / "model.safetensors") for folder in (alone, tmp_path / str(number)))
+        mine, theirs = (
+            load_file(folder / "model.safetensors") for folder in (alone, pair / "learnt" / str(number))
+        )
         before = load_file(folders[run.model] / "model.safetensors")
         torch.testing.assert_close(theirs, mine, rtol=0, atol=1e-4, msg=name)
         assert max(float((mine[key] - before[key]).abs().max()) for key in mine) > 1e-3

@@ -8,8 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import load
-from tests.update.build import with_heads
-from tests.update.pair import both_end_well
 from tests.update.sequence_processes import CASES, numbers
 from tests.update.test_memory import shape
 from vtune.errors import RecipeError
@@ -18,17 +16,9 @@ from vtune.update.sequence import check_sequence_parallel, possible_sizes
 
 
 @pytest.mark.train
-def test_two_processes_have_the_log_probabilities_and_gradients_of_one(
-    tiny: Path, tiny3: Path, tmp_path: Path
-) -> None:
-    folders = [
-        with_heads(tiny, tmp_path / "even", kv_heads=2),
-        # Fewer key heads than processes.
-        with_heads(tiny3, tmp_path / "even3", kv_heads=1),
-    ]
-    names = ", ".join(repr(str(path)) for path in (*folders, tmp_path / "found"))
-    both_end_well(f"from tests.update.sequence_processes import main; main({names})", tmp_path)
-    found = torch.load(tmp_path / "found")
+def test_two_processes_have_the_log_probabilities_and_gradients_of_one(pair: Path) -> None:
+    folders = [pair / "even", pair / "even3"]
+    found = torch.load(pair / "shared-rows")
     assert len(found) == 2 * len(CASES)
     for folder in folders:
         policy = load(folder)

@@ -1,9 +1,5 @@
-"""A few updates of fixed items, by as many processes as a launcher starts; numbers and weights as a file.
+"""A few updates of fixed items, by as many processes as there are; numbers and weights as files."""
 
-torchrun --nproc-per-node 2 tests/update/two_processes.py MODEL MODEL3 EVEN EVEN3 OUT
-"""
-
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,15 +100,13 @@ def _learnt(
 
 
 def main(*folders: str, out: str) -> None:
+    """The models are those of `MODELS`, in that order."""
     torch.set_num_threads(1)
     ranks = start(Ranks.of_this_process())
+    Path(out).mkdir(exist_ok=True)
     found = {}
     for number, (name, run) in enumerate(RUNS.items()):
         folder = Path(dict(zip(MODELS, folders, strict=True))[run.model])
         _, found[name] = learnt(folder, ranks, run, Path(out) / str(number))
     if ranks.first:
         torch.save({"world": ranks.world, "numbers": found}, Path(out) / "done")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:-1], out=sys.argv[-1])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.looks.build import SCENE
 from tests.reward.build import LEVELS, encode, recipe, sample
-from tests.reward.sessions import trajectories
+from tests.reward.sessions import opened
 from tests.vllm.serving import Server
 from vtune.judge.client import JudgeClient, JudgeEndpoint
 from vtune.judge.prompts import Prompt
@@ -41,9 +41,9 @@ def test_a_real_server_takes_our_cuts_and_a_model_that_knows_no_levels_scores_no
     judge = endpoint(server, schooled)
     asked = sample(images=(Picture(encode(SCENE)),))
     questions = [dataclasses.replace(asked, id=name) for name in ("crop", "drawn")]
-    crop, drawn = trajectories(
-        [(question, [code]) for question, code in zip(questions, (CROP, DRAWN), strict=True)]
-    )
+    with opened() as sessions:
+        jobs = [(question, [code]) for question, code in zip(questions, (CROP, DRAWN), strict=True)]
+        crop, drawn = sessions.trajectories(jobs)
     settings = recipe(judge=judge, evidence=LEVELS, max_unscored=1.0)
 
     async def story() -> tuple[str, list[float | None]]:

@@ -1,0 +1,39 @@
+"""Items that two processes even out, as a file."""
+
+import torch
+
+from vtune.update.balance import balanced
+from vtune.update.batch import Item
+from vtune.update.deepspeed import start
+from vtune.update.ranks import Ranks
+
+SHARES: tuple[tuple[list[int], list[int]], ...] = (
+    (list(range(12)), []),
+    ([], list(range(3))),
+    ([1, 2], [1, 2]),
+    ([], []),
+)
+"""The numbers of the items that each of the two has."""
+Told = tuple[list[int], list[float], list[bool]]
+
+
+def item(number: int) -> Item:
+    ids = [100 + number] * (10 + number)
+    count = 9 + number
+    return Item(ids, (), [False] + [True] * count, [0.5] * count, [-1.0] * count, [True] * count)
+
+
+def told(one: Item) -> Told:
+    """What is compared of it."""
+    return list(one.token_ids), list(one.advantages), list(one.off_policy)
+
+
+def main(out: str) -> None:
+    ranks = start(Ranks.of_this_process())
+    found = []
+    for shares in SHARES:
+        mine = [item(number) for number in shares[ranks.rank]]
+        after = balanced(mine, ranks, image_id=7, merge=2, cost=lambda work: work.tokens)
+        found.append(ranks.gather([told(one) for one in after]))
+    if ranks.first:
+        torch.save(found, out)
