@@ -24,13 +24,15 @@ _NUMBER = re.compile(r"(?<![\w.%/-])(\d*\.\d+|\d+)(?![\w%/]|\.\d)")
 _WORD = re.compile(r"\b(TRUE|FALSE)\b", re.IGNORECASE)
 
 _VERDICT_FOLLOWS = re.compile(
-    r"(?:^|[.:=!?;,(\[{>\n]\s*|\ba\s+|\b(?:score|rating|level|label|answer|verdict|result)\s*(?:(?:is|of)\s+(?:a\s+)?)?"
-    r"|\b(?:give|assign|rate)\s+(?:(?:it|this|that)\s+)?)$",
+    r"(?:^|[.:=!?;,(\[{>\n\uff1a\u2192]\s*|\ba\s+"
+    r"|\b(?:score|rating|level|label|answer|verdict|result)\s*"
+    r"(?:[-\u2013\u2014]\s*|(?:(?:(?:should|must|would)\s+be|is|of)\s+(?:an?\s+)?))?"
+    r"|\b(?:give|assign|rate|score|say)\s+(?:(?:it|this|that)\s+)?(?:as\s+)?(?:an?\s+)?)$",
     re.IGNORECASE,
 )
 """Before a mark: the beginning of a reply, sentence or line, a label, or "I give it a"."""
 _VERDICT_ENDS = re.compile(
-    r"\s*(?:$|[.:,;!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for|and|to)\b)", re.IGNORECASE
+    r"\s*(?:$|[.:,;=!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for|and|to)\b)", re.IGNORECASE
 )
 """After a mark: an end, a reason, or a clause that follows."""
 _WEIGHED = re.compile(
@@ -41,6 +43,10 @@ _WEIGHS = re.compile(
     re.IGNORECASE,
 )
 """After a mark: a condition, or another mark. "0.5 and the rest is cut off" goes on about something else."""
+_NAMES = re.compile(
+    r"\b(?:image|picture|crop|photo|figure|panel|call|step|rule|criterion)\s*(?:no\.?\s*)?$", re.IGNORECASE
+)
+"""Before a number that says which one: "Image 1: the sign"."""
 _COUNTS = re.compile(r"\s+(?!(?:or|if|when|unless|would|could|to|and)\b)[a-z]", re.IGNORECASE)
 """After a whole number that counts things: "1 cup"."""
 NEAR = 60
@@ -76,6 +82,8 @@ def _number(reply: str, meanings: Mapping[float, T]) -> T | None:
     said: set[float] = set()
     for mark in _NUMBER.finditer(text):
         value, fraction = float(mark[0]), "." in mark[0]
+        if not fraction and _before(_NAMES, text, mark):
+            continue
         if _before(_WEIGHED, text, mark) or _WEIGHS.match(text, mark.end()):
             return None
         if fraction or _is_verdict(text, mark):
