@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.data.formats.published import MAKERS
+from tests.environments.worlds import MAZE, maze, using
 from tests.runs.commands import vtune
 from vtune.data import lens
 from vtune.data.formats.building import Options
@@ -347,6 +348,47 @@ def test_a_file_that_is_there_is_looked_at_itself(
     found = breaks(check_joins([str(file)], shipped=shipped))
     assert {"tools", "taught tools"} == {b["about"] for b in found}
     assert {b["writer"] for b in found} == {"a file that is here"}
+
+
+def test_a_cold_start_by_a_command_in_the_header_teaches_what_its_settings_name(
+    shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = find_shipped("rl/codev-tiny").path.read_text()
+    text = text.replace("runs/demo/sft/", "runs/mine/").replace("runs/demo/data/train", "signs")
+    write_samples(Path("signs.parquet"), list(lens.samples(1, 4, seed=0, split="train")))
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    untaught = breaks(check_joins([str(file)], shipped=shipped))
+    assert ("policy", "nobody") in {(b["about"], b["writer"]) for b in untaught}
+    file.write_text(
+        "#   vtune data make traces --data signs.parquet --prompt plain --out cold.parquet\n"
+        f'#   vtune sft --recipe codev-tiny --set "data=[cold.parquet]" --out runs/mine\n{text}'
+    )
+    found = check_joins([str(file)], shipped=shipped)
+    assert breaks(found) == []
+    joined = {(join["writer"], join["reader"], join["about"]) for join in found["joins"]}
+    assert ("sft/codev-tiny", "rl/mine", "policy") in joined
+
+
+def test_rows_of_an_own_environment_are_not_held_against_our_tools(
+    shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = mutated(
+        "rl/codev-tiny", "[runs/demo/data/train.parquet]", "[signs.parquet, mazes.parquet]", tmp_path
+    )
+    file.write_text(
+        f"uses: [{MAZE}]\ntools: {{zoom: {{space: relative_1000, min_side: 28}}}}\n{file.read_text()}"
+    )
+    write_samples(Path("signs.parquet"), list(lens.samples(1, 4, seed=0, split="train")))
+    with using():
+        write_samples(Path("mazes.parquet"), [maze("maze/1"), maze("maze/2")])
+        found = check_joins([str(file)], shipped=shipped)
+    assert breaks(found) == []
+    noted = {(join["about"], join["why"]) for join in found["joins"] if join["level"] == "note"}
+    assert ("environment", "rows of maze pay for the tags of our tools") in noted
+    assert not any("which no sample offers" in why for _, why in noted)
 
 
 def test_the_exit_status_tells_breaks_from_bad_input(tmp_path: Path) -> None:

@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from vtune.environments import DEFAULT, name_of
 from vtune.errors import VtuneError
 from vtune.reward.checking import check_evidence, check_samples
 from vtune.reward.combining import weights_of
 from vtune.reward.evidence import needs_look
 from vtune.reward.format import form_of
-from vtune.reward.recipe import RewardRecipe
+from vtune.reward.recipe import JUDGES, RewardRecipe
 from vtune.rollout.prompts import STYLES
 from vtune.rollout.recipe import Rollout
-from vtune.runs.agent.tools import ToolsRecipe, check_tools
+from vtune.runs.agent.tools import ToolsRecipe, check_tools, sections_of
 from vtune.runs.recipes.chain.policies import Asked, accuracy, asked, form
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -51,6 +52,8 @@ class Reader:
     """Traces of the policy's cold start; none where it is the model as it was published."""
     cold_start: str = ""
     """Who taught them."""
+    offered: frozenset[str] = frozenset()
+    """Tools that its samples offer, those of other writers as well."""
     random: bool = False
     """Its weights are random and nobody has taught it: no prompt can be obeyed."""
 
@@ -62,6 +65,8 @@ class Edge:
         self._writer = writer
         self._reader = reader
         self._samples = samples
+        self._ours = [sample for sample in samples if name_of(sample) == DEFAULT]
+        """Without those that an environment of a user's own asks: only it knows what answers it."""
 
     def joins(self) -> Iterator[Join]:
         """Tools, prompt, format, verifiers, weights and looks, in this order."""
@@ -71,6 +76,7 @@ class Edge:
             yield posed
         else:
             yield from map(self._of_random, (self._prompt(posed), self._format(posed)))
+        yield from self._environments()
         yield self._verifiers()
         yield self._weights()
         yield self._looks()
@@ -92,7 +98,7 @@ class Edge:
     def _tools(self) -> Iterator[Join]:
         reader = self._reader
         style = reader.rollout.prompt
-        runs = [] if reader.tools is None else [name for name, part in reader.tools if part]
+        runs = [part.section or name for name, part, _ in sections_of(reader.tools)]
         told = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
         read = f"prompt {style} mentions {listed(told)}; beside code runs {listed(runs)}"
         written = by_source(self._samples, lambda sample: listed(sample.tools))
@@ -105,7 +111,8 @@ class Edge:
         if found.level == "ok":
             yield from self._turns(written)
         yield from self._lost(written)
-        if self._samples and not any(sample.tools for sample in self._samples) and runs:
+        offered = reader.offered.union(*(sample.tools for sample in self._samples))
+        if self._samples and not offered and runs:
             why = f"the recipe opens {listed(runs)}, which no sample offers"
             yield self._join("tools", written, listed(runs), "note", why, "take the section out of `tools`")
 
@@ -121,7 +128,7 @@ class Edge:
         taught = sorted({call.tool for trace in self._reader.taught for call in trace.calls})
         if not taught:
             return
-        without = [sample for sample in self._samples if not set(taught) & set(sample.tools)]
+        without = [sample for sample in self._ours if not set(taught) & set(sample.tools)]
         read = f"{self._reader.cold_start} taught {listed(taught)}"
         if not without:
             yield self._join("taught tools", written, read)
@@ -135,9 +142,7 @@ class Edge:
     def _posed(self) -> list[Asked] | Join:
         """All samples in the reader's prompt; what differs in the name of its source alone is put once."""
         reader = self._reader
-        different = {
-            (s.question, s.verifier, s.ground_truth, s.tools, s.format_ratio): s for s in self._samples
-        }
+        different = {(s.question, s.verifier, s.ground_truth, s.tools, s.format_ratio): s for s in self._ours}
         try:
             return [one for s in different.values() for one in asked(s, reader.rollout.prompt, reader.taught)]
         except VtuneError as error:
@@ -175,6 +180,22 @@ class Edge:
                 return self._join("format", written, rule, "break", why, fix)
         return self._join("format", written, rule)
 
+    def _environments(self) -> Iterator[Join]:
+        """Rows of a user's own environment, where the format rule knows the tags of our tools alone."""
+        asked = [sample for sample in self._samples if name_of(sample) != DEFAULT]
+        paid = [sample for sample in asked if weights_of(sample, self._reader.reward).format]
+        if not asked:
+            return
+        written = listed(sorted({name_of(sample) for sample in asked}))
+        if not paid:
+            yield self._join("environment", written, "no format is paid for")
+            return
+        rule = f"format_rule {self._reader.reward.format_rule}"
+        why = f"rows of {listed(sorted({sample.source for sample in paid}))} pay for the tags of our tools"
+        fix = "reward.format: 0.0, or reward.weighting: sample with a format_ratio of 0 in these rows; "
+        fix += "nothing, where the environment asks for these tags"
+        yield self._join("environment", written, rule, "note", why, fix)
+
     def _verifiers(self) -> Join:
         reward = self._reader.reward
         written = counted(sample.verifier for sample in self._samples)
@@ -200,7 +221,7 @@ class Edge:
                 why = f"rows of {sample.source} pay nothing for the answer"
                 fix = "reward.weighting: recipe, or an accuracy_ratio above 0 in the rows"
                 return self._join("weights", written, read, "break", why, fix)
-        paid = [sample for sample, weight in weights if weight.tool]
+        paid = [sample for sample, weight in weights if weight.tool and name_of(sample) == DEFAULT]
         if paid and not any(sample.tools for sample in paid):
             why = f"{len(paid)} of {len(weights)} rows pay for what calls show, and none offers a tool"
             fix = "`tools` of the sources in the data recipe, or reward.tool: 0.0 (tool_ratio of the rows)"
@@ -215,8 +236,7 @@ class Edge:
         boxes = sum(bool(sample.evidence) for sample in looked)
         written = f"{len(looked)} of {len(offering)} rows with tools need a look, {boxes} have boxes"
         names = (*reward.evidence.search_abilities, *reward.evidence.search_sources)
-        judge = "no judge" if reward.judge is None else reward.judge.model
-        read = f"boxes, or {judge}; looks at {listed(names)}"
+        read = f"{judged_by(reward)}; looks at {listed(names)}"
         if any(weights_of(sample, reward).tool for sample in offering):
 
             def check() -> None:
@@ -257,6 +277,13 @@ def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], co
             fix += "questions that say it themselves, as an import of boxes writes them"
             return Join(writer, reader, "prompt", written, read, "break", why, fix)
     return Join(writer, reader, "prompt", written, read)
+
+
+def judged_by(reward: RewardRecipe) -> str:
+    """Who says what calls show."""
+    if reward.evidence.judges != JUDGES:
+        return listed(reward.evidence.judges)
+    return f"boxes, or {'no judge' if reward.judge is None else reward.judge.model}"
 
 
 def listed(names: Sequence[str] | Any) -> str:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from vtune.advantage.recipe import Credit
 from vtune.advantage.tool_types import tool_types
 from vtune.errors import VtuneError
-from vtune.reward.evidence import needs_look
+from vtune.reward.evidence import judge_of, needs_look
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.transcript import check_trace
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.chain.file_joins import broken
-from vtune.runs.recipes.chain.joins import Join, counted, listed
+from vtune.runs.recipes.chain.joins import Join, counted, judged_by, listed
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -79,9 +79,11 @@ def audit_join(name: str, reward: RewardRecipe, samples: Sequence[Sample]) -> Jo
     looked = [s for s in samples if s.tools and needs_look(s, reward.evidence)]
     boxes = sum(bool(sample.evidence) for sample in looked)
     written = f"{len(looked)} questions need a look, {boxes} have boxes"
-    read = "boxes" if reward.judge is None else f"boxes, else {reward.judge.model}"
-    if looked and boxes < len(looked) and reward.judge is None:
-        why = f"{len(looked) - boxes} questions have no boxes, and no judge audits their looks"
+    judges, model = reward.evidence.judges, reward.judge is not None
+    unjudged = sum(judge_of(sample, judges, model=model) is None for sample in looked)
+    read = judged_by(reward)
+    if unjudged:
+        why = f"{unjudged} questions have no boxes, and no judge audits their looks"
         fix = "name one with --judge-url and --judge-model, or reward.judge"
         return Join(name, "faithfulness", "audit", written, read, "note", why, fix)
     return Join(name, "faithfulness", "audit", written, read)

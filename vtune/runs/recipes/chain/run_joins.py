@@ -100,6 +100,7 @@ class Runs:
             recipe.reward,
             policy.taught,
             policy.cold_start,
+            frozenset(tool for sample in self._samples(recipe.data) for tool in sample.tools),
             random=product is not None and product.node is None,
         )
         for file, writer, found in self._read(recipe.data, "samples"):

@@ -137,7 +137,11 @@ def products_of(nodes: Sequence[Node]) -> list[Product]:
     found: dict[tuple[str, str], Product] = {}
     for node in nodes:
         own = _prepared(node, nodes) if node.kind == "sweep" else ()
-        for product in [*_of_node(node), *(p for c in node.commands for p in _of_command(c, nodes)), *own]:
+        for product in [
+            *_of_node(node),
+            *(p for c in node.commands for p in _in_header(c, node, nodes)),
+            *own,
+        ]:
             if product.path:
                 found.setdefault((product.path, product.by), product)
     return list(found.values())
@@ -172,9 +176,33 @@ def _prepared(node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
             if maker is None:
                 yield from _of_command(command, nodes)
                 continue
-            given = command.options.get("--set", ())
-            recipe = load_recipe(maker.path, KINDS[maker.kind], given, given_by=f"{node.title}, --set")
-            yield from _of_node(replace(maker, recipe=recipe, commands=(command,)))
+            yield from _of_run(command, maker, node.title)
+
+
+def _in_header(command: Command, node: Node, nodes: Sequence[Node]) -> Iterator[Product]:
+    """What a command in the comments of a recipe writes; of another recipe's run with its `--set`.
+
+    Raises:
+        RecipeError: If a command gives a recipe a key or value that it does not take.
+    """
+    trains = command.begins("sft") or command.begins("rl")
+    if not trains or "--sweep" in command.options:
+        yield from _of_command(command, nodes)
+        return
+    maker = next((one for one in nodes if one.title == _run_by(command)), None)
+    if maker is not None and maker.title != node.title and "--out" in command.options:
+        yield from _of_run(command, maker, node.title)
+
+
+def _of_run(command: Command, maker: Node, by: str) -> Iterator[Product]:
+    """What a command that runs a recipe writes, with its `--set`.
+
+    Raises:
+        RecipeError: If it gives the recipe a key or value that it does not take.
+    """
+    given = command.options.get("--set", ())
+    recipe = load_recipe(maker.path, KINDS[maker.kind], given, given_by=f"{by}, --set")
+    yield from _of_node(replace(maker, recipe=recipe, commands=(command,)))
 
 
 def _run_by(command: Command) -> str:
