@@ -44,7 +44,7 @@ WORDS: Mapping[str, str] = MappingProxyType(
 )
 """What messages call a part of a kind, where that is not the kind itself."""
 
-YOURS = "To add your own, list its file under `uses: [./mine.py]`"
+YOURS = "To add your own, list its file under `uses: [./mine.py]`, on a command line `--uses mine.py`"
 """The next step where a name may be that of a part which nobody has brought."""
 
 

@@ -355,7 +355,7 @@ def test_a_cold_start_by_a_command_in_the_header_teaches_what_its_settings_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = find_shipped("rl/codev-tiny").path.read_text()
-    text = text.replace("runs/demo/sft/", "runs/mine/").replace("runs/demo/data/train", "signs")
+    text = text.replace("runs/demo/sft/", "runs/school/").replace("runs/demo/data/train", "signs")
     write_samples(Path("signs.parquet"), list(lens.samples(1, 4, seed=0, split="train")))
     file = tmp_path / "mine.yaml"
     file.write_text(text)
@@ -363,7 +363,7 @@ def test_a_cold_start_by_a_command_in_the_header_teaches_what_its_settings_name(
     assert ("policy", "nobody") in {(b["about"], b["writer"]) for b in untaught}
     file.write_text(
         "#   vtune data make traces --data signs.parquet --prompt plain --out cold.parquet\n"
-        f'#   vtune sft --recipe codev-tiny --set "data=[cold.parquet]" --out runs/mine\n{text}'
+        f'#   vtune sft --recipe codev-tiny --set "data=[cold.parquet]" --out runs/school\n{text}'
     )
     found = check_joins([str(file)], shipped=shipped)
     assert breaks(found) == []
