@@ -40,10 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="rewrite the files of tests/golden")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Of `-n auto`: one more than cores, for many tests wait for processes and services."""
-    return (os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Of `-n auto`: one more than cores, for many tests wait for processes and services; the quick do not."""
+    return (os.cpu_count() or 1) + (config.option.markexpr != QUICK)
 
+
+QUICK = "not slow"
+"""What `make check` gives as `-m`."""
 
 LONGEST = (
     "test_launch.py",
@@ -106,7 +109,7 @@ check` leaves them out, and does not import them."""
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Modules of which `-m "not slow"` would leave nothing."""
-    if config.option.markexpr != "not slow":
+    if config.option.markexpr != QUICK:
         return None
     return any(collection_path.is_relative_to(ROOT / "tests" / name) for name in SLOW) or None
 

@@ -77,7 +77,7 @@ def check(place: Place, *, name: str) -> Found:
     try:
         (tiny_model(model) if place.tiny else published(model, name))
         data = place.folder / "data"
-        make_lens(data, train=64, heldout=1, traces=1, level=1, guessable=0.0, seed=0)
+        make_lens(data, train=8 if place.tiny else 64, heldout=1, traces=1, level=1, guessable=0.0, seed=0)
         vllm = find_spec("vllm") is not None
         given = recipe_settings(model, data / "train.parquet", tiny=place.tiny, vllm=vllm)
         return measured(place.folder / "run", given)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Once
-from tests.runs.commands import sft, vtune
+from tests.runs.commands import rl, sft, vtune
 from vtune.runs.data.lens import make_lens
 
 
@@ -30,3 +30,15 @@ def cold_start(tiny: Path, lens: Path, once: Once) -> Path:
 def schooled(cold_start: Path) -> Path:
     """The weights of the cold start."""
     return cold_start / "checkpoints" / "newest"
+
+
+@pytest.fixture(scope="session")
+def unbroken(schooled: Path, lens: Path, once: Once) -> Path:
+    """The folder of a `vtune rl` that nothing disturbed: what others are held against."""
+
+    def run(out: Path) -> None:
+        ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", out), "--json")
+        assert ended.code == 0, ended.err
+        (out / "result.json").write_text(ended.out)
+
+    return once("rl", run)

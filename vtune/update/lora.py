@@ -1,5 +1,6 @@
 """Low-rank adapters (LoRA, Hu et al. 2021), laid into a model by peft and merged back by arithmetic."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -130,15 +131,16 @@ class WithoutAdapters:
 
 def units(model: nn.Module) -> Iterator[Unit]:
     """Every weight once, adapters merged, under the name that it has in the model without adapters."""
-    from peft.tuners.lora import LoraLayer
-
+    # A model has adapters only where peft was imported to add them; the import takes half a second.
+    peft = sys.modules.get("peft.tuners.lora")
+    adapted: tuple[type, ...] = (peft.LoraLayer,) if peft is not None else ()
     seen: set[int] = set()
     merged: tuple[str, ...] = ()
     for name, module in model.named_modules():
         if name.startswith(merged):
             continue
         dot = f"{name}." if name else ""
-        if isinstance(module, LoraLayer):
+        if isinstance(module, adapted):
             merged = (dot,)
             yield _merged(dot, module)
             continue

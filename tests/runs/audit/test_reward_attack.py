@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+import vtune.runs.audit.reward_attack as reward_attack
 from tests.conftest import ROOT
 from vtune.config import find, load_recipe
 from vtune.runs.audit.looks import Question, Trials, Tried, questions, scorer_of
-from vtune.runs.audit.reward_attack import run_reward_attack
 from vtune.runs.train.rl import RLRecipe
 from vtune.sandbox import Sandbox
 from vtune.sandbox.attacks.programs import Program, Shot, Step, from_record, random_program
@@ -87,8 +87,9 @@ def test_every_operation_runs_in_the_sandbox() -> None:
     assert failed == []
 
 
-def test_a_small_attack_says_what_it_found() -> None:
-    result = run_reward_attack(
+def test_a_small_attack_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward_attack, "FINAL", 3)
+    result = reward_attack.run_reward_attack(
         programs=6, generations=1, population=6, seed=0, isolation="auto", claimed=True
     )
     assert result["random"]["programs"] == 6

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from deepspeed.launcher.runner import parse_inclusion_exclusion
 
 from tests.runs.commands import environment
 from tests.runs.launched import eventually
@@ -18,6 +17,7 @@ from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
 from vtune.runs.processes.watcher import end_sessions
 from vtune.runs.train.rl import RLRecipe
+from vtune.update.import_stubs import without_mlflow
 
 
 def hosts(folder: Path, text: str = "# ours\nfirst slots=8\n\nsecond slots=8  # rack 2\n") -> Path:
@@ -29,6 +29,9 @@ def test_the_gpus_that_cuda_visible_devices_names_are_taken_on_every_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DeepSpeed itself reads what it is given; `--num_gpus` would always mean the first ones."""
+    with without_mlflow():
+        from deepspeed.launcher.runner import parse_inclusion_exclusion
+
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     command = _command(["rl"], tmp_path, 2, hosts(tmp_path))
     assert "--num_gpus" not in command

@@ -35,12 +35,11 @@ def evaluations(run: Path) -> dict[int, dict[str, float]]:
 
 
 @pytest.fixture(scope="module")
-def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Ended]:
+def runs(
+    schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path, Ended]:
     """One run that is never evaluated, and one that broke down in its second evaluation and continued."""
-    root = tmp_path_factory.mktemp("online")
-    plain, watched = root / "plain", root / "watched"
-    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", plain))
-    assert ended.code == 0, ended.err
+    watched = tmp_path_factory.mktemp("online") / "watched"
     keep = "{newest: 1, best: {suite: lens, metric: reward, mode: max}}"
     more = setting(eval=online(lens / "heldout.parquet"), checkpoints__keep=keep)
     words = rl(schooled.resolve(), lens / "train.parquet", watched, *more)
@@ -60,7 +59,7 @@ def runs(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -
     assert sorted({step for step, _ in training(watched)}) == [0, 1]
     ended = vtune(*words, "--resume", "--json")
     assert ended.code == 0, ended.err
-    return plain, watched, ended
+    return unbroken, watched, ended
 
 
 def test_training_is_bit_by_bit_the_same_with_and_without_it(runs: tuple[Path, Path, Ended]) -> None:

@@ -2,9 +2,11 @@
 
 import math
 import os
+import resource
 import signal
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.judge.server import serve
-from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
+from tests.runs.commands import numbers, rl, same_weights, setting, vtune
+from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
 from vtune.tools.recoverable_session import RecoverableSession
@@ -21,31 +24,27 @@ from vtune.update.deepspeed import Trainer
 
 pytestmark = pytest.mark.train
 
-FULL = """
-import resource, sys
-from vtune.runs.train.checkpoint_manager import CheckpointManager
-from vtune.cli.main import main
-
-save, written = CheckpointManager.save, []
-
-def save_while_there_is_room(*given, **more):
-    written.append(given)
-    if len(written) == 2:
-        # No file may grow beyond a megabyte: what the disk is like when it is nearly full.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-    return save(*given, **more)
-
-CheckpointManager.save = save_while_there_is_room
-main()
-"""
+ROOM = 1 << 20
+"""Bytes beyond which no file may grow: what the disk is like when it is nearly full."""
 
 
-@pytest.fixture(scope="module")
-def unbroken(schooled: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = tmp_path_factory.mktemp("unbroken") / "run"
-    ended = vtune(*rl(schooled.resolve(), lens / "train.parquet", run))
-    assert ended.code == 0, ended.err
-    return run
+@contextmanager
+def full_at_the_second_checkpoint() -> Iterator[None]:
+    save, written = CheckpointManager.save, []
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def save_while_there_is_room(*given: Any, **more: Any) -> Path:
+        written.append(given)
+        if len(written) == 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, before[1]))
+        return save(*given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CheckpointManager, "save", save_while_there_is_room)
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoint(
@@ -53,11 +52,12 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoin
 ) -> None:
     run = tmp_path / "run"
     words = rl(schooled.resolve(), lens / "train.parquet", run)
-    ended = python(FULL, *words)
-    assert ended.returncode == 1, ended.stderr
-    assert "error: the checkpoint of step 4 could not be written" in ended.stderr
-    assert "File too large" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    with full_at_the_second_checkpoint():
+        ended = vtune(*words)
+    assert ended.code == 1, ended.err
+    assert "error: the checkpoint of step 4 could not be written" in ended.err
+    assert "File too large" in ended.err
+    assert "Traceback" not in ended.err
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["newest", "step-000002"]
     assert newest_checkpoint(run / "checkpoints") == run / "checkpoints/step-000002"
     again = vtune(*words, "--resume")
