@@ -104,3 +104,25 @@ def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:
     write_atomically(tmp_path / ("x" * 255), "y")
     with pytest.raises(RecipeError, match="File name too long"):
         write_atomically(tmp_path / ("x" * 256), "y")
+
+
+def test_a_read_only_file_system_is_a_message_that_names_the_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There even removing what is not there is refused."""
+    out = tmp_path / "page.html"
+
+    def refused(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with monkeypatch.context() as read_only:
+        read_only.setattr(Path, "touch", refused)
+        read_only.setattr(Path, "unlink", refused)
+        with pytest.raises(RecipeError, match=r"page\.html cannot be written: Read-only"):
+            check_file_output(out, option="--html")
+    with monkeypatch.context() as read_only:
+        read_only.setattr(Path, "replace", refused)
+        read_only.setattr(Path, "unlink", refused)
+        with pytest.raises(RecipeError, match=r"page\.html cannot be written"), atomic_file(out) as partial:
+            partial.write_bytes(b"<html>")
+    assert not out.exists()

@@ -8,7 +8,7 @@ import errno
 import os
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vtune.errors import RecipeError
@@ -38,11 +38,9 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         probe.touch(exist_ok=False)
+        probe.unlink()
     except OSError as error:
         raise unwritable(path, error, option) from None
-    finally:
-        if probe.parent.is_dir():
-            probe.unlink(missing_ok=True)
 
 
 def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
@@ -90,7 +88,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
             raise  # of what was read meanwhile
         raise unwritable(path, error, "--out") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # a file system that has become read-only keeps it, and says so above
+            partial.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
