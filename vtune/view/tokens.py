@@ -1,7 +1,8 @@
 """The tokens of one trajectory with what its record holds of each, and why the rest is not there."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 from vtune.advantage.credit import token_advantages
@@ -9,6 +10,8 @@ from vtune.schema.trajectory import Trajectory
 
 MOST = 1500
 """Tokens, and runs of one token, that are sent at a time (ours)."""
+FOLDED = 3
+"""Neighbours of one kind that are one entry, at least: no word is spelt with so many (ours)."""
 
 
 def tokens_of(
@@ -17,7 +20,7 @@ def tokens_of(
     """Some of the tokens of a trajectory.
 
     Neighbouring tokens of one kind that the policy did not sample, as those that stand for a picture, are
-    one entry.
+    one entry from `FOLDED` of them on.
 
     Args:
         trajectory: Whose tokens these are.
@@ -33,17 +36,12 @@ def tokens_of(
     """
     advantages = iter(token_advantages(trajectory) if trajectory.advantage is not None else ())
     entries: list[dict[str, Any]] = []
-    for at, number in enumerate(trajectory.token_ids):
-        sampled = at < len(trajectory.loss_mask) and trajectory.loss_mask[at]
-        last = entries[-1] if entries else None
-        if last is not None and not sampled and not last["sampled"] and last["id"] == number:
-            last["times"] += 1
-            continue
+    for at, times, sampled in _runs(trajectory):
         entries.append(
             {
                 "at": at,
-                "id": number,
-                "times": 1,
+                "id": trajectory.token_ids[at],
+                "times": times,
                 "text": None,
                 "sampled": sampled,
                 "logprob": _finite(trajectory.logprobs, at),
@@ -63,6 +61,18 @@ def tokens_of(
         "sampled": sum(trajectory.loss_mask),
         "missing": _missing(trajectory, why_no_text if text_of is None else ""),
     }
+
+
+def _runs(trajectory: Trajectory) -> Iterator[tuple[int, int, bool]]:
+    """Position of the first token, how many they are, and whether the policy sampled them, of each entry."""
+    mask = trajectory.loss_mask
+    drawn = [(number, at < len(mask) and mask[at], at) for at, number in enumerate(trajectory.token_ids)]
+    for (_, sampled), run in groupby(drawn, key=lambda one: one[:2]):
+        places = [at for _, _, at in run]
+        if sampled or len(places) < FOLDED:
+            yield from ((at, 1, sampled) for at in places)
+        else:
+            yield places[0], len(places), sampled
 
 
 def _finite(values: Sequence[float | None], at: int) -> float | None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -123,6 +124,7 @@ def test_open_filter_step_and_label(browser: Any, address: str, run: Path) -> No
     page.click("button:has-text('box wrong')")
     page.wait_for_selector("button[aria-pressed=true]:has-text('box wrong')")
     assert read_labels(run / "labels.jsonl")["step-000000/0"].label == "box wrong"
+    playwright.expect(page.locator("#status")).to_contain_text(f"labelled: box wrong, in {run}/labels.jsonl")
     page.click("text=side by side")
     page.wait_for_selector(".frame >> nth=1")
     page.keyboard.press("u")
@@ -186,6 +188,33 @@ def test_a_page_in_a_file(browser: Any, run: Path, tmp_path: Path) -> None:
     page.wait_for_selector("text=alert(1)")
     assert page.locator("button:has-text('box wrong')").count() == 0
     one.closed(f"file://{file}")
+
+
+def test_a_page_that_holds_a_part_says_of_what(browser: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: [LOOKED] * 7, 4: [LOOKED] * 7})
+    wrong = replace(MISSED, tool_scores=(1.0,))
+    write_trajectories(run / "trajectories" / "step-000006.parquet", [*[LOOKED] * 8, wrong])
+    lines = (json.dumps({"step": at, "source": "all", "accuracy": at / 9}) for at in range(9))
+    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    holds = write_page([run], tmp_path / "page.html", trajectories=3)["trajectories"]
+    file = f"file://{tmp_path}/page.html"
+    one = Watched(browser)
+    page = one.page
+    page.goto(f"{file}#/run/0")
+    page.wait_for_selector(f"text=/^{holds} of 23 trajectories/")
+    page.wait_for_selector("text='wrong, though a call showed one: 1'")
+    accuracy = page.locator(".charted", has=page.locator("b:text-is('accuracy')")).first
+    accuracy.locator("svg").focus()
+    page.keyboard.press("ArrowRight")
+    playwright.expect(accuracy.locator(".tip a")).to_have_text("trajectories")
+    page.keyboard.press("ArrowRight")
+    playwright.expect(accuracy.locator(".tip a")).to_have_text(
+        "trajectories of step 0, the nearest that this file holds"
+    )
+    page.goto(f"{file}#/0?q=answer%3Anowhere")
+    page.wait_for_selector(f"text=0 of {holds} that this file holds, of 23")
+    page.wait_for_selector("text=Nothing in this file is like that.")
+    one.closed(f"file://{tmp_path}")
 
 
 def test_keys_step_through_any_page_of_a_list(browser: Any, tmp_path: Path) -> None:
@@ -381,8 +410,8 @@ def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(
     assert page.locator(".strip-of-tokens .token.up").count() == 5
     write_page([run], tmp_path / "page.html")
     page.goto(f"file://{tmp_path}/page.html#/0/step-000000/0")
-    page.click("button:has-text('show tokens')")
     page.wait_for_selector("text=Tokens are not in this file")
+    assert page.locator("button:has-text('show tokens')").count() == 0
     page.close()
     assert one.problems == []
 

@@ -10,7 +10,7 @@ import pytest
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.config import read_values, shipped
 from vtune.runs.view.films import film, films
-from vtune.runs.view.habits import by_sample, calls_by_tool
+from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
@@ -124,6 +124,30 @@ def test_the_tool_that_errs_most_comes_first() -> None:
         ["python", "4", "3 (75.0 %)", "1 (25.0 %)", "0"],
     ]
     assert calls_by_tool(table_of([UNSCORED])) is None
+
+
+def test_red_flags_are_counted_by_trajectory_at_the_first_step_and_the_last(tmp_path: Path) -> None:
+    twice = replace(MISSED.calls[0], flags=("whole_image", "repeated_crop"))
+    repeated = replace(MISSED, calls=(twice, twice), tool_scores=(), call_advantages=())
+    steps = {0: [MISSED, MISSED, LOOKED, repeated], 4: [MISSED], 8: [repeated, LOOKED]}
+    table = flags_by_step(opened(make_run(tmp_path / "run", steps)).index.table)
+    assert table is not None
+    assert table["head"] == ["flag", "step 0", "step 8", "all"]
+    assert table["rows"] == [
+        ["whole_image", "3 (75.0 %)", "1 (50.0 %)", "5 (71.4 %)"],
+        ["repeated_crop", "1 (25.0 %)", "1 (50.0 %)", "2 (28.6 %)"],
+    ]
+    only = flags_by_step(table_of([MISSED]))
+    assert only is not None
+    assert only["head"] == ["flag", "all"]
+    assert flags_by_step(table_of([LOOKED])) is None
+
+
+def test_what_most_people_look_for_is_counted_over_all_trajectories() -> None:
+    lucky = replace(LOOKED, tool_scores=(0.0,))
+    read_wrong = replace(MISSED, tool_scores=(1.0,))
+    found = by_query(table_of([LOOKED, lucky, lucky, read_wrong, UNSCORED]))
+    assert [one["found"] for one in found] == [2, 1, 1, 1]
 
 
 def test_samples_that_are_never_right_are_named_and_one_that_was_drawn_once_says_nothing() -> None:

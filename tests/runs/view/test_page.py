@@ -39,6 +39,10 @@ def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     (film,) = values["films"]
     assert [frame["step"] for frame in film["frames"]] == [0, 4]
     assert {f"0/{frame['key']}" for frame in film["frames"]} <= set(values["ones"])
+    assert values["places"][0]["there"] == 9
+    assert {document["rollouts"] for name, document in values["ones"].items() if "/step-000000/" in name} == {
+        7
+    }
     siblings = [one["key"] for document in values["ones"].values() for one in document["siblings"]]
     assert {f"0/{key}" for key in siblings} <= set(values["ones"])
 

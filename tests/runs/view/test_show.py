@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.reward.build import recipe
 from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
 from tests.view.runs import LOOKED, MISSED, make_run, png
+from vtune.runs.view.opened import weights_behind
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import write_samples
 from vtune.schema.trajectory import Trajectory
@@ -100,3 +102,14 @@ def test_a_list_does_not_load_torch(run: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True)
     assert json.loads(ended.stdout)["all"] == 3
     assert ended.stderr.splitlines()[-1] == "[]"
+
+
+def test_weights_are_said_where_they_give_the_total() -> None:
+    parts = {"accuracy": 1.0, "format": 1.0, "tool": 0.25, "consistency": None}
+    weights = {"accuracy": 1.0, "format": 0.3, "tool": 0.5}
+    assert weights_behind({"total": 1.425, "parts": parts}, recipe()) == weights
+    # Scored by another recipe, by weights of its sample, not scored, or with a part that nobody names.
+    assert weights_behind({"total": 1.5, "parts": parts}, recipe()) is None
+    assert weights_behind({"total": 1.425, "parts": parts}, recipe(weighting="sample")) is None
+    assert weights_behind({"total": None, "parts": parts}, recipe()) is None
+    assert weights_behind({"total": 1.425, "parts": parts | {"own": 0.0}}, recipe()) is None

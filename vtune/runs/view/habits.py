@@ -1,10 +1,12 @@
-"""What an index says beside its list: which tool errs, and which samples are always wrong."""
+"""What an index says beside its list: which tool errs, what is flagged, which samples are always wrong."""
 
 from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from vtune.view.query import parse_query, select
 
 LISTED = 12
 """Samples that are named (ours)."""
@@ -43,6 +45,51 @@ def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
     return {"title": "calls by tool", "note": note, "head": ["tool", "calls", OK, *ended], "rows": rows}
 
 
+def flags_by_step(table: pa.Table) -> dict[str, Any] | None:
+    """How many trajectories of each kept step have each red flag, the commonest of the first step first.
+
+    Args:
+        table: Of an index.
+
+    Returns:
+        As `calls_by_tool`, with a column for the first and the last kept step where there are several; None
+        where nothing is flagged.
+    """
+    steps = sorted(pc.unique(table["step"]).drop_null().to_pylist())
+    ends = [steps[0], steps[-1]] if len(steps) > 1 else []
+    parts = {f"step {step}": table.filter(pc.equal(table["step"], step)) for step in ends} | {"all": table}
+    counted = {name: _flags(part) for name, part in parts.items()}
+    if not counted["all"]:
+        return None
+
+    def seldom(flag: str) -> list[int]:
+        return [-count[flag] for count in counted.values()]
+
+    rows = [
+        [flag, *(_share(count[flag], parts[name].num_rows) for name, count in counted.items())]
+        for flag in sorted(counted["all"], key=lambda flag: (seldom(flag), flag))
+    ]
+    note = "trajectories with a call that has it, of those that are kept; `flag:NAME` finds them in the list"
+    return {"title": "red flags", "note": note, "head": ["flag", *parts], "rows": rows}
+
+
+QUERIES = {
+    "right, though no call showed a target": "right:yes faithful:no",
+    "wrong, though a call showed one": "right:no faithful:yes",
+    "with a red flag": "-flag:none",
+    "unscored": "right:none",
+}
+"""What most people look for -> how it is asked for."""
+
+
+def by_query(table: pa.Table) -> list[dict[str, Any]]:
+    """`name`, `query`, and how many are `found`, of each of `QUERIES`."""
+    return [
+        {"name": name, "query": query, "found": len(select(table, parse_query(query), {}))}
+        for name, query in QUERIES.items()
+    ]
+
+
 def by_sample(table: pa.Table) -> dict[str, Any] | None:
     """How many samples are right always, sometimes and never, over all trajectories that are scored.
 
@@ -74,6 +121,14 @@ def by_sample(table: pa.Table) -> dict[str, Any] | None:
             for one in never[:LISTED]
         ],
     }
+
+
+def _flags(table: pa.Table) -> Counter[str]:
+    counted: Counter[str] = Counter()
+    for one in pc.value_counts(table["flags"]).to_pylist():
+        for flag in (one["values"] or "").split():
+            counted[flag] += one["counts"]
+    return counted
 
 
 def _share(count: int, of: int) -> str:

@@ -12,6 +12,7 @@ from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.files.json_text import read_json
 from vtune.files.writing import write_atomically
 from vtune.report.progress import Rows
+from vtune.reward.recipe import RewardRecipe
 from vtune.runs.audit.located import locate
 from vtune.runs.evaluate.questions import Source, read_records
 from vtune.schema.labels import Label, read_labels
@@ -25,6 +26,8 @@ from vtune.view.tokens import tokens_of
 
 KEPT = 8
 """Records that are kept for the pictures that are asked for next (ours)."""
+ROUNDING = 1e-4
+"""Of a stored reward (ours)."""
 QUESTIONS = "questions"
 """Files of the index that hold what samples ask."""
 
@@ -52,6 +55,7 @@ class Opened:
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
         self._vocabulary: tuple[Callable[[int], str] | None, str] | None = None
+        self._paid: RewardRecipe | None = None
         source, shown_from = self._settings(tuple(map(str, data)))
         self.index = Index(place, shown_from=shown_from)
         self._show = show
@@ -115,6 +119,8 @@ class Opened:
         asked = None if isinstance(record, Sample) else self._asked.get(record.sample_id)
         why = self.why_not_asked or "the data have no sample of this id"
         found = document_of(self.place, file, row, record, asked, "" if asked else why)
+        if found.get("reward") and self._paid is not None:
+            found["reward"]["weights"] = weights_behind(found["reward"], self._paid)
         label = self.labels().get(key)
         said = None if label is None else {"label": label.label, "note": label.note}
         return found | {"siblings": self._siblings(record, found["step"]), "label": said}
@@ -157,6 +163,7 @@ class Opened:
             # Supervised runs have no trajectories, and traces name no samples: both can be looked at.
             self.why_not_asked = error.what
             return None, LIKELY_SHOWN_FROM
+        self._paid = located.reward
         return located.source, located.reward.evidence.partial
 
     def _questions(self, source: Source | None) -> Mapping[str, Any]:
@@ -181,6 +188,25 @@ class Opened:
             write_atomically(file, json.dumps(found, ensure_ascii=False))
         kept: Mapping[str, Any] = read_json(file, fix=f"remove {self.index.folder}")
         return kept
+
+
+def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str, float] | None:
+    """The weight of each part of a reward; None where a recipe's weights do not give its total.
+
+    They do not where samples bring their own, where a gate kept a part back, or where the recipe is not the
+    one that scored.
+    """
+    if recipe.weighting != "recipe" or reward["total"] is None:
+        return None
+    known: dict[str, float] = {name: section.weight for name, section in recipe.parts.given.items()}
+    known |= {name: getattr(recipe, name) for name in ("accuracy", "format", "tool")}
+    further = {"consistency": recipe.consistency, "counterfactual": recipe.counterfactual}
+    known |= {name: section.weight for name, section in further.items() if section is not None}
+    parts = {name: score for name, score in reward["parts"].items() if score is not None}
+    if not parts.keys() <= known.keys():
+        return None
+    total = sum(known[name] * score for name, score in parts.items())
+    return {name: known[name] for name in parts} if abs(total - reward["total"]) < ROUNDING else None
 
 
 def told(error: VtuneError) -> str:

@@ -14,7 +14,7 @@ from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
 from vtune.runs.view.audited import audited_tables
-from vtune.runs.view.habits import by_sample, calls_by_tool
+from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.reported import in_percent, reported_rows
@@ -31,8 +31,9 @@ def overview(opened: Opened) -> dict[str, Any]:
         `charts`, see `charts_of`; `changes`, see `vtune.metrics.changes.telling`; `tables`; `recipe` and
         `environment`: dotted key -> text; `line`, alike for runs whose recipes differ in their seed alone and
         whose own parts are the same; `seed`; `steps_done` and `total_steps`; `funnels` of the curations
-        behind the data; `by_sample`, see `vtune.runs.view.habits`; `problem`, why a file cannot be read:
-        then all but what its trajectories say is empty, so that one damaged place does not hide the others.
+        behind the data; `by_sample` and `queries`, see `vtune.runs.view.habits`; `problem`, why a file cannot
+        be read: then all but what its trajectories say is empty, so that one damaged place does not hide the
+        others.
     """
     place = opened.place
     found: dict[str, Any] = {
@@ -52,6 +53,7 @@ def overview(opened: Opened) -> dict[str, Any]:
         "total_steps": None,
         "funnels": [],
         "by_sample": by_sample(opened.index.table) if place.kind != "samples" else None,
+        "queries": by_query(opened.index.table) if place.kind != "samples" else [],
         "problem": "",
     }
     try:
@@ -61,7 +63,9 @@ def overview(opened: Opened) -> dict[str, Any]:
             found |= _evaluation(place.path)
     except (DataError, RecipeError) as error:
         found["problem"] = told(error)
-    found["tables"] += [one for one in (calls_by_tool(opened.index.table),) if one is not None]
+    found["tables"] += [
+        one for of in (calls_by_tool, flags_by_step) if (one := of(opened.index.table)) is not None
+    ]
     found["problem"] = "; ".join(filter(None, (found["problem"], *opened.problems)))
     return found
 

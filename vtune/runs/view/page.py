@@ -171,6 +171,7 @@ class _Held:
         rows = list(_facts(one, keys))
         for row in rows:
             document = self.ones[f"{number}/{row['key']}"]
+            document["rollouts"] = len(document["siblings"])
             document["siblings"] = [
                 sibling for sibling in document["siblings"] if f"{number}/{sibling['key']}" in self.ones
             ]
@@ -188,6 +189,7 @@ class _Held:
             "path": str(one.place.path),
             "kind": one.place.kind,
             "rows": len(keys),
+            "there": table.num_rows,
             "revision": "",
             "problem": "; ".join(one.problems),
             "facets": facets(table.filter(mask)) if table.num_rows else facets(table),

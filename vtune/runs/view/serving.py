@@ -130,7 +130,7 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
     @app.post("/api/{number}/label/{key:path}")
     async def label(number: int, key: str, request: Request) -> Response:
         _label(_of(opened, number), key, await request.body())
-        return answer({"done": True})
+        return answer({"file": str(_of(opened, number).place.labels)})
 
     @app.get("/{name}")
     @app.get("/")
@@ -168,6 +168,7 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
         "path": str(one.place.path),
         "kind": one.place.kind,
         "rows": table.num_rows,
+        "there": table.num_rows,
         "revision": revision,
         "problem": "; ".join(problems),
         "facets": facets(table),

@@ -151,15 +151,15 @@ async function trajectory(at, place) {
   const say = source.offline ? null : async (label, note) => {
     const status = document.getElementById("status");
     try {
-      await source.label(place.number, at.key, { label, note });
-      status.textContent = label ? `labelled: ${label}` : "label taken back";
+      const { file } = await source.label(place.number, at.key, { label, note });
+      status.textContent = clean(`${label ? `labelled: ${label}` : "label taken back"}, in ${file}`);
     } catch (error) {
       status.textContent = clean(`not labelled: ${error.message}`);
       return;
     }
     await show();
   };
-  const tokens = (first) => source.tokens(place.number, at.key, first);
+  const tokens = source.offline ? null : (first) => source.tokens(place.number, at.key, first);
   return [trajectoryPage(place, at.query, one, beside, say, tokens), at.key, place];
 }
 

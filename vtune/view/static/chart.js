@@ -11,7 +11,7 @@ const BOTTOM = 24;
 const DRAG = 8;
 export const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
 
-// series: [{name, colour, dash, points: [[step, value, low, high], …]}]; view: {from, to, smooth, zoom(from, to), link(step)}.
+// series: [{name, colour, dash, points: [[step, value, low, high], …]}]; view: {from, to, smooth, zoom(from, to), link(step): {address, text}}.
 export function chart({ title, unit, series }, view) {
   const drawing = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "chart", tabindex: "0", role: "img" });
   const tip = h("div", { class: "tip", hidden: true, "aria-live": "polite" });
@@ -47,10 +47,10 @@ export function chart({ title, unit, series }, view) {
       .sort(([, a], [, b]) => b[1] - a[1]);
     cursor.replaceChildren(s("line", { x1: scale.x(near), x2: scale.x(near), y1: TOP, y2: HIGH - BOTTOM }),
       ...values.map(([one, [x, y]]) => s("circle", { cx: scale.x(x), cy: scale.y(y), r: 4, class: `c${one.colour}` })));
-    const address = pinned ? view.link(near) : null;
+    const link = pinned ? view.link(near) : null;
     tip.replaceChildren(h("b", {}, `step ${number(near)}`), ...values.map(([one, [, y, low, high]]) =>
       h("span", {}, h("i", { class: `swatch c${one.colour}` }), `${one.name} ${number(y)}${low === undefined ? "" : ` [${number(low)}, ${number(high)}]`}`)),
-    address ? h("a", { href: address }, "trajectories") : "");
+    link ? h("a", { href: link.address }, link.text) : "");
     tip.hidden = false;
     const left = scale.x(near) / WIDE;
     tip.style.left = left < 0.5 ? `${100 * left + 3}%` : "auto";

@@ -31,7 +31,7 @@ export function placesPage(places, runs) {
   const rows = places.map((one, at) => h("tr", {}, h("td", {}, boxes[at]),
     h("td", {}, h("a", { href: runAddress([one.number]) }, one.name)),
     h("td", {}, one.kind), ...COLUMN.map((name) => h("td", { class: "number" }, shortly(runs[at].headline.rows.find((row) => row.name === name)))),
-    h("td", { class: "number" }, h("a", { href: address(one.number, "") }, one.rows)), h("td", { class: "path" }, one.path,
+    h("td", { class: "number" }, h("a", { href: address(one.number, "") }, one.rows < one.there ? `${one.rows} of ${one.there}` : one.rows)), h("td", { class: "path" }, one.path,
       runs[at].problem ? h("div", { class: "text error" }, runs[at].problem) : null)));
   return [h("h1", {}, "Runs"), h("p", {}, link),
     table([h("span", { class: "unseen" }, "compare"), "name", "kind", ...COLUMN, "trajectories", "path"], rows)];
@@ -64,8 +64,8 @@ export function listPage(place, query, found, ask) {
   const more = (first) => address(place.number, query, "", first);
   const last = found.first + found.trajectories.length;
   return [h("h1", {}, place.name), place.problem ? h("p", { class: "text error" }, place.problem) : null, form, h("div", { class: "filters" }, ...selects),
-    h("p", {}, `${found.found} of ${found.all}${found.trajectories.length < found.found ? `, ${found.first + 1} to ${last} shown` : ""}`),
-    found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, "Nothing is like that."),
+    h("p", {}, `${found.found} of ${found.all}${found.all < place.there ? ` that this file holds, of ${place.there}` : ""}${found.trajectories.length < found.found ? `, ${found.first + 1} to ${last} shown` : ""}`),
+    found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, found.all < place.there ? "Nothing in this file is like that." : "Nothing is like that."),
     h("p", { class: "facts" }, found.first > 0 ? h("a", { href: more(Math.max(found.first - ROWS, 0)) }, "those before") : null,
       last < found.found ? h("a", { href: more(last) }, "those after") : null)];
 }

@@ -3,7 +3,7 @@
 import { DASHES, chart } from "./chart.js";
 import { h, number, s, table } from "./dom.js";
 import { address } from "./list.js";
-import { holds } from "./source.js";
+import { holds, offline as held } from "./source.js";
 
 const COLOURS = 6;
 const ALL = "all";
@@ -11,8 +11,6 @@ const BAD = ["worse", "fell back"];
 const WAYS = { reward: "right:no", accuracy: "right:no", evidence_rate: "faithful:no", red_flags: "-flag:none", unscored: "right:none",
   truncated: "stop:length", no_tool: "calls:0" };
 const SMOOTH = ["1", "5", "20"];
-const QUERIES = [["right, though no call showed a target", "right:yes faithful:no"], ["wrong, though a call showed one", "right:no faithful:yes"],
-  ["with a red flag", "-flag:none"], ["unscored", "right:none"]];
 
 // places: those that are shown; runs: their overviews; asked: {sources, from, to, smooth} of the address; change(asked) writes it.
 export function runPage(places, runs, asked, change, film) {
@@ -26,9 +24,9 @@ export function runPage(places, runs, asked, change, film) {
 
 function facts(place, run) {
   const done = run.steps_done ? `step ${run.steps_done}${run.total_steps ? ` of ${run.total_steps}` : ""}` : null;
-  const queries = place.rows && place.kind !== "samples" ? QUERIES.map(([name, query]) => h("a", { href: address(place.number, query) }, name)) : [];
+  const queries = place.rows ? run.queries.map(({ name, query, found }) => h("a", { href: address(place.number, query) }, `${name}: ${found}`)) : [];
   return h("p", { class: "facts" }, h("b", {}, place.name), h("span", {}, place.kind), done ? h("span", {}, done) : null, h("span", {}, run.path),
-    place.rows ? h("a", { href: address(place.number, "") }, `${place.rows} trajectories`) : null, ...queries,
+    place.rows ? h("a", { href: address(place.number, "") }, `${place.rows}${place.rows < place.there ? ` of ${place.there}` : ""} trajectories`) : null, ...queries,
     run.problem ? h("span", { class: "text error" }, run.problem) : null);
 }
 
@@ -156,7 +154,7 @@ function curves(places, runs, asked, change) {
   const sections = [...groups].map(([group, of]) => {
     const drawings = of.map((one) => [one, seriesOf(one)]).filter(([, series]) => series.length).map(([one, series]) =>
       h("div", {}, chart({ title: one.family && chosen[0] !== ALL ? `${one.title} (${chosen[0]})` : one.title, unit: one.unit, series }, view),
-        one.family ? legend(series) : null));
+        one.family ? legend(series.map((line) => ({ ...line, name: `${line.name}, mean ${number(meanOf(line, view))}` }))) : null));
     const body = h("div", { class: "charts" }, ...drawings);
     if (!drawings.length) return null;
     if (!group) return body;
@@ -178,7 +176,13 @@ function linkTo(places, step) {
   const place = places.find((one) => one.facets.step.length);
   if (!place) return null;
   const near = place.facets.step.map(Number).reduce((best, one) => (Math.abs(one - step) < Math.abs(best - step) ? one : best));
-  return address(place.number, `step:${near}`);
+  return { address: address(place.number, `step:${near}`), text: near === step ? "trajectories" : `trajectories of step ${near}, the nearest that ${held ? "this file holds" : "is kept"}` };
+}
+
+// Of the steps that are shown.
+function meanOf(line, view) {
+  const values = line.points.filter(([step]) => step >= view.from && step <= view.to).map(([, value]) => value);
+  return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
 }
 
 function legend(series) {

@@ -61,8 +61,10 @@ function callOf(place, one, k) {
 
 function earned(one) {
   if (!one.reward) return null;
-  const rows = [["total", one.reward.total], ...Object.entries(one.reward.parts), ...Object.entries(one.reward.facts), ["advantage", one.advantage]]
-    .filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, number(value))));
+  const weights = one.reward.weights;
+  const known = [["total", one.reward.total], ...Object.entries(one.reward.parts), ...Object.entries(one.reward.facts), ["advantage", one.advantage]];
+  const rows = known.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name),
+    h("td", { class: "number" }, number(value)), weights ? h("td", { class: "number" }, name in weights ? `× ${number(weights[name])} = ${number(weights[name] * value)}` : "") : null));
   return h("section", {}, h("h2", {}, "reward"), h("table", {}, h("tbody", {}, ...rows)), h("p", {}, one.reward.why));
 }
 
@@ -78,5 +80,5 @@ function siblings(place, query, one, first) {
   const items = one.siblings.map((row) => h("li", {}, h("a", { href: address(place.number, query, row.key, first),
     "aria-current": row.key === one.key ? "page" : null }, `rollout ${row.rollout}`), ` ${row.right === null ? "unscored" : row.right ? "right" : "wrong"}, reward ${number(row.reward)}`));
   const key = one.key.split("/").map(encodeURIComponent).join("/");
-  return h("section", {}, h("h2", {}, "group"), h("ul", {}, ...items), h("a", { href: `#/group/${place.number}/${key}` }, "side by side"));
+  return h("section", {}, h("h2", {}, "group"), one.rollouts > items.length ? h("p", { class: "quiet" }, `${items.length} of ${one.rollouts} rollouts are in this file`) : null, h("ul", {}, ...items), h("a", { href: `#/group/${place.number}/${key}` }, "side by side"));
 }
