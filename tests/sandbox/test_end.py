@@ -1,8 +1,10 @@
 """However it ends: no process and no folder is left, and a failure of ours is never the model's."""
 
 import asyncio
+import json
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -16,7 +18,7 @@ import pytest
 
 from tests.sandbox.conftest import QUICK, encoded, picture
 from vtune.errors import ServiceError
-from vtune.sandbox import Sandbox
+from vtune.sandbox import Sandbox, forkserver
 from vtune.sandbox.forkserver import ForkServer
 from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.workspace import Workspace
@@ -168,6 +170,32 @@ def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones(
     assert len(set(folders)) == 2
     for folder in folders:
         wait_until_gone(folder)
+
+
+def test_an_answer_that_nobody_has_read_yet_does_not_hide_that_the_fork_server_is_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(forkserver, "END_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with Sandbox(QUICK) as sandbox:
+            server = sandbox._server
+            assert server is not None
+            # As on a busy machine: it is not seen to end for a while.
+            os.kill(guardian(sandbox), signal.SIGSTOP)
+            server.control.send(json.dumps({"number": 0, "ping": True}).encode())
+            there = select.poll()
+            there.register(server.control, select.POLLIN)
+            assert there.poll(60_000)
+            kill_fork_server(sandbox)
+            there.modify(server.control, select.POLLHUP)
+            assert there.poll(60_000)
+            # The event loop has had no turn since.
+            async with await sandbox.open([], seed=0) as session:
+                assert (await session.run("print(1)")).output == "1"
+            assert sandbox._server is not server
+
+    asyncio.run(story())
 
 
 def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,8 @@ class ForkServer:
         self.control = control
         self.pidfd = os.pidfd_open(process.pid)
         self.ended = False
+        self._gone = False
+        """Its end of the socket was found closed."""
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[_Answer]] = {}
         """By number, the requests that are not answered yet."""
@@ -128,7 +130,7 @@ class ForkServer:
 
     def alive(self) -> bool:
         """Whether it can still serve."""
-        if self.ended or is_readable(self.pidfd):
+        if self.ended or self._gone or is_readable(self.pidfd):
             return False
         try:
             # Its sockets close before its children are told of its death, so this is the first sign.
@@ -227,7 +229,12 @@ class ForkServer:
         if self.ended:
             raise EOFError("the fork server has ended")
         number = next(self._numbers)
-        self.control.send(json.dumps({"number": number, **request}).encode())
+        try:
+            self.control.send(json.dumps({"number": number, **request}).encode())
+        except ConnectionError:
+            # Answers from before its death may still lie in the socket, and hide its end from `alive`.
+            self._gone = True
+            raise
         future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
         self._asked[number] = future
         try:
@@ -272,6 +279,7 @@ class ForkServer:
                 future.set_result((answer, fds))
 
     def _fail(self, error: Exception) -> None:
+        self._gone = True
         asyncio.get_running_loop().remove_reader(self.control.fileno())
         for future in self._asked.values():
             if not future.done():
