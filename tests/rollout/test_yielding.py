@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, recipe
-from tests.runs.commands import python
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Completion, Request
@@ -111,18 +110,3 @@ def test_the_conversations_of_a_step_open_a_few_at_a_time() -> None:
     pieces = turns_of_pieces(work, clock)
     assert sum(pieces.values()) == 64
     assert max(pieces.values()) <= 3
-
-
-def test_what_is_loaded_is_not_looked_through_again_and_what_comes_later_is() -> None:
-    ended = python(
-        "import gc, weakref\n"
-        "from vtune.rollout.yielding import freeze_heap\n"
-        "class Ring: pass\n"
-        "freeze_heap()\n"
-        "kept = gc.get_freeze_count()\n"
-        "ring = Ring(); ring.itself = ring; seen = weakref.ref(ring); del ring\n"
-        "freeze_heap()\n"
-        "gc.collect()\n"
-        "print(kept > 5000, gc.get_freeze_count() == kept, seen())"
-    )
-    assert (ended.stdout, ended.returncode) == ("True True None\n", 0), ended.stderr

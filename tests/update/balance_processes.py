@@ -14,7 +14,7 @@ SHARES: tuple[tuple[list[int], list[int]], ...] = (
     ([], []),
 )
 """The numbers of the items that each of the two has."""
-Told = tuple[list[int], list[float], list[bool]]
+Compared = tuple[list[int], list[float], list[bool]]
 
 
 def item(number: int) -> Item:
@@ -23,7 +23,7 @@ def item(number: int) -> Item:
     return Item(ids, (), [False] + [True] * count, [0.5] * count, [-1.0] * count, [True] * count)
 
 
-def told(one: Item) -> Told:
+def compared(one: Item) -> Compared:
     """What is compared of it."""
     return list(one.token_ids), list(one.advantages), list(one.off_policy)
 
@@ -34,6 +34,6 @@ def main(out: str) -> None:
     for shares in SHARES:
         mine = [item(number) for number in shares[ranks.rank]]
         after = balanced(mine, ranks, image_id=7, merge=2, cost=lambda work: work.tokens)
-        found.append(ranks.gather([told(one) for one in after]))
+        found.append(ranks.gather([compared(one) for one in after]))
     if ranks.first:
         torch.save(found, out)

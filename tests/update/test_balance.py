@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.update.balance_processes import SHARES, told
+from tests.update.balance_processes import SHARES, compared
 from tests.update.balance_processes import item as item_of
 from vtune.update.balance import LEAST, Move, balanced, bundles, moves_of
 from vtune.update.batch import Item
@@ -109,7 +109,7 @@ def test_what_moves_arrives_in_two_processes(pair: Path) -> None:
     assert len(found) == len(SHARES)
     for shares, after in zip(SHARES, found, strict=True):
         assert len(after) == 2
-        expected = [told(item_of(number)) for share in shares for number in share]
+        expected = [compared(item_of(number)) for share in shares for number in share]
         assert sorted(one for share in after for one in share) == sorted(expected)
         sums = [sum(len(ids) for ids, *_ in share) for share in after]
         assert max(sums) - min(sums) <= 13

@@ -1,24 +1,12 @@
 """Turns of the event loop: many conversations that go on at the same moment do not hold up all else."""
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable
 
 AT_A_TIME = 0.01
 """Seconds for which conversations go on before whatever else waits gets its turn; ours: a fifth of the 50 ms
 that a tool's answer, or a turn that has been drawn, may wait."""
-
-
-def freeze_heap() -> None:
-    """Let the garbage collector pass over what is loaded: it stays until the end.
-
-    To look through torch, transformers and a model (386,000 objects) stops every thread for 0.25 s, again and
-    again while conversations go on. Call it when all is open. A second call does nothing: what was made since
-    may become garbage.
-    """
-    if not gc.get_freeze_count():
-        gc.freeze()
 
 
 class Turns:

@@ -41,11 +41,12 @@ def audit(demo: Path, manner: Manner | None, limit: int) -> dict[str, Any]:
     data, out = demo / "data/heldout.parquet", demo / "policies" / (manner or "trained")
     model = demo / ("tiny" if manner else "rl/checkpoints/newest")
     played: AbstractContextManager[Any] = playing(manner, data) if manner else nullcontext()
-    # Who is made by script is right or wrong by construction, and has no temperature.
+    # Scripted turns are longer than those of the trained policy.
     drawn = setting(rollout__max_new_tokens=90, rollout__max_tokens=900) if manner else []
     with played:
         if not (out / "results.json").exists():
-            shutil.rmtree(out, ignore_errors=True)
+            if out.exists():  # a first try that was cut off
+                shutil.rmtree(out)
             where = ("--model", model, "--out", out, "--limit", str(limit))
             _run("eval", "--suite", "lens", *where, *setting(data=f"[{data}]"), *drawn)
         return _run("faithfulness", out, "--counterfactual", ",".join(EXCHANGES), "--model", model, "--json")

@@ -24,7 +24,6 @@ from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.script import read_script
-from vtune.rollout.yielding import freeze_heap
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
@@ -69,6 +68,7 @@ from vtune.runs.evaluate.windows import (
     windows,
 )
 from vtune.runs.folder import check_folder, environment
+from vtune.runs.heap import frozen_heap
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -265,8 +265,8 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         judges=scoring.judges,
     )
     async with opening as agent, scoring as scorer:
-        freeze_heap()
-        records = await _draw(asked, agent, scorer)
+        with frozen_heap():
+            records = await _draw(asked, agent, scorer)
         everything = parts(asked.portions)
         found = await with_model(suite, stored(everything), records, out)
         judged = await _judge(_final(asked, everything, records, found), records, scorer)

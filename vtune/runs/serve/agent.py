@@ -20,12 +20,12 @@ from vtune.models.policy import resolved
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
 from vtune.rollout.agent import Agent, Job, black
-from vtune.rollout.yielding import freeze_heap
 from vtune.runs.agent.kinds import Kind, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import check_indexes, check_tools
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
+from vtune.runs.heap import frozen_heap
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
 from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 from vtune.runs.serve.rewards import check_token
@@ -137,8 +137,8 @@ async def _serve(
     async with opening as agent:
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
         app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
-        freeze_heap()
-        await serve_until_told(app, serving.listener, lambda: serving.ready(service))
+        with frozen_heap():
+            await serve_until_told(app, serving.listener, lambda: serving.ready(service))
 
 
 class AgentService:

@@ -16,7 +16,7 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
-from vtune.rollout.yielding import freeze_heap
+from vtune.runs.heap import frozen_heap
 from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 
 SHORTEST_TOKEN = 16
@@ -52,8 +52,8 @@ def run_rewards(
 async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     async with service.running():
         service.start_workers()
-        freeze_heap()
-        await serve_until_told(app, listener, ready)
+        with frozen_heap():
+            await serve_until_told(app, listener, ready)
 
 
 def _is_this_machine(host: str) -> bool:

@@ -23,8 +23,8 @@ from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
-from vtune.rollout.yielding import freeze_heap
 from vtune.runs.folder import running
+from vtune.runs.heap import frozen_heap
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
@@ -116,9 +116,9 @@ async def _train(
 ) -> dict[str, Any]:
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
         loop = _Loop(run, suites, track=track, profile=profile)
-        freeze_heap()
         async with aclosing(loop.scheduler):
-            last = await loop.steps()
+            with frozen_heap():
+                last = await loop.steps()
     frozen = run.trainer.check_frozen()
     if frozen and ranks.first:
         say(f"frozen, and bit for bit as at the start: {', '.join(frozen)}")

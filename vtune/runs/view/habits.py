@@ -11,6 +11,13 @@ from vtune.view.query import parse_query, select
 LISTED = 12
 """Samples that are named (ours)."""
 OK = "ok"
+QUERIES = {
+    "right, though no call showed a target": "right:yes faithful:no",
+    "wrong, though a call showed one": "right:no faithful:yes",
+    "with a red flag": "-flag:none",
+    "unscored": "right:none",
+}
+"""What most people look for -> how it is asked for."""
 
 
 def calls_by_tool(table: pa.Table) -> dict[str, Any] | None:
@@ -71,15 +78,6 @@ def flags_by_step(table: pa.Table) -> dict[str, Any] | None:
     ]
     note = "trajectories with a call that has it, of those that are kept; `flag:NAME` finds them in the list"
     return {"title": "red flags", "note": note, "head": ["flag", *parts], "rows": rows}
-
-
-QUERIES = {
-    "right, though no call showed a target": "right:yes faithful:no",
-    "wrong, though a call showed one": "right:no faithful:yes",
-    "with a red flag": "-flag:none",
-    "unscored": "right:none",
-}
-"""What most people look for -> how it is asked for."""
 
 
 def by_query(table: pa.Table) -> list[dict[str, Any]]:
