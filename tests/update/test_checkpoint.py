@@ -1,4 +1,5 @@
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,7 +7,7 @@ import pytest
 
 from vtune.errors import DataError, RunFailed
 from vtune.update import checkpoint
-from vtune.update.checkpoint import MANIFEST, checkpoint_step, newest_checkpoint, write_checkpoint
+from vtune.update.checkpoint import MANIFEST, PendingCheckpoint, checkpoint_step, newest_checkpoint
 from vtune.update.zero import writer_of
 
 
@@ -18,7 +19,9 @@ def note(text: str = "weights") -> Callable[[Path], None]:
 
 
 def write(root: Path, step: int, fill: Callable[[Path], None] | None = None, *, keep: int = 2) -> Path:
-    return write_checkpoint(root, step, fill or note(), first=True, wait=lambda: None, keep=keep)
+    pending = PendingCheckpoint(root, step, fill or note(), first=True, wait=lambda: None)
+    assert pending.written
+    return pending.finish(keep=keep)
 
 
 def steps(root: Path) -> list[int]:
@@ -94,7 +97,7 @@ def test_every_process_fills_and_only_the_first_makes_the_folder(tmp_path: Path)
             # What the first process has done by now.
             (root / ".step-000001.part").mkdir(parents=True)
 
-    write_checkpoint(root, 1, fill, first=False, wait=wait, keep=1)
+    PendingCheckpoint(root, 1, fill, first=False, wait=wait).finish(keep=1)
     assert order == ["wait", "fill True", "wait", "wait"]
     assert newest_checkpoint(root) is None
 
@@ -127,11 +130,38 @@ def test_each_process_waits_for_its_own_files_alone(tmp_path: Path, monkeypatch:
     for rank, own in ((0, names[:4]), (1, names[4:7:2]), (12, names[5:8:2])):
         (tmp_path / "root/.step-000001.part").mkdir(parents=True, exist_ok=True)
         synced.clear()
-        write_checkpoint(
-            tmp_path / "root", 1, fill, first=rank == 0, wait=lambda: None, keep=1,
+        PendingCheckpoint(
+            tmp_path / "root", 1, fill, first=rank == 0, wait=lambda: None,
             mine=lambda path, rank=rank: writer_of(path) == rank,
-        )  # fmt: skip
+        ).finish(keep=1)  # fmt: skip
         wanted = {Path(name).name for name in own} | ({MANIFEST} if rank == 0 else set())
         assert {name for name in synced if "." in name or name == "latest"} - {"root"} >= wanted
         others = {Path(name).name for name in names} - wanted
         assert not others & set(synced)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_in_the_background_it_counts_when_all_of_it_is_on_the_disk(tmp_path: Path, fails: bool) -> None:
+    write(tmp_path, 1)
+    may_go_on = threading.Event()
+
+    def rest() -> None:
+        may_go_on.wait(60)
+        if fails:
+            raise OSError("no space left on device")
+        (tmp_path / ".step-000002.part/state").write_text("optimiser")
+
+    pending = PendingCheckpoint(
+        tmp_path, 2, note(), first=True, wait=lambda: None, rest=rest, background=True
+    )
+    assert not pending.written
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
+    may_go_on.set()
+    if fails:
+        with pytest.raises(RunFailed, match="step 2 could not be written: no space"):
+            pending.finish(keep=2)
+        assert steps(tmp_path) == [1]
+        assert not list(tmp_path.glob(".*part"))
+    else:
+        assert (pending.finish(keep=2) / "state").read_text() == "optimiser"
+        assert steps(tmp_path) == [1, 2]

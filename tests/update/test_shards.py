@@ -23,7 +23,7 @@ from vtune.update import zero
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.loading import starting_policy
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import Keep
+from vtune.update.recipe import Checkpoints
 
 zero.BUCKET = 30_000
 torch.set_num_threads(1)
@@ -33,7 +33,9 @@ for number, (model, stage, lora) in enumerate(RUNS):
     recipe = update(zero_stage=stage, lora=ADAPTERS if lora else None)
     policy = starting_policy(model, budget, recipe, ranks)
     trainer = Trainer(policy, recipe, ranks, steps=1, objective=None, reference=model)
-    CheckpointManager(Keep(newest=1), Path(str(number))).save(trainer, policy, model, 3, ranks)
+    often = Checkpoints(every=1, minutes=None, keep=1, background=number > 0)
+    with CheckpointManager(often, Path(str(number)), ranks) as checkpoints:
+        checkpoints.save(trainer, policy, model, 3)
     trainer.load(Path(str(number), "checkpoints/newest/deepspeed"))
 """
 

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -23,62 +25,107 @@ BEST = "best"
 """A link to the checkpoint that an evaluation during training found best, where a recipe asks for it."""
 
 
-def write_checkpoint(
-    root: Path,
-    step: int,
-    fill: Callable[[Path], None],
-    *,
-    first: bool,
-    wait: Callable[[], None],
-    keep: int,
-    spared: Callable[[Path], bool] = lambda folder: False,
-    mine: Callable[[Path], bool] | None = None,
-) -> Path:
-    """Write `root/step-<step>` through a temporary name, let `root/newest` point to it, remove the oldest.
+class PendingCheckpoint:
+    """A checkpoint under a temporary name, `root/.step-<step>.part`, until all of it is on the disk.
+
+    Made by all processes together; when it is made, `fill` has ended and the weights may change.
 
     Args:
         root: The run's `checkpoints` folder.
         step: Updates done.
-        fill: Writes the content; called by every process.
+        fill: Writes content; called by every process.
         first: Whether this process owns the folder.
         wait: A barrier over all processes.
-        keep: The newest checkpoints that stay.
-        spared: Whether an older one stays, too.
         mine: Whether this process has written a file: each waits until its own are on the disk. None: the
             first has written all.
+        rest: Writes what `fill` has kept in memory.
+        background: Whether a thread writes the rest and waits for the disk, while training goes on.
 
     Raises:
-        RunFailed: If it cannot be written, e.g. because the disk is full; the older ones are intact, as they
+        RunFailed: If it cannot be written, e.g. because the disk is full; older ones are intact, as they
             are after any other error of `fill`.
     """
-    final = root / f"step-{step:06d}"
-    temporary = root / f".step-{step:06d}.part"
-    try:
-        if first:
-            for left in (*root.glob(".step-*.part"), *root.glob(".step-*.old")):
-                shutil.rmtree(left)
-            temporary.mkdir(parents=True)
-        wait()
-        fill(temporary)
-        for path in temporary.rglob("*"):
-            if (first if mine is None else mine(path)) and path.is_file():
+
+    def __init__(
+        self,
+        root: Path,
+        step: int,
+        fill: Callable[[Path], None],
+        *,
+        first: bool,
+        wait: Callable[[], None],
+        mine: Callable[[Path], bool] | None = None,
+        rest: Callable[[], None] = lambda: None,
+        background: bool = False,
+    ) -> None:
+        self._root, self._step = root, step
+        self._first, self._wait = first, wait
+        self._mine = mine or (lambda path: first)
+        self._rest = rest
+        self._final = root / f"step-{step:06d}"
+        self._temporary = root / f".step-{step:06d}.part"
+        self._written: Future[None] = Future()
+        with self._failures():
+            if first:
+                for left in (*root.glob(".step-*.part"), *root.glob(".step-*.old")):
+                    shutil.rmtree(left)
+                self._temporary.mkdir(parents=True)
+            wait()
+            fill(self._temporary)
+            if background:
+                thread = ThreadPoolExecutor(1, "checkpoint")
+                self._written = thread.submit(self._write)
+                thread.shutdown(wait=False)
+            else:
+                self._write()
+                self._written.set_result(None)
+
+    @property
+    def written(self) -> bool:
+        """Whether this process has nothing left to write; it may have failed."""
+        return self._written.done()
+
+    def finish(self, *, keep: int, spared: Callable[[Path], bool] = lambda folder: False) -> Path:
+        """Wait for the disk, give the folder its name `root/step-<step>`, let `root/newest` point to it.
+
+        All processes call it together. The oldest checkpoints are removed.
+
+        Args:
+            keep: The newest checkpoints that stay.
+            spared: Whether an older one stays, too.
+
+        Raises:
+            RunFailed: As the class does.
+        """
+        with self._failures():
+            self._written.result()
+            self._wait()
+            if self._first:
+                _finish(self._root, self._final, self._temporary, self._step, keep, spared)
+            self._wait()
+        return self._final
+
+    def _write(self) -> None:
+        self._rest()
+        for path in self._temporary.rglob("*"):
+            if self._mine(path) and path.is_file():
                 _to_disk(path)
-        wait()
-        if first:
-            _finish(root, final, temporary, step, keep, spared)
-        wait()
-    except (OSError, RuntimeError, SafetensorError) as error:
-        # torch and safetensors have errors of their own for a disk that is full.
-        if first:
-            shutil.rmtree(temporary, ignore_errors=True)
-        if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
-            raise
-        raise RunFailed(
-            f"the checkpoint of step {step} could not be written: {error}",
-            where=str(final),
-            fix="check that there is room (`df -h`), then --resume continues from the one before",
-        ) from error
-    return final
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError, SafetensorError) as error:
+            # torch and safetensors have errors of their own for a disk that is full.
+            if self._first:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+            if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
+                raise
+            raise RunFailed(
+                f"the checkpoint of step {self._step} could not be written: {error}",
+                where=str(self._final),
+                fix="check that there is room (`df -h`), then --resume continues from the one before",
+            ) from error
 
 
 def _finish(

@@ -5,7 +5,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -23,6 +23,7 @@ from vtune.update.batch import Item, Read, dummy_item, micro_batch
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
+from vtune.update.held_files import HeldFile, holding
 from vtune.update.import_stubs import skip_muon, without_mlflow
 from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
@@ -37,7 +38,7 @@ from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
-from vtune.update.zero import buckets, config_of
+from vtune.update.zero import buckets, config_of, outside_zero
 
 MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
@@ -152,7 +153,7 @@ class Trainer:
             dist_init_required=False,
         )
         if recipe.zero_stage == 3:
-            _outside_zero(policy.model.lm_head)
+            outside_zero(policy.model.lm_head)
         # After DeepSpeed has laid the weights out.
         self._frozen_at = fingerprints(policy.model, recipe.freeze, policy.family)
 
@@ -169,7 +170,7 @@ class Trainer:
             return module
         engine: Any
         engine, *_ = deepspeed.initialize(model=module, config=self._settings, dist_init_required=False)
-        _outside_zero(found.model.lm_head)
+        outside_zero(found.model.lm_head)
         engine.eval()
         split: Callable[..., TokenStats] = engine
         return split
@@ -361,11 +362,18 @@ class Trainer:
             for name, parameter in body.items():
                 parameter.data = empty[name]
 
-    def save(self, folder: Path, state: dict[str, Any]) -> None:
-        """Optimiser state and `state` to `folder`; every process takes part."""
+    def save(self, folder: Path, state: dict[str, Any], *, held: list[HeldFile] | None = None) -> None:
+        """Optimiser state and `state` to `folder`; every process takes part.
+
+        Args:
+            folder: Where it goes.
+            state: Goes with it.
+            held: Where the large files go, to be written later; None: they are written.
+        """
         # What DeepSpeed waits for here has the patience of a collective.
         self._ranks.wait()
-        self._engine.save_checkpoint(str(folder), tag="state", client_state=state)
+        with nullcontext() if held is None else holding(self._engine, held):
+            self._engine.save_checkpoint(str(folder), tag="state", client_state=state)
 
     def load(self, folder: Path) -> dict[str, Any]:
         """Take up weights and optimiser state, in place; returns the `state` that was saved with them."""
@@ -376,25 +384,3 @@ class Trainer:
         _, state = self._engine.load_checkpoint(str(folder), tag="state")
         self.check_frozen()
         return dict(state)
-
-
-def _outside_zero(layer: Any) -> None:
-    """Take a layer out of ZeRO-3's bookkeeping; what it needs is gathered once an update, and then stays.
-
-    ZeRO-3 gathers and prefetches by the order in which modules run, so that must be the same on all
-    processes. The output layer runs once for each chunk of tokens, of which processes have more or fewer.
-    """
-    parameters = list(layer.parameters())
-    for parameter in parameters:
-        parameter.ds_persist = True
-    for module in layer.modules():
-        module._forward_pre_hooks.clear()
-        module._forward_hooks.clear()
-
-    def gather(*_: Any) -> None:
-        if missing := [p for p in parameters if p.ds_status is not ZeroParamStatus.AVAILABLE]:
-            missing[0].all_gather(missing)
-
-    from deepspeed.runtime.zero.partition_parameters import ZeroParamStatus
-
-    layer.register_forward_pre_hook(gather)

@@ -108,6 +108,9 @@ class Checkpoints(Strict):
     """Also when this much time has passed since the last one, at the end of a step; null: only by steps."""
     keep: Annotated[Keep, BeforeValidator(_newest)]
     """Which ones stay; a bare number is that of the newest."""
+    background: bool = Field(default=False, exclude_if=lambda background: not background)
+    """Whether training goes on while one is written: optimiser state is copied to the host's memory, and the
+    checkpoint is there some steps later."""
 
     @model_validator(mode="after")
     def _there_are_such_checkpoints(self) -> Self:

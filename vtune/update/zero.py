@@ -72,3 +72,24 @@ def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
             bucket, size = [], 0
     if bucket:
         yield bucket
+
+
+def outside_zero(layer: Any) -> None:
+    """Take a layer out of ZeRO-3's bookkeeping; what it needs is gathered once an update, and then stays.
+
+    ZeRO-3 gathers and prefetches by the order in which modules run, so that must be the same on all
+    processes. The output layer runs once for each chunk of tokens, of which processes have more or fewer.
+    """
+    parameters = list(layer.parameters())
+    for parameter in parameters:
+        parameter.ds_persist = True
+    for module in layer.modules():
+        module._forward_pre_hooks.clear()
+        module._forward_hooks.clear()
+
+    def gather(*_: Any) -> None:
+        # A member of DeepSpeed's `ZeroParamStatus`.
+        if missing := [p for p in parameters if p.ds_status.name != "AVAILABLE"]:
+            missing[0].all_gather(missing)
+
+    layer.register_forward_pre_hook(gather)

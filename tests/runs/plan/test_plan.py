@@ -65,7 +65,8 @@ def test_one_gpu_of_24_gb_is_told_what_to_change_and_the_advice_is_true() -> Non
         assert one["peak_gb"] == round(max(sum(parts.values()) for parts in phases.values()), 1)
         assert one["fits"] == plan(recipe, machine)["fits"]
     (smaller,) = [text for text in found["otherwise"] if text.startswith("the smaller Qwen3-VL-4B, with ")]
-    recipe = taking(before, re.split(r", (?=[a-z]+\.)", smaller.partition(", with ")[2]))
+    sets = smaller.partition(", with ")[2].partition(" (")[0]
+    recipe = taking(before, re.split(r", (?=[a-z]+\.)", sets))
     assert plan(recipe, machine, shape="Qwen3-VL-4B")["fits"]
     assert not plan(recipe, machine)["fits"]
 
@@ -80,6 +81,16 @@ def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
     assert [one["set"] for one in found["remedies"]] == [["update.activation_checkpointing=true"]]
     assert not found["remedies"][0]["changes_learning"]
     assert found["remedies"][0]["fits"]
+
+
+def test_the_host_holds_what_is_written_in_the_background() -> None:
+    found = [
+        plan(codev(checkpoints__background=background), machine_of(8, 80)) for background in (False, True)
+    ]
+    assert found[0]["host_gb"] == 0
+    written, weights = found[1]["disk_gb"]["a checkpoint"], 2 * SEVEN.total / 1e9
+    assert found[1]["host_gb"] == pytest.approx(written - weights, abs=0.2)
+    assert "116.1 GB in the memory of the host" in "\n".join(plan_lines({"plan": found[1]}))
 
 
 def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:

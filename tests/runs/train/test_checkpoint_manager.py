@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from vtune.metrics.log import MetricsLog
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.record import Record
-from vtune.update.checkpoint import write_checkpoint
+from vtune.update.checkpoint import PendingCheckpoint
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Best, Checkpoints, Keep
 
@@ -18,16 +18,20 @@ ALONE = Ranks(rank=0, world=1, local=0)
 BEST = Best(suite="quiz", metric="score", mode="max")
 
 
+def manager(keep: Keep, out: Path) -> CheckpointManager:
+    return CheckpointManager(Checkpoints(every=1, minutes=None, keep=keep), out, ALONE)
+
+
 def after(curve: dict[int, float], out: Path, keep: Keep, *, every: int = 1) -> tuple[list[int], str | None]:
     """The checkpoints that are there after the last step of a curve, and what `best` points to."""
-    checkpoints = CheckpointManager(keep, out)
+    checkpoints = manager(keep, out)
     with MetricsLog(out / "metrics.jsonl", first_step=0) as log:
         for step, value in curve.items():
             if step % every == 0:
-                write_checkpoint(
-                    checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None,
-                    keep=keep.newest, spared=checkpoints._spared,
-                )  # fmt: skip
+                pending = PendingCheckpoint(
+                    checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None
+                )
+                pending.finish(keep=keep.newest, spared=checkpoints._spared)
             log.write(step, {"eval/quiz/all": {"score": value}, "eval/quiz/hard": {"score": -value}})
             checkpoints.point()
     steps = [int(folder.name.removeprefix("step-")) for folder in sorted(checkpoints.root.glob("step-*"))]
@@ -64,13 +68,13 @@ def test_the_best_is_one_that_there_is_a_checkpoint_of(tmp_path: Path) -> None:
 def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path: Path) -> None:
     after(CURVE, tmp_path, Keep(newest=2, best=BEST))
     assert (tmp_path / "checkpoints/best").is_symlink()
-    CheckpointManager(Keep(newest=2), tmp_path).point()
+    manager(Keep(newest=2), tmp_path).point()
     assert not (tmp_path / "checkpoints/best").is_symlink()
-    CheckpointManager(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
+    manager(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
 
 
 def test_a_best_by_a_number_that_is_not_measured_is_doubted() -> None:
-    checkpoints = CheckpointManager(Keep(newest=1, best=BEST), Path("nowhere"))
+    checkpoints = manager(Keep(newest=1, best=BEST), Path("nowhere"))
     assert checkpoints.doubt("quiz", {"score": 0.5}) is None
     assert checkpoints.doubt("exam", {"reward": 0.5}) is None
     told = checkpoints.doubt("quiz", {"reward": 0.5, "iou@50": 0.2})

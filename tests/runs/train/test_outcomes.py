@@ -3,7 +3,9 @@
 import math
 import os
 import resource
+import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,8 +21,9 @@ from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
 from vtune.tools.recoverable_session import RecoverableSession
-from vtune.update.checkpoint import newest_checkpoint
+from vtune.update.checkpoint import complete, newest_checkpoint
 from vtune.update.deepspeed import Trainer
+from vtune.update.held_files import HeldFile
 
 pytestmark = pytest.mark.train
 
@@ -33,11 +36,11 @@ def full_at_the_second_checkpoint() -> Iterator[None]:
     save, written = CheckpointManager.save, []
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def save_while_there_is_room(*given: Any, **more: Any) -> Path:
+    def save_while_there_is_room(*given: Any, **more: Any) -> None:
         written.append(given)
         if len(written) == 2:
             resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, before[1]))
-        return save(*given, **more)
+        save(*given, **more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointManager, "save", save_while_there_is_room)
@@ -47,11 +50,13 @@ def full_at_the_second_checkpoint() -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.parametrize("background", [False, True])
 def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoint(
-    schooled: Path, lens: Path, unbroken: Path, tmp_path: Path
+    schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, background: bool
 ) -> None:
     run = tmp_path / "run"
     words = rl(schooled.resolve(), lens / "train.parquet", run)
+    words += setting(checkpoints__background=background)
     with full_at_the_second_checkpoint():
         ended = vtune(*words)
     assert ended.code == 1, ended.err
@@ -60,6 +65,41 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_spares_the_older_checkpoin
     assert "Traceback" not in ended.err
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["newest", "step-000002"]
     assert newest_checkpoint(run / "checkpoints") == run / "checkpoints/step-000002"
+    again = vtune(*words, "--resume")
+    assert again.code == 0, again.err
+    assert same_weights(*(one / "checkpoints/newest" for one in (run, unbroken)))
+    assert numbers(run) == numbers(unbroken)
+
+
+def test_a_run_goes_on_while_a_checkpoint_is_written(
+    schooled: Path, lens: Path, unbroken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk on which the first one takes until the third step was learnt; the run can resume from it."""
+    run, learnt = tmp_path / "run", threading.Event()
+    step, write_out = Trainer.step, HeldFile.write_out
+    there: list[list[str]] = []
+
+    def noted(self: Trainer, items: Any) -> Any:
+        found = step(self, items)
+        there.append(sorted(path.name for path in (run / "checkpoints").glob("step-*")))
+        if len(there) == 3:
+            learnt.set()
+        return found
+
+    def slow(self: HeldFile) -> None:
+        assert learnt.wait(60), "the run waits for the disk"
+        write_out(self)
+
+    words = [*rl(schooled.resolve(), lens / "train.parquet", run), *setting(checkpoints__background=True)]
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", noted)
+        patch.setattr(HeldFile, "write_out", slow)
+        ended = vtune(*words)
+    assert ended.code == 0, ended.err
+    assert there[2] == []
+    assert [path.name for path in complete(run / "checkpoints")] == ["step-000002", "step-000004"]
+    assert same_weights(*(one / "checkpoints/newest" for one in (run, unbroken)))
+    shutil.rmtree(run / "checkpoints/step-000004")
     again = vtune(*words, "--resume")
     assert again.code == 0, again.err
     assert same_weights(*(one / "checkpoints/newest" for one in (run, unbroken)))

@@ -23,7 +23,7 @@ def run(
             during(done)
             now[0] += 60.0
             try:
-                stopping.after(done, lambda done=done: saved.append(done))
+                stopping.after(done, lambda done=done: saved.append(done), lambda: None)
             except SystemExit as status:
                 return [*saved, int(str(status.code))]
     return saved
@@ -69,5 +69,5 @@ def test_all_processes_decide_alike() -> None:
     saved: list[int] = []
     recipe = Checkpoints(every=100, keep=1, minutes=None)
     with Stopping(recipe, 10, Two(rank=0, world=2, local=0), done=0) as stopping, pytest.raises(SystemExit):
-        stopping.after(3, lambda: saved.append(3))
-    assert saved == [3]
+        stopping.after(3, lambda: saved.append(3), lambda: saved.append(-3))
+    assert saved == [3, -3]

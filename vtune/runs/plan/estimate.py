@@ -230,7 +230,11 @@ def vllm_notes(
 
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
     """GB in the memory of the host, of all processes together."""
-    held = memory.on_host(shape, load_of(values, shape, machine))
+    load = load_of(values, shape, machine)
+    held = memory.on_host(shape, load)
+    if values["checkpoints"].get("background"):
+        # Until it is written; pessimistic where a run has several machines, which share it.
+        held += memory.state(shape, load)
     if draws(values) and engine_of(values) == "vllm" and machine.kind == "gpu":
         # Where they are not sent again, they are there while the weights are trained.
         sleeps = _adapters_alone(values) and not values["rollout"].get("staleness")

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from vtune.metrics.evaluated import curve_of
 from vtune.metrics.log import read_metrics
@@ -10,15 +11,16 @@ from vtune.models.policy import Policy
 from vtune.runs.train.record import METRICS
 from vtune.update.checkpoint import (
     BEST,
+    PendingCheckpoint,
     checkpoint_step,
     complete,
     newest_checkpoint,
     point,
-    write_checkpoint,
 )
 from vtune.update.deepspeed import Trainer
+from vtune.update.held_files import HeldFile
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import Keep
+from vtune.update.recipe import Checkpoints
 from vtune.update.shards import write_weights
 from vtune.update.zero import writer_of
 
@@ -26,15 +28,34 @@ from vtune.update.zero import writer_of
 class CheckpointManager:
     """The checkpoints of one run: writes them, and removes those that are not to stay.
 
+    A context manager around the steps: the link `best` is right at their beginning, and what is still being
+    written at their end is finished.
+
     Args:
-        recipe: Which ones stay.
+        recipe: Which ones stay, and whether training goes on while one is written.
         out: The run folder.
+        ranks: Of this process.
     """
 
-    def __init__(self, recipe: Keep, out: Path) -> None:
+    def __init__(self, recipe: Checkpoints, out: Path, ranks: Ranks) -> None:
         self._recipe = recipe
+        self._keep = recipe.keep
         self._out = out
+        self._ranks = ranks
+        self._pending: PendingCheckpoint | None = None
         self.root = out / "checkpoints"
+
+    def __enter__(self) -> Self:
+        if self._ranks.first:
+            self.point()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # After an error the other processes may never come to finish it.
+        if kind is None or self._ranks.world == 1:
+            self.finish()
 
     def save(
         self,
@@ -42,32 +63,57 @@ class CheckpointManager:
         policy: Policy,
         source: str,
         step: int,
-        ranks: Ranks,
         state: Mapping[str, Any] | None = None,
-    ) -> Path:
+    ) -> None:
         """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them, and with it `state`.
 
-        All processes take part; `source` is the model that tokenizer and processor come from.
+        All processes take part; `source` is the model that tokenizer and processor come from. In the
+        background it is there only after `finish`.
         """
+        self.finish()
+        background, ranks = self._recipe.background, self._ranks
+        held: list[HeldFile] = []
 
         def fill(folder: Path) -> None:
             write_weights(folder, trainer, policy, source, ranks)
-            trainer.save(folder / "deepspeed", {"step": step, **(state or {})})
+            state_too = {"step": step, **(state or {})}
+            trainer.save(folder / "deepspeed", state_too, held=held if background else None)
 
-        return write_checkpoint(
+        def rest() -> None:
+            for file in held:
+                file.write_out()
+
+        self._pending = PendingCheckpoint(
             self.root,
             step,
             fill,
             first=ranks.first,
             wait=ranks.wait,
-            keep=self._recipe.newest,
-            spared=self._spared,
             mine=lambda path: writer_of(path) == ranks.rank,
+            rest=rest,
+            background=background,
         )
+        if not background:
+            self.finish()
+
+    def finish_written(self) -> None:
+        """Finish a checkpoint if nothing of it is left to write; all processes call it together."""
+        if self._pending is not None and all(self._ranks.gather(self._pending.written)):
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the checkpoint that is being written, if any; all processes call it together.
+
+        Raises:
+            RunFailed: If it could not be written.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.finish(keep=self._keep.newest, spared=self._spared)
 
     def best(self) -> Path | None:
         """The best checkpoint that is there, the earliest of equals; None where none was evaluated."""
-        wanted = self._recipe.best
+        wanted = self._keep.best
         if wanted is None or not (self._out / METRICS).is_file():
             return None
         curve = curve_of(read_metrics(self._out / METRICS), wanted.suite, wanted.metric)
@@ -86,7 +132,7 @@ class CheckpointManager:
 
     def doubt(self, suite: str, row: Mapping[str, float]) -> str | None:
         """A warning where `row`, an evaluation on a suite, lacks the number that decides; else None."""
-        wanted = self._recipe.best
+        wanted = self._keep.best
         if wanted is None or wanted.suite != suite or wanted.metric in row:
             return None
         return (
@@ -95,7 +141,7 @@ class CheckpointManager:
         )
 
     def _spared(self, folder: Path) -> bool:
-        every = self._recipe.every
+        every = self._keep.every
         step = int(folder.name.removeprefix("step-"))
         return (every is not None and step % every == 0) or folder == self.best()
 

@@ -194,7 +194,7 @@ class _Loop:
         self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
             forget_replies(run.out, run.done)
-        self._checkpoints = CheckpointManager(recipe.checkpoints.keep, run.out)
+        self._checkpoints = CheckpointManager(recipe.checkpoints, run.out, ranks)
         self._stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=run.done)
         self._evaluation = OnlineEvaluation(
             recipe.eval,
@@ -211,17 +211,16 @@ class _Loop:
 
     async def steps(self) -> Mapping[str, float]:
         """All steps that are left; returns the last one's row over all sources, empty if there was none."""
-        done, steps, first = self._run.done, self._recipe.steps, self._ranks.first
+        done, steps = self._run.done, self._recipe.steps
         rows: Rows = {}
-        if first:
-            self._checkpoints.point()
-        shown = Training("rl", self._run.out, steps, done=done, show=first)
-        with self._stopping, self._record, shown as progress:
+        shown = Training("rl", self._run.out, steps, done=done, show=self._ranks.first)
+        with self._checkpoints as checkpoints, self._stopping, self._record, shown as progress:
             for number in range(done, steps):
                 with self._profile.of(number):
                     rows = (await self.step(number)).rows
                 progress.advance({name: rows[ALL].get(name) for name in _SHOWN})
-                self._stopping.after(number + 1, partial(self._save, number + 1))
+                self._stopping.after(number + 1, partial(self._save, number + 1), checkpoints.finish)
+                checkpoints.finish_written()
             await self._evaluate_at_the_end()
         return rows.get(ALL, {})
 
@@ -364,7 +363,7 @@ class _Loop:
     def _save(self, done: int) -> None:
         run = self._run
         state = {"taken": self._taken, **self._tightening.state}
-        self._checkpoints.save(run.trainer, run.policy, self._recipe.model, done, self._ranks, state)
+        self._checkpoints.save(run.trainer, run.policy, self._recipe.model, done, state)
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:

@@ -148,6 +148,8 @@ class OnlineEvaluation:
         overall = rows[row_name(one.name)]
         overall["seconds_eval"] = time.monotonic() - began
         self._record.write(step, rows)
+        # One that is still being written may be the best.
+        self._checkpoints.finish()
         if self._ranks.first:
             self._checkpoints.point()
             if doubt := self._checkpoints.doubt(one.name, overall):

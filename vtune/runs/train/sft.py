@@ -203,7 +203,7 @@ def _train(
         say(f"trainable parameters: {trainer.trainable}")
         say(f"vision attention: {policy.vision_attention}")
     record = Record(out, ranks, recipe.model_dump(mode="json"), track=track, done=done)
-    checkpoints = CheckpointManager(recipe.checkpoints.keep, out)
+    checkpoints = CheckpointManager(recipe.checkpoints, out, ranks)
     evaluation = OnlineEvaluation(
         recipe.eval,
         suites,
@@ -220,11 +220,9 @@ def _train(
     began = time.monotonic()
     loss: float | None = None
     stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
-    save = partial(checkpoints.save, trainer, policy, recipe.model, ranks=ranks)
+    save = partial(checkpoints.save, trainer, policy, recipe.model)
     update = partial(_update, trainer, stream, processes=ranks.world, peak=peak_flops(ranks, recipe.update))
-    if ranks.first:
-        checkpoints.point()
-    with stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
+    with checkpoints, stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
             _evaluate(evaluation, step, trainer, stopping, save)
             with profiled.of(step):
@@ -232,7 +230,8 @@ def _train(
             loss = row.get("loss", loss)
             record.write(step, {ALL: row})
             progress.advance({"loss": row.get("loss"), "grad": row.get("grad_norm")})
-            stopping.after(step + 1, partial(save, step + 1))
+            stopping.after(step + 1, partial(save, step + 1), checkpoints.finish)
+            checkpoints.finish_written()
         _evaluate(evaluation, steps, trainer, stopping, save)
     trainer.check_frozen()
     return {

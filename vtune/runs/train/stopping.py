@@ -53,8 +53,13 @@ class Stopping:
     ) -> None:
         signal.signal(signal.SIGTERM, self._before)
 
-    def after(self, done: int, save: Callable[[], object]) -> None:
+    def after(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
         """Write a checkpoint if one is due after `done` steps.
+
+        Args:
+            done: Steps done.
+            save: Writes it, maybe in the background.
+            finish: Waits until it is there.
 
         Raises:
             SystemExit: 130, once it is written, if any process was told to stop.
@@ -68,6 +73,7 @@ class Stopping:
             self.saved = done
             self._last = self._clock()
         if told and done < self._steps:
+            finish()
             if self._ranks.first:
                 say(f"stopped after step {done} of {self._steps}; its checkpoint is written")
             raise SystemExit(INTERRUPTED)

@@ -1,0 +1,59 @@
+"""Files that are held in memory until there is time to write them."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class HeldFile:
+    """What `torch.save` is given in the place of a file: it keeps the bytes that the file will have.
+
+    Args:
+        path: Of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pieces: deque[bytes] = deque()
+
+    def write(self, data: Any) -> int:
+        """Keep a piece: a copy, for what it was made of changes with the next update."""
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def flush(self) -> None:
+        """There is nothing behind it."""
+
+    def write_out(self) -> None:
+        """Write the file; each piece is let go of as soon as it is written."""
+        with self._path.open("wb") as file:
+            while self._pieces:
+                file.write(self._pieces.popleft())
+
+
+class _Holding:
+    """In the place of DeepSpeed's checkpoint engine: it holds what that one would write."""
+
+    def __init__(self, engine: Any, held: list[HeldFile]) -> None:
+        self._engine = engine
+        self._held = held
+
+    def save(self, state_dict: Any, path: str) -> None:
+        self._held.append(HeldFile(Path(path)))
+        self._engine.save(state_dict, self._held[-1])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+@contextmanager
+def holding(engine: Any, held: list[HeldFile]) -> Iterator[None]:
+    """Let a DeepSpeed engine save into `held` and not to the disk; small text files are written as ever."""
+    plain = engine.checkpoint_engine
+    engine.checkpoint_engine = _Holding(plain, held)
+    try:
+        yield
+    finally:
+        engine.checkpoint_engine = plain
