@@ -76,7 +76,11 @@ def test_two_processes_and_one_learn_the_same(tiny: Path, tiny3: Path, pair: Pat
 
 
 def plainest(run: Run) -> dict[str, Any]:
-    return {key: run.changes[key] for key in run.changes if key not in ("offload", "sequence_parallel")}
+    return {
+        key: run.changes[key]
+        for key in run.changes
+        if key not in ("offload", "overlap_comm", "sequence_parallel")
+    }
 
 
 @pytest.mark.train
@@ -360,6 +364,14 @@ def test_offload_is_in_force_where_it_is_asked_for(tiny: Path, stage: int) -> No
         assert bool(optimizer) == ("optimizer" in offload)
         if stage == 3:
             assert bool(zero.offload_param) == ("params" in offload)
+
+
+def test_overlap_is_in_force_where_gradients_are_split(tiny: Path) -> None:
+    for overlap in (False, True):
+        engine = trainer_of(load(tiny), zero_stage=2, overlap_comm=overlap)._engine
+        assert engine.zero_overlap_comm() is overlap
+    with pytest.raises(ValidationError, match="overlap_comm needs zero_stage 2 or 3"):
+        update(zero_stage=1, overlap_comm=True)
 
 
 def test_weights_stay_where_they_are_below_stage_three() -> None:

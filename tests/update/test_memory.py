@@ -180,6 +180,15 @@ def test_zero_splits_the_optimizer_the_gradients_and_the_weights_in_turn() -> No
     assert two["weights"] == one["weights"] == 2 * SEVEN.total
 
 
+def test_what_travels_while_the_next_is_filled_takes_a_second_buffer() -> None:
+    def buffers(stage: int, *, overlap_comm: bool) -> float:
+        load_ = a_load(gpus=8, zero_stage=stage, overlap_comm=overlap_comm)
+        return gradients(SEVEN, load_)["buffers"]
+
+    assert buffers(2, overlap_comm=True) == 2 * buffers(2, overlap_comm=False)
+    assert buffers(3, overlap_comm=True) == buffers(3, overlap_comm=False)
+
+
 def test_adapters_and_offload_leave_little_on_the_gpu() -> None:
     lora = a_load(lora_rank=16, lora_targets=("q_proj", "v_proj"))
     assert trained(SEVEN, lora) == 28 * 16 * (3584 + 3584 + 3584 + 512)

@@ -37,8 +37,8 @@ class Run(NamedTuple):
 
 RUNS: dict[str, Run] = {
     "sft, ZeRO-1": Run(1),
-    "rl, ZeRO-2, offloaded": Run(2, OBJECTIVE, changes={"offload": ("optimizer",)}),
-    "rl, ZeRO-3": Run(3, OBJECTIVE),
+    "rl, ZeRO-2, offloaded": Run(2, OBJECTIVE, changes={"offload": ("optimizer",), "overlap_comm": True}),
+    "rl, ZeRO-3": Run(3, OBJECTIVE, changes={"overlap_comm": True}),
     "rl by sequences, ZeRO-1": Run(1, BY_SEQUENCE),
     "rl, ZeRO-3, offloaded": Run(3, OBJECTIVE, "qwen3_vl", {"offload": ("optimizer", "params")}),
     "rl, ZeRO-1, adapters": Run(1, OBJECTIVE, changes={"lora": ADAPTERS}),

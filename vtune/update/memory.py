@@ -49,6 +49,8 @@ class Load:
     """0 trains the weights themselves."""
     lora_targets: tuple[str, ...] = ()
     """Names of the linear maps that get adapters."""
+    overlap_comm: bool = False
+    """Gradients travel while the rest of a backward pass is computed."""
     offload: frozenset[str] = field(default_factory=frozenset)
     """`optimizer`, `params`: what lies in the host's memory instead."""
 
@@ -91,7 +93,9 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
     # Split gradients are added up in float32.
     each = 4 if load.zero_stage >= 2 else load.dtype_bytes
     parts = {"gradients": learnt * each / share}
-    parts["buffers"] = float(min(learnt, BUCKET) * load.dtype_bytes)
+    # One is filled while the other travels.
+    buckets = 2 if load.overlap_comm and load.zero_stage == 2 else 1
+    parts["buffers"] = float(buckets * min(learnt, BUCKET) * load.dtype_bytes)
     if load.zero_stage == 3:
         parts["buffers"] += min(shape.total, LIVE) * load.dtype_bytes
     return parts

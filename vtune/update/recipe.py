@@ -46,6 +46,8 @@ class Update(Strict):
     stops the run at what is not a number."""
     zero_stage: Literal[1, 2, 3]
     """What DeepSpeed splits among processes: optimiser state (1), gradients too (2), weights too (3)."""
+    overlap_comm: bool = Field(default=False, exclude_if=lambda overlaps: not overlaps)
+    """Whether gradients travel, and the next weights are gathered, while a GPU computes. A second buffer."""
     offload: tuple[Literal["optimizer", "params"], ...]
     """What DeepSpeed keeps in the memory of the host."""
     dtype: Dtype
@@ -59,6 +61,14 @@ class Update(Strict):
     def _params_are_split(self) -> "Update":
         if "params" in self.offload and self.zero_stage != 3:
             raise ValueError("offload of params needs zero_stage 3, the stage that splits them")
+        return self
+
+    @model_validator(mode="after")
+    def _something_travels(self) -> "Update":
+        if self.overlap_comm and self.zero_stage == 1:
+            raise ValueError(
+                "overlap_comm needs zero_stage 2 or 3: at 1 gradients travel once, after the last"
+            )
         return self
 
     @model_validator(mode="after")

@@ -26,7 +26,7 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
         pinned: Whether what is offloaded lies in pinned memory of the host.
     """
     host = {"device": "cpu", "pin_memory": pinned}
-    zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": False}
+    zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": recipe.overlap_comm}
     if recipe.zero_stage == 3:
         zero["stage3_param_persistence_threshold"] = UNSPLIT
     if "optimizer" in recipe.offload:

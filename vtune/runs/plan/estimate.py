@@ -109,6 +109,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         reference=draws(values) and values["loss"]["kl_weight"] > 0 and not lora,
         lora_rank=lora.get("rank", 0),
         lora_targets=tuple(lora.get("targets") or ()),
+        overlap_comm=bool(update.get("overlap_comm")),
         offload=frozenset(update["offload"] or ()),
     )
 
