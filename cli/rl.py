@@ -1,6 +1,7 @@
 """`vtune rl`."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -47,14 +48,12 @@ def rl(
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
-    from vtune.runs.plan.plan import plan_rl
-    from vtune.runs.train.loop import run_rl
-    from vtune.runs.train.rl import RLRecipe, check_sizes
+    from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
     from .sweep import train_variants
     from .training import Verb, planned_for, train
 
-    check = planned_for(plan_rl, dry_run, gpu_memory=gpu_memory, shape=shape)
+    check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
     start = Start(
         out=out,
         resume=resume,
@@ -68,5 +67,20 @@ def rl(
     if sweep is not None:
         train_variants(sweep, recipe, overrides or (), with_protection(None, sandbox), start, check=check)
         return
-    verb = Verb(package="recipes.rl", kind=RLRecipe, check=check, run=run_rl, split=check_sizes)
+    verb = Verb(package="recipes.rl", kind=RLRecipe, check=check, run=_run, split=check_sizes)
     train(verb, recipe, with_protection(overrides, sandbox), start)
+
+
+# Whoever only starts other processes needs neither.
+
+
+def _plan(recipe: Any, **wanted: Any) -> dict[str, Any]:
+    from vtune.runs.plan.plan import plan_rl
+
+    return plan_rl(recipe, **wanted)
+
+
+def _run(recipe: Any, folder: Path, **how: Any) -> dict[str, Any]:
+    from vtune.runs.train.loop import run_rl
+
+    return run_rl(recipe, folder, **how)

@@ -1,5 +1,8 @@
 """`vtune sft`."""
 
+from pathlib import Path
+from typing import Any
+
 from .options import (
     AsJson,
     DryRun,
@@ -32,13 +35,12 @@ def sft(
     as_json: AsJson = False,
 ) -> None:
     """Fine-tune a model on traces, as a recipe says."""
-    from vtune.runs.plan.plan import plan_sft
-    from vtune.runs.train.sft import SFTRecipe, run_sft
+    from vtune.runs.train.sft_recipe import SFTRecipe
 
     from .training import Verb, planned_for, train
 
-    check = planned_for(plan_sft, dry_run, gpu_memory=gpu_memory, shape=shape)
-    verb = Verb(package="recipes.sft", kind=SFTRecipe, check=check, run=run_sft)
+    check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
+    verb = Verb(package="recipes.sft", kind=SFTRecipe, check=check, run=_run)
     start = Start(
         out=out,
         resume=resume,
@@ -50,3 +52,18 @@ def sft(
         as_json=as_json,
     )
     train(verb, recipe, overrides or (), start)
+
+
+# Whoever only starts other processes needs neither.
+
+
+def _plan(recipe: Any, **wanted: Any) -> dict[str, Any]:
+    from vtune.runs.plan.plan import plan_sft
+
+    return plan_sft(recipe, **wanted)
+
+
+def _run(recipe: Any, folder: Path, **how: Any) -> dict[str, Any]:
+    from vtune.runs.train.sft import run_sft
+
+    return run_sft(recipe, folder, **how)

@@ -108,11 +108,14 @@ def planned_for(
 
 def _suites(recipe: Strict) -> list[dict[str, Any]]:
     """The suites of a recipe's evaluations, as values."""
-    from vtune.runs.train.online_recipe import load_suites
+    section = getattr(recipe, "eval", None)
+    if section is None:
+        return []
+    from vtune.runs.train.online_suites import load_suites
 
     rollout = getattr(recipe, "rollout", None)
     gpus = 1 if rollout is None else rollout.tensor_parallel
-    loaded = load_suites(getattr(recipe, "eval", None), kind="transformers", tensor_parallel=gpus)
+    loaded = load_suites(section, kind="transformers", tensor_parallel=gpus)
     return [one.suite.model_dump(mode="json") for one in loaded]
 
 

@@ -84,6 +84,37 @@ def test_help_loads_nothing_heavy() -> None:
     assert HEAVY & set(loaded.stdout.split()) == set()
 
 
+READS_RECIPES = """
+import sys
+
+from vtune.cli.main import app
+from vtune.config import find
+from vtune.runs.processes import launch
+from vtune.runs.sweep.recipe import load_sweep
+
+load_sweep(find("credit-tiny", "recipes.sweep"), find("credit-tiny", "recipes.rl"), [])
+launch.DRIVERS = ()
+launch._launch = lambda command, logs: ""
+folder = sys.argv[1]
+for verb in ("sft", "rl"):
+    sys.argv = ["vtune", verb, "--recipe", "codev-tiny", "--gpus", "2", "--out", f"{folder}/{verb}"]
+    app(standalone_mode=False)
+app(["recipes", "check", "rl/codev-tiny"], standalone_mode=False)
+print(*sys.modules)
+"""
+
+
+def test_what_only_reads_recipes_loads_no_torch(tmp_path: Path) -> None:
+    """Sweeps, chains, and commands that start processes and wait for them, on a machine without a GPU."""
+    words = [sys.executable, "-c", READS_RECIPES, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no breaks" in done.stdout
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {"vtune.runs.train.rl_recipe", "vtune.runs.train.sft_recipe"} <= loaded
+    assert {"torch", "transformers", "deepspeed"} & loaded == set()
+
+
 def test_the_verbs_are_found() -> None:
     assert len(VERBS) > 15
     assert {("rl",), ("data", "make", "lens"), ("judge-faithfulness",)} <= set(VERBS)

@@ -74,8 +74,8 @@ def test_recipes_and_overrides_in_command_lines_exist(page: str) -> None:
     from vtune.runs.evaluate.groups import asked
     from vtune.runs.evaluate.suite import EvalSuite
     from vtune.runs.sweep.recipe import load_sweep
-    from vtune.runs.train.rl import RLRecipe
-    from vtune.runs.train.sft import SFTRecipe
+    from vtune.runs.train.rl_recipe import RLRecipe
+    from vtune.runs.train.sft_recipe import SFTRecipe
 
     kinds = {
         "vtune sft": ("recipe", "recipes.sft", SFTRecipe),

@@ -16,8 +16,8 @@ def kind_of(entry: Shipped) -> type[Strict]:
     from vtune.runs.evaluate.groups import Group
     from vtune.runs.evaluate.suite import AgentRecipe, EvalSuite
     from vtune.runs.sweep.recipe import Sweep
-    from vtune.runs.train.rl import RLRecipe
-    from vtune.runs.train.sft import SFTRecipe
+    from vtune.runs.train.rl_recipe import RLRecipe
+    from vtune.runs.train.sft_recipe import SFTRecipe
 
     kinds = {
         "sft": SFTRecipe,

@@ -29,7 +29,7 @@ from vtune.runs.plan.estimate import _copied as copied_of
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.update import memory, rates
 
 MODELS = ("Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B", "Qwen2.5-VL-32B")

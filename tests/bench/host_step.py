@@ -195,11 +195,10 @@ def one_step(recipe: Path, folder: Path) -> dict[str, Any]:
 
     try:
         from vtune.runs.train import draw, loop
-        from vtune.runs.train.rl import RLRecipe
     except ImportError:
         from vtune.runs import rl_draw as draw
         from vtune.runs import rl_loop as loop
-        from vtune.runs.rl import RLRecipe
+    recipes = loop.RLRecipe
     without_model()
     told: dict[str, Any] = {}
     whole = draw.Drawing.__call__
@@ -243,7 +242,7 @@ def one_step(recipe: Path, folder: Path) -> dict[str, Any]:
     setattr(loop._Loop, last, recorded)
     changes = dict(RECIPE, model=folder / "model", data=f"[{folder / 'data.parquet'}]")
     changes["prompts_per_step"] = os.environ["PROMPTS"]
-    settings = load_recipe(recipe, RLRecipe, [f"{key}={value}" for key, value in changes.items()])
+    settings = load_recipe(recipe, recipes, [f"{key}={value}" for key, value in changes.items()])
     loop.run_rl(settings, Path(tempfile.mkdtemp(dir=folder)) / "run", resume=False)
     return told
 

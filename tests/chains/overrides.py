@@ -14,8 +14,8 @@ from vtune.config import load_recipe
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.shipped import find_shipped
-from vtune.runs.train.rl import RLRecipe
-from vtune.runs.train.sft import SFTRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.sft_recipe import SFTRecipe
 
 KINDS = {"data": DataRecipe, "sft": SFTRecipe, "rl": RLRecipe, "eval": EvalSuite}
 """Kind of a recipe, as in `vtune recipes list` -> what it is read into."""

@@ -35,7 +35,7 @@ from vtune.reward.format import counted_tags, format_reward
 from vtune.rollout.prompts import Style, ask
 from vtune.runs.agent.tools import ToolsRecipe, check_tools
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import load_picture
 from vtune.schema.sample import Sample

@@ -22,7 +22,7 @@ from vtune.config import find, load_recipe
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 

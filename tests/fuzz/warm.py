@@ -1,7 +1,8 @@
 """Runs many commands from one process that has imported everything: a start of `vtune` costs up to 3 s.
 
-Each command runs in a fork of it, with files for its output and limits of memory and time, as a process of
-its own would. `python -m tests.fuzz.warm CASES RESULTS FOLDER MODEL` reads command lines from a JSON file.
+Commands run in forks of it, a few one after the other, each with files for its output and limits of memory
+and time. One that takes its process with it is noted as such, and those after it get another.
+`python -m tests.fuzz.warm CASES RESULTS FOLDER MODEL` reads command lines from a JSON file.
 """
 
 import functools
@@ -13,12 +14,15 @@ import pkgutil
 import resource
 import signal
 import sys
-import time
 import traceback
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 AT_ONCE = 2
+EACH = 8
+"""Commands of one fork: to make and to end one takes longer than most commands."""
 PATIENCE = 600
 """Seconds after which a command is killed: a machine may be busy, but what waits for ever is found."""
 ROOM = 4 * 2**30
@@ -52,16 +56,15 @@ def load(model: str) -> None:
 def run(words: list[str], place: Path) -> int:
     """Be the command; return its exit code."""
     place.mkdir()
-    os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
+    os.close(nothing)
     for number, name in ((1, "stdout"), (2, "stderr")):
         file = os.open(place / name, os.O_WRONLY | os.O_CREAT)
         os.dup2(file, number)
+        os.close(file)
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (addresses + ROOM,) * 2)
     os.chdir(place)
     sys.argv = ["vtune", *words]
     from vtune.cli.main import main
@@ -79,36 +82,61 @@ def run(words: list[str], place: Path) -> int:
     return code
 
 
+def spent() -> float:
+    """CPU seconds of this process and of those of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def run_some(cases: Sequence[tuple[int, list[str]]], folder: Path) -> None:
+    """Be one command after the other; `ended` in the folder of each says how."""
+    os.setsid()
+    addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (addresses + ROOM,) * 2)
+    for number, words in cases:
+        before = spent()
+        signal.alarm(PATIENCE)
+        code = run(words, folder / str(number))
+        told = {
+            "code": code,
+            "seconds": spent() - before,
+            "mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
+        (folder / str(number) / "ended").write_text(json.dumps(told))
+
+
 def run_all(cases: list[list[str]], folder: Path) -> list[dict[str, Any]]:
-    """Exit code (negative: the signal), CPU and wall seconds, and peak memory in MB of each, in order."""
+    """Exit code (negative: the signal), CPU seconds, and peak memory in MB of its process, in order."""
+    numbered = list(enumerate(cases))
+    left = [numbered[start : start + EACH] for start in range(0, len(numbered), EACH)][::-1]
+    under_way: dict[int, Sequence[tuple[int, list[str]]]] = {}
     results: list[dict[str, Any]] = [{} for _ in cases]
-    under_way: dict[int, tuple[int, float]] = {}
-    left = list(enumerate(cases))[::-1]
     while left or under_way:
         while left and len(under_way) < AT_ONCE:
-            number, words = left.pop()
+            some = left.pop()
             child = os.fork()
             if child == 0:
-                code = 71
                 try:
-                    code = run(words, folder / str(number))
+                    run_some(some, folder)
                 finally:
-                    os._exit(code)
-            under_way[child] = number, time.monotonic()
-        ended, status, used = os.wait4(-1, os.WNOHANG)
-        if ended:
-            number, began = under_way.pop(ended)
-            results[number] = {
+                    os._exit(71)
+            under_way[child] = some
+        child, status, used = os.wait4(-1, 0)
+        some = under_way.pop(child)
+        ends = [folder / str(number) / "ended" for number, _ in some]
+        done = [json.loads(end.read_text()) for end in ends if end.exists()]
+        for (number, _), result in zip(some, done, strict=False):
+            results[number] = result
+        if len(done) < len(some):
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+            results[some[len(done)][0]] = {
                 "code": os.waitstatus_to_exitcode(status),
                 "seconds": used.ru_utime + used.ru_stime,
-                "waited": time.monotonic() - began,
                 "mb": used.ru_maxrss / 1024,
             }
-        else:
-            time.sleep(0.005)
-        for child, (_, began) in under_way.items():
-            if time.monotonic() - began > PATIENCE:
-                os.killpg(child, signal.SIGKILL)
+            if rest := some[len(done) + 1 :]:
+                left.append(rest)
     return results
 
 

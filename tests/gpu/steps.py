@@ -16,7 +16,7 @@ from vtune.config import find, load_recipe
 from vtune.runs.data.lens import make_lens
 from vtune.runs.plan.machine import OUTSIDE_GB, machine_of
 from vtune.runs.plan.plan import plan
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 
 STEPS = 3
 """The first one compiles and warms up: it is not measured."""

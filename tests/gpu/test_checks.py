@@ -130,7 +130,7 @@ def test_the_steps_of_large_models_fit_one_gpu_by_their_plan(name: str, tmp_path
     from vtune.models.shape import known_shapes, shape_of
     from vtune.runs.plan.estimate import fits
     from vtune.runs.plan.machine import machine_of
-    from vtune.runs.train.rl import RLRecipe
+    from vtune.runs.train.rl_recipe import RLRecipe
 
     for vllm in (True, False):
         given = recipe_settings(Path("m"), tmp_path / "train.parquet", tiny=False, vllm=vllm)

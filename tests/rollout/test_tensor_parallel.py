@@ -16,7 +16,7 @@ from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
 from vtune.rollout.tensor_parallel import Turn, TurnClient, TurnServer
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel
-from vtune.runs.train.rl import RLRecipe, check_sizes
+from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
 
 def turn(name: str) -> Turn:

@@ -14,13 +14,17 @@ from tests.conftest import ROOT
 from tests.runs.commands import environment
 
 BREAKS = """
-import atexit, os, pathlib, signal, sys
+import atexit, os, pathlib, signal, sys, types
 
 if any("deepspeed.launcher" in word for word in sys.orig_argv):
     # Its autotuner would import it: half of what a launcher takes a processor.
     sys.modules["mlflow"] = None
 
 if "RANK" in os.environ:
+    # Losses of models that find objects, which is all that needs scipy: half a second of a processor.
+    sys.modules["transformers.loss.loss_utils"] = types.SimpleNamespace(
+        LOSS_MAPPING={"ForConditionalGeneration": None}
+    )
     here = pathlib.Path(__file__).parent / f"in-order-{os.environ['RANK']}"
     atexit.register(here.touch)
 
@@ -39,7 +43,7 @@ if os.environ.get("RANK") == "1":
 IDLES = (
     BREAKS
     + """
-import json, sys, time, types
+import json, time
 
 if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
     from pydantic import ConfigDict
@@ -72,10 +76,9 @@ if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
         return {"steps": done}
 
     given = {
-        "vtune.runs.train.sft": {"SFTRecipe": SFTRecipe, "run_sft": run_sft},
-        "vtune.runs.plan.plan": {"plan_sft": lambda *_, **__: {}},
-        "vtune.runs.train.online_recipe": {"load_suites": lambda *_, **__: []},
-        # The command counts GPUs.
+        "vtune.runs.train.sft_recipe": {"SFTRecipe": SFTRecipe},
+        "vtune.runs.train.sft": {"run_sft": run_sft},
+        # Where there is a driver the command counts GPUs.
         "torch": {"cuda": types.SimpleNamespace(device_count=lambda: 0)},
     }
     for name, values in given.items():

@@ -7,7 +7,7 @@ import yaml
 from vtune.config import RENAMED, Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.runs.folder import check_same_run, environment, running, start_run
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from vtune.config import dump_recipe, find, load_recipe
 from vtune.data import lens
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import load_picture, write_samples, write_trajectories
 from vtune.schema.pixels import decode_picture

@@ -26,8 +26,9 @@ from vtune.runs.sweep.recipe import OWN, load_sweep
 from vtune.runs.sweep.runs import check_failed, run_sweep
 from vtune.runs.sweep.table import SWEEP
 from vtune.runs.train.loop import run_rl
-from vtune.runs.train.rl import RLRecipe
-from vtune.runs.train.sft import SFTRecipe, run_sft
+from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.sft import run_sft
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.view.page import write_page
 from vtune.update.checkpoint import newest_checkpoint
 

@@ -19,7 +19,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.tools.calls import read_calls
 from vtune.tools.tool import Scene

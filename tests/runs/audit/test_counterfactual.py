@@ -18,7 +18,7 @@ from vtune.runs.audit.counterfactual import RerunWith, prepared
 from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.audit.located import Audited
 from vtune.runs.data.lens import make_lens
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
 from vtune.schema.parquet import read_trajectories, write_trajectories

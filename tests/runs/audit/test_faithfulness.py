@@ -101,7 +101,7 @@ def test_trajectories_that_were_never_scored_are_scored_first(
 
 def test_a_folder_of_rl_is_audited_file_by_file(evaluated: Path, lens: Path, tmp_path: Path) -> None:
     from vtune.config import dump_recipe, find, load_recipe
-    from vtune.runs.train.rl import RLRecipe
+    from vtune.runs.train.rl_recipe import RLRecipe
 
     run = tmp_path / "run"
     (run / "trajectories").mkdir(parents=True)

@@ -12,7 +12,7 @@ import vtune.runs.audit.reward_attack as reward_attack
 from tests.conftest import ROOT
 from vtune.config import find, load_recipe
 from vtune.runs.audit.looks import Question, Trials, Tried, questions, scorer_of
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.sandbox import Sandbox
 from vtune.sandbox.attacks.programs import Program, Shot, Step, from_record, random_program
 from vtune.sandbox.attacks.programs.honest import HONEST

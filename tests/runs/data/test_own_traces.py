@@ -18,7 +18,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.data.own_traces import make_box_traces, make_run_traces
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
 from vtune.schema.reward import Reward

@@ -21,7 +21,7 @@ from vtune.errors import RecipeError
 from vtune.runs.agent.tools import check_indexes, check_tools, tools_of
 from vtune.runs.data.trails import make_trails
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

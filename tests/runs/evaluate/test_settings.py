@@ -11,7 +11,8 @@ from vtune.runs.agent.kinds import Kind
 from vtune.runs.evaluate import evaluation
 from vtune.runs.evaluate.grading import scores_of
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.train.online_recipe import OnlineEval, load_suites
+from vtune.runs.train.online_recipe import OnlineEval
+from vtune.runs.train.online_suites import load_suites
 
 
 @pytest.mark.parametrize("suite", ["vstar", "mme-realworld-lite", "mmmu"])

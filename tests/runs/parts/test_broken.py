@@ -35,7 +35,7 @@ from vtune.runs.agent.tools import ToolsRecipe, tools_of
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.curate.rows import Rows
 from vtune.runs.curate.workers import _look_at
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import write_samples
 from vtune.schema.sample import Evidence, Sample

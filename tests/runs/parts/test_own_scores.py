@@ -19,7 +19,7 @@ from vtune.errors import RecipeError
 from vtune.metrics.log import read_metrics
 from vtune.reward.recipe import RewardRecipe, RewardService
 from vtune.reward.score import Scorer
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.sample import Sample

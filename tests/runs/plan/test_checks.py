@@ -16,7 +16,7 @@ from tests.runs.commands import vtune
 from tests.test_cli import picture
 from vtune.config import find, load_recipe
 from vtune.runs.plan import checks, doctor
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_samples, write_samples
 
 

@@ -19,7 +19,7 @@ from vtune.runs.plan.estimate import on_host, phases_of, step_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.update.recipe import Update

@@ -16,7 +16,7 @@ from vtune.errors import RecipeError
 from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
 from vtune.runs.processes.watcher import end_sessions
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.update.import_stubs import without_mlflow
 
 

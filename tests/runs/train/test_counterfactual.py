@@ -11,7 +11,7 @@ from vtune.reward.combining import with_part
 from vtune.reward.part import Unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.counterfactual import NAME
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Trajectory

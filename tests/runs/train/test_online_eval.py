@@ -13,7 +13,8 @@ from vtune.errors import RecipeError, RunFailed, ServiceError
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.report.document import run_report
 from vtune.runs.train.online_eval import OnlineEvaluation
-from vtune.runs.train.online_recipe import OnlineEval, check_suites, load_suites
+from vtune.runs.train.online_recipe import OnlineEval
+from vtune.runs.train.online_suites import check_suites, load_suites
 from vtune.sandbox import Isolation
 
 pytestmark = pytest.mark.train

@@ -10,7 +10,7 @@ from tests.runs.commands import setting, vtune
 from vtune.advantage.recipe import PAPER
 from vtune.config import find, load_recipe
 from vtune.runs.data.indexing import index_passages
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 
 RECIPES = ("credit-search-8b", "credit-search-4b")
 

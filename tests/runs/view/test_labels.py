@@ -13,7 +13,7 @@ from tests.runs.commands import vtune
 from vtune.config import dump_recipe, find, load_recipe
 from vtune.errors import DataError
 from vtune.runs.curate.labels import why_doubted
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.serving import app_of
 from vtune.schema.labels import Judgement, Label, append_label, read_labels

@@ -15,7 +15,7 @@ from vtune.config import find, load_recipe
 from vtune.metrics.proportion import wilson
 from vtune.report.progress import Steps
 from vtune.runs.audit.looks import Question, Trials, Tried, questions, scorer_of
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.sandbox import Isolation, Sandbox
 from vtune.sandbox.attacks.programs import Program, crossed, mutated, random_program, record_of, written
 from vtune.sandbox.attacks.programs.writing import is_honest, knows_target

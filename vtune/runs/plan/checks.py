@@ -22,8 +22,8 @@ from vtune.runs.plan.estimate import load_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.recipes.shipped import find_shipped
-from vtune.runs.train.rl import RLRecipe
-from vtune.runs.train.sft import SFTRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
 from vtune.tools.store import read_manifest

@@ -33,9 +33,11 @@ from vtune.runs.plan.estimate import (
 )
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.remedies import advice
-from vtune.runs.train.online_recipe import Loaded, check_suites, cost_of, load_suites, missing_data
-from vtune.runs.train.rl import RLRecipe, check_prompts, check_sizes, doubts, suites_of
-from vtune.runs.train.sft import SFTRecipe, check_lengths, check_traces
+from vtune.runs.train.online_suites import Loaded, check_suites, cost_of, load_suites, missing_data
+from vtune.runs.train.rl import check_prompts, doubts, suites_of
+from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
+from vtune.runs.train.sft import check_lengths, check_traces
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of

@@ -42,6 +42,8 @@ SETTLE = 2.0
 TAIL = 100
 """Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
 LOST = "killed by signal"
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
 
 
 def launch(
@@ -274,6 +276,8 @@ def _check_devices(processes: int, hostfile: Path | None) -> None:
                 fix="install it (apt-get install pdsh), with ssh keys to every machine",
             )
         return
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return  # without torch, which takes longer to load than all else here
     import torch
 
     there = torch.cuda.device_count()

@@ -13,7 +13,7 @@ from vtune.models.policy import resolved
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.sweep.placeholders import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows
 from vtune.runs.sweep.table import HELD_OUT, SWEEP, TABLE
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.uses import USES
 
 OWN = "sweep."

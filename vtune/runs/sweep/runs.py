@@ -23,7 +23,8 @@ from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.sweep.preparing import Command, preparations, prepared_in
 from vtune.runs.sweep.recipe import SUITES, Plan
 from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
-from vtune.runs.train.rl import RLRecipe, check_rl
+from vtune.runs.train.rl import check_rl
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
 
 StartChild = Callable[..., int]

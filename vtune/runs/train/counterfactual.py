@@ -23,7 +23,7 @@ from vtune.rollout.engine import Completion, Engine
 from vtune.rollout.regeneration import Regeneration, answer_again, draw_side_by_side
 from vtune.runs.agent.exchanges import Scene, Unknown, of_another
 from vtune.runs.agent.rerun import asks_again, ended_with, others_of, sampling_of, turn_number
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

@@ -12,7 +12,7 @@ from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.train.counterfactual import Counterfactuals
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.store import Store, sample_store

@@ -31,11 +31,12 @@ from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
 from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
 from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
-from vtune.runs.train.online_recipe import Loaded, check_pinned, pin_suites, values_of
+from vtune.runs.train.online_suites import Loaded, check_pinned, pin_suites, values_of
 from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.profile import Profile, check_profile, phase
 from vtune.runs.train.record import Record
-from vtune.runs.train.rl import RLRecipe, check_rl, suites_of
+from vtune.runs.train.rl import check_rl, suites_of
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
 from vtune.runs.train.step_row import (
     Clock,

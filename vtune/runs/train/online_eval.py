@@ -34,7 +34,8 @@ from vtune.runs.evaluate.grading import (
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.windows import Window, slim, windows
 from vtune.runs.train.checkpoint_manager import CheckpointManager
-from vtune.runs.train.online_recipe import Loaded, OnlineEval
+from vtune.runs.train.online_recipe import OnlineEval
+from vtune.runs.train.online_suites import Loaded
 from vtune.runs.train.record import Record
 from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks

@@ -1,30 +1,12 @@
 """The `eval` section of a training recipe: which suites the weights are evaluated on while they change."""
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from vtune.config import Strict, differing_keys, find, load_recipe, override
-from vtune.errors import RecipeError
-from vtune.files.json_text import read_record
-from vtune.files.writing import write_atomically
-from vtune.runs.agent.judge import check_judge, check_summariser
-from vtune.runs.agent.kinds import Kind
-from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
-from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
-from vtune.runs.evaluate.identity import suite_as_today
-from vtune.runs.evaluate.questions import check_questions, fingerprints
-from vtune.runs.evaluate.suite import EvalSuite, check_published
-from vtune.runs.folder import MAY_CHANGE
-from vtune.sandbox import Isolation
+from vtune.config import Strict
 from vtune.update.recipe import Checkpoints
-
-PINNED = "eval.json"
-"""In the run folder: what its evaluations are known by."""
 
 
 class OnlineSuite(Strict):
@@ -84,161 +66,6 @@ def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A suite as it will be evaluated."""
-
-    name: str
-    suite: EvalSuite
-    limit: int | None
-
-
-def load_suites(
-    recipe: OnlineEval | None, *, kind: Kind, tensor_parallel: int = 1, isolation: Isolation = "auto"
-) -> list[Loaded]:
-    """The suites that a section names; none without a section.
-
-    Args:
-        recipe: The section.
-        kind: What will draw.
-        tensor_parallel: GPUs that share the run's vLLM, which draws evaluations too.
-        isolation: Of the run's own sandbox. Where it asks for a tier, code in evaluations gets the same one,
-            unless the `settings` of a suite ask for another.
-
-    Raises:
-        RecipeError: If one cannot be read, or cannot be evaluated so.
-    """
-    found = []
-    for one in recipe.suites if recipe is not None else ():
-        settings = ({} if isolation == "auto" else {"sandbox.isolation": isolation}) | one.settings
-        given = [override(key, value) for key, value in settings.items()]
-        path = find(one.suite, "eval_suites")
-        suite = blocking(
-            judged_as_shown(load_recipe(path, EvalSuite, given, given_by=f"`eval`, suite {one.name}"))
-        )
-        thresholds_of(suite.reward)
-        if waits_for_model(suite) or rule_of(suite).needs_judge:
-            raise RecipeError(
-                f"protocol `{suite.protocol}` lets a model read answers, and training does not wait for one",
-                where=f"eval suite {one.name}",
-                fix="set `protocol: vtune`, or `grader: null` where its rules do without, in its `settings`",
-            )
-        if kind == "vllm" and suite.rollout.temperature not in (0.0, 1.0):
-            raise RecipeError(
-                f"rollout.temperature is {suite.rollout.temperature}",
-                where=f"eval suite {one.name}",
-                fix="vllm gives log-probabilities of what it draws from: set 0 or 1 in its `settings`",
-            )
-        if suite.rollout.tensor_parallel not in (1, tensor_parallel):
-            raise RecipeError(
-                f"rollout.tensor_parallel is {suite.rollout.tensor_parallel}, and the run's own engine draws",
-                where=f"eval suite {one.name}",
-                fix=f"leave it out: evaluations have the run's, which is {tensor_parallel}",
-            )
-        found.append(Loaded(one.name, suite, one.limit))
-    return found
-
-
-def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
-    """Name -> what a suite says, as values."""
-    return {one.name: one.suite.model_dump(mode="json") for one in suites}
-
-
-def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
-    """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
-
-    Raises:
-        VtuneError: With the problems found.
-    """
-    rollouts = {}
-    for one in suites:
-        suite = one.suite
-        check_published(suite)
-        found = check_questions(
-            suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=one.limit
-        )
-        # Looks are audited by boxes alone.
-        check_judge(suite.reward, answers=found.judged_answers, looks=0)
-        check_summariser(suite.tools)
-        rollouts[one.name] = found.count * suite.rollouts
-    return rollouts
-
-
-def missing_data(suites: Iterable[Loaded]) -> list[str]:
-    """The data files of suites that are not here, each with how to get it."""
-    return [
-        f"data {name} of eval suite {one.name}: {one.suite.data_from}"
-        for one in suites
-        for name in one.suite.data
-        if not Path(name).exists()
-    ]
-
-
 def evaluations_of(recipe: OnlineEval, steps: int) -> int:
     """How often a run of `steps` steps is evaluated."""
     return 1 + steps // recipe.every + (steps % recipe.every > 0)
-
-
-def cost_of(
-    recipe: OnlineEval | None, rollouts: Mapping[str, int], *, steps: int, trained: int | None
-) -> dict[str, Any]:
-    """What a dry run reports of the evaluations: how many, and what they draw.
-
-    Args:
-        recipe: The section; None: nothing.
-        rollouts: Of each suite.
-        steps: Of the run.
-        trained: Rollouts that it learns from; None where it draws none.
-    """
-    if recipe is None:
-        return {}
-    times, each = evaluations_of(recipe, steps), sum(rollouts.values())
-    told: dict[str, Any] = {"evaluations": times}
-    told |= {f"eval_rollouts_{name}": count for name, count in rollouts.items()}
-    told["eval_rollouts"] = times * each
-    return told if trained is None else told | {"eval_share": times * each / (times * each + trained)}
-
-
-def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
-    """Write down what a run's evaluations are known by.
-
-    Raises:
-        RecipeError: As `check_pinned`.
-    """
-    pinned = check_pinned(suites, out)
-    if pinned:
-        write_atomically(out / PINNED, json.dumps(pinned, indent=2) + "\n")
-
-
-def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
-    """Check that a run's evaluations are still the same; to be asked before anything of the run is written.
-
-    Suites may be added when a run continues, and left out.
-
-    Returns:
-        What the evaluations are known by, those of before included.
-
-    Raises:
-        RecipeError: If one differs from that of the same name that the run began with.
-    """
-    file = out / PINNED
-    before = read_record(file, fix="the run wrote it; restore it") if file.is_file() else {}
-    now: dict[str, dict[str, Any]] = {
-        one.name: {
-            "limit": one.limit,
-            "suite": one.suite.model_dump(mode="json"),
-            "data": fingerprints(one.suite),
-        }
-        for one in suites
-    }
-    for name in before.keys() & now.keys():
-        known = before[name] | {"suite": suite_as_today(before[name]["suite"], now[name]["suite"])}
-        changed = differing_keys(known, now[name])
-        changed = [key for key in changed if key.removeprefix("suite.") not in MAY_CHANGE]
-        if changed:
-            raise RecipeError(
-                f"the eval suite {name} is not the one that {out} began with; it differs in "
-                f"{', '.join(changed)}",
-                fix="set it back, or give it a name of its own: a curve is of one suite",
-            )
-    return before | now

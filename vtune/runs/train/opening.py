@@ -19,8 +19,8 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.engines import training_engine
 from vtune.runs.agent.opening import open_agent
 from vtune.runs.train.checkpoint_manager import position
-from vtune.runs.train.online_recipe import Loaded
-from vtune.runs.train.rl import RLRecipe
+from vtune.runs.train.online_suites import Loaded
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.update.deepspeed import Trainer, start
 from vtune.update.loading import starting_policy
 from vtune.update.ranks import Ranks

@@ -5,17 +5,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 
-from vtune.config import Strict, Uses
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.metrics.by_source import ALL
 from vtune.metrics.trackers import check_tracker
 from vtune.models.chat import Chat
-from vtune.models.pictures import PictureReader, PixelBudget
+from vtune.models.pictures import PictureReader
 from vtune.models.policy import Policy, load_chat, load_reader, resolved
 from vtune.models.shape import find_shape
 from vtune.report.progress import say
@@ -26,10 +24,8 @@ from vtune.runs.folder import running
 from vtune.runs.train.checkpoint_manager import CheckpointManager, position
 from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
-from vtune.runs.train.online_recipe import (
+from vtune.runs.train.online_suites import (
     Loaded,
-    OnlineEval,
-    check_best,
     check_pinned,
     check_suites,
     load_suites,
@@ -38,6 +34,7 @@ from vtune.runs.train.online_recipe import (
 )
 from vtune.runs.train.profile import Profile, check_profile
 from vtune.runs.train.record import Record
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.train.step_row import speed_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
@@ -50,49 +47,11 @@ from vtune.update.flops import peak_flops
 from vtune.update.loading import starting_policy
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import Checkpoints, Update
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
 
 MEASURED = 32
 """Traces whose length is known before the start: enough for a limit that is wrong for most of them."""
-
-
-class SFTRecipe(Strict):
-    """Everything that `vtune sft` needs; nothing is guessed."""
-
-    uses: Uses = ()
-    """Files with parts of the user's own."""
-
-    model: str
-    """Folder or hub name."""
-    data: tuple[str, ...] = Field(min_length=1)
-    """Parquet files of trajectories."""
-    seed: int
-    epochs: float | None = Field(default=None, gt=0)
-    """How often each trace is learnt from; or give `steps`."""
-    steps: int | None = Field(default=None, gt=0)
-    """Updates; or give `epochs`."""
-    batch_size: int = Field(gt=0)
-    """Traces in one update, over all processes."""
-    max_tokens: int = Field(gt=0)
-    """A longer trace is an error, not a cut."""
-    images: PixelBudget
-    update: Update
-    eval: OnlineEval | None = None
-    """Null: the weights are not evaluated while they are trained."""
-    checkpoints: Checkpoints
-
-    @model_validator(mode="after")
-    def _has_one_length(self) -> Self:
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError("give epochs or steps, and leave the other out (--set epochs=null)")
-        return self
-
-    @model_validator(mode="after")
-    def _the_best_is_found(self) -> Self:
-        check_best(self.eval, self.checkpoints)
-        return self
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:

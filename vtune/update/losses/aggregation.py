@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+
+from vtune.update.losses.tensor import Tensor
 
 Aggregation = Literal["token_mean", "sequence_mean", "fixed_length"]
 
@@ -28,6 +28,8 @@ def token_weights(
     Raises:
         ValueError: If `fixed_length` is asked for without a length.
     """
+    import torch
+
     if aggregation == "sequence_mean":
         return 1.0 / torch.bincount(sequence)[sequence].float()
     ones = torch.ones(len(sequence), device=sequence.device)

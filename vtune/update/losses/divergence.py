@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-import torch
 from jaxtyping import Float
-from torch import Tensor
+
+from vtune.update.losses.tensor import Tensor
 
 KLEstimator = Literal["k1", "k2", "k3"]
 
@@ -38,4 +38,4 @@ def kl_k3(
     Source: Schulman, "Approximating KL divergence" (2020); the KL term of CodeV eq. 4.
     """
     delta = reference - logprobs
-    return torch.exp(delta) - delta - 1
+    return delta.exp() - delta - 1

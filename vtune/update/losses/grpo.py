@@ -1,6 +1,5 @@
 """GRPO: the clipped ratio of each token, with truncated importance weights."""
 
-import torch
 from pydantic import Field, model_validator
 
 from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens, ratio_of
@@ -52,14 +51,14 @@ def grpo(tokens: Tokens, recipe: GRPO) -> PolicyTerms:
     ratio = ratio_of(tokens)
     truncated = ratio > recipe.importance_cap
     # As large as the cap, with the gradient of a logarithm times the cap.
-    capped = recipe.importance_cap * torch.exp(logprobs - logprobs.detach())
-    weighed = torch.where(truncated, capped, ratio) * advantages
+    capped = recipe.importance_cap * (logprobs - logprobs.detach()).exp()
+    weighed = capped.where(truncated, ratio) * advantages
     bounded = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high) * advantages
     clipped = off_policy & (bounded < ratio * advantages)
-    objective = torch.where(clipped, bounded, weighed)
+    objective = bounded.where(clipped, weighed)
     if recipe.dual_clip is not None:
         floored = off_policy & (advantages < 0) & (ratio > recipe.dual_clip)
-        objective = torch.where(floored, recipe.dual_clip * advantages, objective)
+        objective = (recipe.dual_clip * advantages).where(floored, objective)
         clipped = clipped | floored
     return PolicyTerms(-objective, clipped, truncated)
 

@@ -1,6 +1,5 @@
 """GSPO: one ratio per sequence, clipped."""
 
-import torch
 from pydantic import Field
 
 from vtune.update.losses.loss import LOSSES, MAX_LOG_RATIO, Loss, PolicyLoss, PolicyTerms, Tokens
@@ -28,13 +27,13 @@ def gspo(tokens: Tokens, recipe: GSPO) -> PolicyTerms:
     """
     logprobs, advantages, sequence = tokens.logprobs, tokens.advantages, tokens.sequence
     delta = (logprobs - tokens.old_logprobs).detach()
-    lengths = torch.bincount(sequence)
-    total = torch.zeros(len(lengths), dtype=delta.dtype, device=delta.device)
+    lengths = sequence.bincount()
+    total = delta.new_zeros(len(lengths))
     mean = (total.index_add(0, sequence, delta) / lengths.clamp(min=1)).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    ratio = torch.exp(mean)[sequence] * torch.exp(logprobs - logprobs.detach())
+    ratio = mean.exp()[sequence] * (logprobs - logprobs.detach()).exp()
     bounded = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high) * advantages
     clipped = tokens.off_policy & (bounded < ratio * advantages)
-    return PolicyTerms(-torch.where(clipped, bounded, ratio * advantages), clipped)
+    return PolicyTerms(-bounded.where(clipped, ratio * advantages), clipped)
 
 
 LOSSES.add(

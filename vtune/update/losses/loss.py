@@ -4,15 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from vtune.config import Strict
 from vtune.parts import Parts, first_line
 from vtune.update.losses.aggregation import Aggregation
 from vtune.update.losses.divergence import KLEstimator
+from vtune.update.losses.tensor import Tensor
 
 MAX_LOG_RATIO = 20.0
 """Log-ratios are clamped to plus and minus this, as in verl: exp of more overflows, and 0 x inf is NaN."""
@@ -89,4 +88,4 @@ LOSSES: Parts[Loss[Any]] = Parts("loss", lambda loss: first_line(loss.terms), Lo
 
 def ratio_of(tokens: Tokens) -> Float[Tensor, " tokens"]:
     """Probability under the weights that are trained over that under the weights that drew, with gradient."""
-    return torch.exp((tokens.logprobs - tokens.old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
+    return (tokens.logprobs - tokens.old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

@@ -1,6 +1,5 @@
 """SAPO: a soft gate on the ratio of each token, in place of the clip."""
 
-import torch
 from pydantic import Field
 
 from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens, ratio_of
@@ -23,8 +22,8 @@ def sapo(tokens: Tokens, recipe: SAPO) -> PolicyTerms:
     Source: SAPO, Gao et al. 2025 (arXiv 2511.20347), the objective and its gate; taus as in verl: 1.0, 1.05.
     """
     ratio, advantages = ratio_of(tokens), tokens.advantages
-    tau = torch.where(advantages > 0, ratio.new_tensor(recipe.tau_positive), recipe.tau_negative)
-    return PolicyTerms(-torch.sigmoid(tau * (ratio - 1)) * (4 / tau) * advantages)
+    tau = ratio.new_tensor(recipe.tau_positive).where(advantages > 0, ratio.new_tensor(recipe.tau_negative))
+    return PolicyTerms(-(tau * (ratio - 1)).sigmoid() * (4 / tau) * advantages)
 
 
 LOSSES.add(

@@ -12,8 +12,8 @@ from vtune.runs.evaluate.groups import Group
 from vtune.runs.evaluate.suite import AgentRecipe, EvalSuite
 from vtune.runs.recipes.chain.headers import Command, commands_of
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
-from vtune.runs.train.rl import RLRecipe
-from vtune.runs.train.sft import SFTRecipe
+from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.sft_recipe import SFTRecipe
 
 KINDS: dict[str, type[Strict]] = {
     "data": DataRecipe,

@@ -18,8 +18,8 @@ from vtune.runs.recipes.chain.nodes import Node, suites_named
 from vtune.runs.recipes.chain.protocol import Policy, audit_join, credit_join, protocol_joins, traces_join
 from vtune.runs.recipes.chain.writers import FEW, Product, Workshop, loaded
 from vtune.runs.sweep.recipe import load_sweep
-from vtune.runs.train.rl import RLRecipe, check_sizes
-from vtune.runs.train.sft import SFTRecipe
+from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Picture
 from vtune.schema.parquet import columns, read_samples, read_trajectories
 from vtune.schema.sample import Sample

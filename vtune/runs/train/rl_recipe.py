@@ -1,0 +1,123 @@
+"""What `vtune rl` is asked to do: its recipe, and whether a step of it splits over processes."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from vtune.advantage.recipe import Advantage, Credit
+from vtune.config import Strict, Uses
+from vtune.errors import RecipeError
+from vtune.models.pictures import PixelBudget
+from vtune.reward.recipe import RewardRecipe
+from vtune.rollout.recipe import TrainingRollout
+from vtune.runs.agent.kinds import check_tensor_parallel
+from vtune.runs.agent.sandbox import SandboxRecipe
+from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.train.online_recipe import OnlineEval, check_best
+from vtune.update.losses.section import LossSection
+from vtune.update.recipe import Checkpoints, Update
+
+
+class RLRecipe(Strict):
+    """Everything that `vtune rl` needs; nothing is guessed."""
+
+    uses: Uses = ()
+    """Files with parts of the user's own."""
+    model: str
+    """Folder or hub name; with a KL, also the reference."""
+    data: tuple[str, ...] = Field(min_length=1)
+    """Parquet files of samples."""
+    seed: int
+    steps: int = Field(gt=0)
+    prompts_per_step: int = Field(gt=0)
+    """Over all processes."""
+    group_size: int = Field(gt=1)
+    """Rollouts of one prompt."""
+    images: PixelBudget
+    rollout: TrainingRollout
+    sandbox: SandboxRecipe
+    tools: ToolsRecipe | None = None
+    """What samples may offer beside `python`; null: nothing."""
+    reward: RewardRecipe
+    advantage: Advantage
+    credit: Credit | None = None
+    """Null: every token has the advantage of its trajectory."""
+    loss: LossSection
+    updates_per_step: int = Field(gt=0)
+    """Updates from one step's rollouts; 1 is strictly on-policy."""
+    update: Update
+    eval: OnlineEval | None = None
+    """Null: the weights are not evaluated while they are trained."""
+    checkpoints: Checkpoints
+    trajectories_every: int = Field(gt=0)
+    """Steps between those whose trajectories are kept, pictures included; the last step always is."""
+
+    @model_validator(mode="after")
+    def _the_best_is_found(self) -> Self:
+        check_best(self.eval, self.checkpoints)
+        return self
+
+
+def check_sizes(recipe: RLRecipe, world: int) -> None:
+    """Check that a step splits over `world` processes and its updates.
+
+    Raises:
+        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1, or in a
+            way that its engine cannot.
+    """
+    _check_engine(recipe.rollout)
+    gpus = recipe.rollout.tensor_parallel
+    if world % gpus:
+        raise RecipeError(
+            f"{world} processes do not split into groups of rollout.tensor_parallel {gpus}",
+            fix="let it divide the processes of each machine (--gpus)",
+        )
+    if recipe.prompts_per_step % world:
+        raise RecipeError(
+            f"prompts_per_step {recipe.prompts_per_step} does not split over {world} processes",
+            fix="make it a multiple of the processes",
+        )
+    iou = recipe.reward.iou
+    if recipe.rollout.interrupt and iou is not None and iou.schedule == "adaptive":
+        raise RecipeError(
+            "rollout.interrupt is true, and reward.iou is adaptive: the threshold of a step comes of the one "
+            "before it, which is drawn at the same time",
+            fix="set reward.iou.schedule to staged, or interrupt to false and staleness to 1 at most",
+        )
+    rollouts = recipe.prompts_per_step * recipe.group_size
+    if rollouts // world % recipe.updates_per_step:
+        raise RecipeError(
+            f"{rollouts // world} rollouts per process do not split into {recipe.updates_per_step} updates",
+            fix="let it divide prompts_per_step x group_size / processes",
+        )
+    if recipe.rollout.temperature != 1.0:
+        raise RecipeError(
+            f"rollout.temperature is {recipe.rollout.temperature}",
+            fix="train at 1.0: log-probabilities are those of the policy itself, not of a tempered one",
+        )
+
+
+def _check_engine(rollout: TrainingRollout) -> None:
+    if rollout.servers and rollout.tensor_parallel > 1:
+        raise RecipeError(
+            f"rollout.tensor_parallel is {rollout.tensor_parallel}, and rollout.servers are shared among GPUs"
+            " as they were started",
+            fix="set rollout.servers to [], or tensor_parallel to 1",
+        )
+    check_tensor_parallel(rollout.tensor_parallel, None, kind=rollout.engine)
+    if rollout.adapters == "alone" and (rollout.engine != "vllm" or rollout.tensor_parallel > 1):
+        why = "this one is shared among GPUs" if rollout.engine == "vllm" else "there is none"
+        raise RecipeError(
+            f"rollout.adapters is alone: they go to a vLLM of one GPU, and {why}",
+            fix="set rollout.adapters to merged, or rollout.engine to vllm and tensor_parallel to 1",
+        )
+    if rollout.engine == "vllm":
+        return
+    if rollout.servers:
+        raise RecipeError("rollout.servers are vLLM's", fix="set rollout.engine to vllm, or servers to []")
+    if rollout.staleness:
+        raise RecipeError(
+            f"rollout.staleness is {rollout.staleness}, and the transformers engine draws with the weights "
+            "that are trained",
+            fix="set rollout.engine to vllm, or staleness to 0",
+        )

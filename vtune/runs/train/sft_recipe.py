@@ -1,0 +1,47 @@
+"""What `vtune sft` is asked to do."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from vtune.config import Strict, Uses
+from vtune.models.pictures import PixelBudget
+from vtune.runs.train.online_recipe import OnlineEval, check_best
+from vtune.update.recipe import Checkpoints, Update
+
+
+class SFTRecipe(Strict):
+    """Everything that `vtune sft` needs; nothing is guessed."""
+
+    uses: Uses = ()
+    """Files with parts of the user's own."""
+
+    model: str
+    """Folder or hub name."""
+    data: tuple[str, ...] = Field(min_length=1)
+    """Parquet files of trajectories."""
+    seed: int
+    epochs: float | None = Field(default=None, gt=0)
+    """How often each trace is learnt from; or give `steps`."""
+    steps: int | None = Field(default=None, gt=0)
+    """Updates; or give `epochs`."""
+    batch_size: int = Field(gt=0)
+    """Traces in one update, over all processes."""
+    max_tokens: int = Field(gt=0)
+    """A longer trace is an error, not a cut."""
+    images: PixelBudget
+    update: Update
+    eval: OnlineEval | None = None
+    """Null: the weights are not evaluated while they are trained."""
+    checkpoints: Checkpoints
+
+    @model_validator(mode="after")
+    def _has_one_length(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give epochs or steps, and leave the other out (--set epochs=null)")
+        return self
+
+    @model_validator(mode="after")
+    def _the_best_is_found(self) -> Self:
+        check_best(self.eval, self.checkpoints)
+        return self
