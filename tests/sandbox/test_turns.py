@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.sandbox.pieces import Clock, turns_of_pieces
-from vtune.sandbox import Limits
+from vtune.sandbox import Limits, watch
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.session import Session
@@ -136,6 +136,32 @@ def test_inputs_of_many_sessions_that_start_at_once_are_written_a_few_at_a_time(
 
         link = Workspace.link_inputs
         monkeypatch.setattr(Workspace, "link_inputs", told)
+        await asyncio.gather(*map(one, range(SESSIONS)))
+
+    pieces = turns_of_pieces(work, clock)
+    assert sum(pieces.values()) == SESSIONS
+    assert max(pieces.values()) <= 3
+
+
+def test_the_files_of_many_running_calls_are_looked_at_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "WATCH_SECONDS", 0.0)
+    clock = Clock()
+    turns = Turns(clock)
+
+    async def work(piece: Callable[[], None]) -> None:
+        class Running(Answering):
+            def unlinked_bytes(self) -> int:
+                piece()
+                return 0
+
+        async def one(number: int) -> None:
+            workspace, place = made(tmp_path / f"s{number}")
+            files = Workspace.of(place.folder, turns, max_files=9, max_bytes=9)
+            assert await watch.watch(Running(workspace), files, Limits(), turns, 0.0)() < 1  # type: ignore[arg-type]
+            files.close()
+
         await asyncio.gather(*map(one, range(SESSIONS)))
 
     pieces = turns_of_pieces(work, clock)

@@ -240,7 +240,7 @@ class Session:
             try:
                 message = {"code": source, "raw": raw, "repairable": repairable}
                 alone = len(self._under_way) == 1
-                look = watch(process, files, self._limits, taken)
+                look = watch(process, files, self._limits, self._turns, taken)
                 began = time.monotonic()
                 reply = await process.ask(message, look, alone=alone)
                 if repairable and reply.get("status") == "unparsed":
