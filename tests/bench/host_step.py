@@ -41,7 +41,7 @@ BEAT, BAR = 0.002, 0.05
 """Seconds between two looks at whether the event loop still turns, and the most that a block may take."""
 RECIPE = {
     "steps": 1, "group_size": GROUP, "images.max_pixels": 3_211_264, "rollout.max_new_tokens": 1000,
-    "rollout.max_tokens": 28_672, "rollout.max_batch": 256, "sandbox.memory_mb": 2048,
+    "rollout.max_tokens": 28_672, "rollout.max_batch": 256, "sandbox.memory_mb": 2048, "sandbox.seconds": 120,
     "update.micro_tokens": 32_768, "update.threads": 1, "checkpoints.every": 100, "trajectories_every": 1,
 }  # fmt: skip
 
@@ -214,7 +214,8 @@ def one_step(recipe: Path, folder: Path) -> dict[str, Any]:
             beating.cancel()
         told["drawing"], told["own"] = spent() - told["cpu"], time.process_time() - own
         told["conversations"], told["tokens"] = len(found), sum(len(t.token_ids) for t in found)
-        assert all(len(t.calls) == 1 and t.calls[0].crops and t.reward.total for t in found), found[0].reward
+        failed = [t for t in found if not (len(t.calls) == 1 and t.calls[0].crops and t.reward.total)]
+        assert not failed, f"{len(failed)} of {len(found)}, among them {failed[0].calls}, {failed[0].reward}"
         for name in ("clock", "running", "processor"):
             told[name] = sorted(getattr(blocks, name))[-20:]
         told["where"] = blocks.where.most_common(12)

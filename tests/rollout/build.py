@@ -12,6 +12,7 @@ from vtune.rollout.engine import Completion, Engine, Request
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.sandbox import Execution, ShownCrop
+from vtune.sandbox.turns import Turns
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -61,6 +62,7 @@ class FakeSandbox:
     def __init__(self, execution: Execution | None = SEEN, *, capacity: int = 64) -> None:
         self.execution = execution
         self.capacity = capacity
+        self.turns = Turns()
         self.sessions: list[FakeSession] = []
         self.seeds: list[int] = []
         self.most_open = 0

@@ -206,10 +206,10 @@ def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(monkeypatch
             session = await sandbox.open([encoded(picture())], seed=0)
             read, folder = Workspace.read, sandbox.folder
 
-            def read_too_late(self: Workspace, name: str, *, max_bytes: int) -> bytes:
+            async def read_too_late(self: Workspace, name: str, *, max_bytes: int) -> bytes:
                 kill_fork_server(sandbox)
                 wait_until_gone(folder)
-                return read(self, name, max_bytes=max_bytes)
+                return await read(self, name, max_bytes=max_bytes)
 
             monkeypatch.setattr(Workspace, "read", read_too_late)
             ended = await session.run("image.crop((0, 0, 4, 4)).save('crop.png')")

@@ -1,5 +1,6 @@
 """The trainer reads a workspace by itself: bounded, in order, and through no link."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -9,13 +10,14 @@ import pytest
 
 from tests.sandbox.guest.children import become_nobody_special, in_child
 from vtune.sandbox.guest import folders
-from vtune.sandbox.workspace import MAX_DEPTH, NotShown, Workspace
+from vtune.sandbox.turns import Turns
+from vtune.sandbox.workspace import MAX_DEPTH, PIECE, NotShown, Workspace
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[Workspace]:
     folders.make_session(str(tmp_path / "s1"), None)
-    workspace = Workspace.of(str(tmp_path / "s1"), max_files=20, max_bytes=1 << 20)
+    workspace = Workspace.of(str(tmp_path / "s1"), Turns(), max_files=20, max_bytes=1 << 20)
     yield workspace
     workspace.close()
 
@@ -57,14 +59,36 @@ def test_links_are_neither_listed_nor_read(files: Workspace, tmp_path: Path) -> 
     assert files.new_pictures(())[0] == []
     for name in ("soft.png", "folder/secret.png", "pipe.png", "gone.png"):
         with pytest.raises(NotShown):
-            files.read(name, max_bytes=100)
+            asyncio.run(files.read(name, max_bytes=100))
 
 
 def test_a_file_over_the_limit_is_not_read(files: Workspace) -> None:
     (files.folder / "a.png").write_bytes(bytes(11))
-    assert len(files.read("a.png", max_bytes=11)) == 11
+    assert len(asyncio.run(files.read("a.png", max_bytes=11))) == 11
     with pytest.raises(NotShown, match="larger"):
-        files.read("a.png", max_bytes=10)
+        asyncio.run(files.read("a.png", max_bytes=10))
+
+
+class Counted(Turns):
+    asked = 0
+
+    async def next(self) -> None:
+        self.asked += 1
+        await super().next()
+
+
+def test_a_large_file_leaves_the_event_loop_its_turns_while_it_is_written_and_read(tmp_path: Path) -> None:
+    folders.make_session(str(tmp_path / "s1"), None)
+    turns = Counted()
+    files = Workspace.of(str(tmp_path / "s1"), turns, max_files=20, max_bytes=1 << 30)
+    content = os.urandom(9 * PIECE + 1)
+    asyncio.run(files.put("image_0.png", content))
+    assert turns.asked >= 10
+    (files.folder / "a.png").write_bytes(content)
+    turns.asked = 0
+    assert asyncio.run(files.read("a.png", max_bytes=len(content))) == content
+    assert turns.asked >= 10
+    files.close()
 
 
 def test_quotas_count_everything(files: Workspace) -> None:
@@ -87,7 +111,7 @@ def test_folders_that_are_closed_to_their_owner_count_too(
     def work() -> str:
         become()
         folders.make_session(str(tmp_path / "s1"), None)
-        files = Workspace.of(str(tmp_path / "s1"), max_files=20, max_bytes=1 << 20)
+        files = Workspace.of(str(tmp_path / "s1"), Turns(), max_files=20, max_bytes=1 << 20)
         outer = files.folder / "outer"
         (outer / "inner").mkdir(parents=True)
         (outer / "inner" / "big").write_bytes(bytes(2 << 20))
@@ -138,7 +162,7 @@ def test_nesting_has_a_limit(files: Workspace) -> None:
 
 
 def test_inputs_are_reached_whatever_took_their_place(files: Workspace) -> None:
-    files.put("image_0.png", b"picture")
+    asyncio.run(files.put("image_0.png", b"picture"))
     files.link_inputs(["image_0.png"])
     files.link_inputs(["image_0.png"])
     link = files.folder / "image_0.png"

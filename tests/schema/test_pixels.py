@@ -16,7 +16,7 @@ from vtune.errors import DataError
 from vtune.runs.plan.self_test import bombs
 from vtune.schema import pixels
 from vtune.schema.decode import UNDECODABLE
-from vtune.schema.heads import NoHead, read_head
+from vtune.schema.heads import MOST_MARKERS, NoHead, read_head
 from vtune.schema.pixels import Refused, check_head, decode, decode_picture, decode_reduced, size_of
 
 COLOURS = Image.linear_gradient("L").resize((60, 40)).convert("RGB")
@@ -60,6 +60,18 @@ def test_every_variant_of_a_format_is_read(name: str) -> None:
 
 def test_a_progressive_jpeg_is_known_by_its_scans() -> None:
     assert read_head(VARIANTS["progressive"]).scans == 10
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [b"\xff\xe0\x00\x02", b"\xff\xd0", b"\xff\x00", b"\xff\xff\xff\x01"],
+    ids=["empty segments", "restarts", "no markers", "fill"],
+)
+def test_a_jpeg_with_more_markers_before_its_pixels_than_any_picture_has_is_none(marker: bytes) -> None:
+    plain = VARIANTS["JPEG"]
+    assert read_head(plain[:2] + marker * 50 + plain[2:]) == read_head(plain)
+    with pytest.raises(NoHead):
+        read_head(plain[:2] + marker * MOST_MARKERS + plain[2:])
 
 
 def test_the_scans_of_a_thumbnail_do_not_count_and_hide_none() -> None:

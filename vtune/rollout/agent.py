@@ -21,7 +21,6 @@ from vtune.rollout.recipe import Rollout
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
 from vtune.rollout.verdicts import Feedback, with_verdicts
-from vtune.rollout.yielding import Turns
 from vtune.sandbox import Sandbox, image_names
 from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
@@ -87,7 +86,7 @@ class Agent:
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
         self._places: PrioritySemaphore | None = None
-        self._turns = Turns()
+        self._turns = sandbox.turns
         self._runs = count()
         self._lost = 0
 
@@ -308,6 +307,7 @@ class Agent:
         images, transform = observation.images, self._observation_transform
         if transform is not None:
             images = tuple([await self._pictures.beside(transform, data) for data in images])
+        await self._turns.next()  # small ones are read in the loop
         await seen.load(images)
         return images
 

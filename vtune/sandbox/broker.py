@@ -18,6 +18,7 @@ from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.session import Session
+from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Decode, Isolation, Layer, Limits
 from vtune.schema.pixels import (
     MAX_PACKED_PIXELS,
@@ -80,6 +81,8 @@ class Sandbox:
         self._without = without
         self._landlock_abi = landlock_abi
         self._at_once = at_once
+        self.turns = Turns()
+        """For the work of all sessions in the event loop, and for whoever works beside them."""
         self._server: ForkServer | None = None
         self._sessions: set[Session] = set()
         self._under_way: set[Session] = set()
@@ -98,7 +101,7 @@ class Sandbox:
         self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
         """Sessions that may live at the same time; `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
-        self._confined = ConfinedDecoders(self._spawn, self.limits)
+        self._confined = ConfinedDecoders(self._spawn, self.limits, self.turns)
         if self._at_once:
             await self._up()
         return self
@@ -181,7 +184,15 @@ class Sandbox:
         await self._free.acquire()
         decode = self._confined.decode if self._decode == "confined" else decode_here(self.limits)
         session = Session(
-            named, seed, self.limits, self._spawn, decode, self._remove, self._forget, self._under_way
+            named,
+            seed,
+            self.limits,
+            self.turns,
+            self._spawn,
+            decode,
+            self._remove,
+            self._forget,
+            self._under_way,
         )
         self._sessions.add(session)
         try:

@@ -5,7 +5,7 @@ import contextlib
 import io
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import PIL.Image
 
@@ -13,6 +13,7 @@ from vtune.errors import ServiceError
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
+from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Limits
 from vtune.sandbox.workspace import NotShown, Workspace, check_picture
 from vtune.schema.decode import opaque
@@ -72,6 +73,21 @@ def encode(picture: PIL.Image.Image, kind: str) -> bytes:
     return file.getvalue()
 
 
+class _Raw(NamedTuple):
+    """A picture as a confined process hands it over."""
+
+    mode: str
+    """Of `BANDS`."""
+    size: tuple[int, int]
+    """(width, height) in pixels."""
+    levels: list[bytes]
+    """Row by row, a byte for each band of each pixel; in one part or several."""
+
+
+def _encoded(raw: _Raw, kind: str) -> bytes:
+    return encode(PIL.Image.frombytes(raw.mode, raw.size, b"".join(raw.levels)), kind)
+
+
 class ConfinedDecoder:
     """Decodes in a session of its own, which is replaced when a picture breaks it.
 
@@ -80,10 +96,11 @@ class ConfinedDecoder:
     """
 
     def __init__(
-        self, spawn: Callable[[Place | None], Awaitable[tuple[Process, Place]]], limits: Limits
+        self, spawn: Callable[[Place | None], Awaitable[tuple[Process, Place]]], limits: Limits, turns: Turns
     ) -> None:
         self._spawn = spawn
         self._limits = limits
+        self._turns = turns
         self._part = limits.file_mb << 20
         """Bytes of a file through which pixels pass: the largest that a session may write."""
         self._used = 0
@@ -104,11 +121,11 @@ class ConfinedDecoder:
             ServiceError: If no decoder can be started.
         """
         kind = check_picture(content, max_pixels=self._limits.max_pixels)
-        picture = await self._decoded(content)
+        raw = await self._decoded(content)
         # Up to a second, for a large one: the sessions beside it go on.
-        return await asyncio.to_thread(encode, picture, kind)
+        return await asyncio.to_thread(_encoded, raw, kind)
 
-    async def _decoded(self, content: bytes) -> PIL.Image.Image:
+    async def _decoded(self, content: bytes) -> _Raw:
         if self._used >= PICTURES:
             await self._retire()
         if self._process is not None and not self._process.closed:
@@ -126,17 +143,17 @@ class ConfinedDecoder:
         except OSError as error:
             raise ServiceError(f"the sandbox cannot hand a picture to its decoder: {error}") from error
 
-    async def _ask(self, content: bytes) -> PIL.Image.Image:
+    async def _ask(self, content: bytes) -> _Raw:
         assert self._process is not None
         assert self._files is not None
         self._used += 1
         try:
-            self._files.put(INPUT, content)
+            await self._files.put(INPUT, content)
             try:
                 message: dict[str, Any] = {"decode": INPUT, "into": OUTPUT, "part": self._part}
                 message["max_pixels"] = self._limits.max_pixels
                 answer = await self._process.ask(message, for_seconds(SECONDS))
-                return self._picture(answer, self._files)
+                return await self._raw(answer, self._files)
             except (OSError, EOFError, ProtocolError) as error:
                 raise _Broken from error
         except NotShown:
@@ -167,10 +184,12 @@ class ConfinedDecoder:
         await self._retire()
         process, place = await self._spawn(None)
         self._process, self._used = process, 0
-        self._files = Workspace.of(place.folder, max_files=8, max_bytes=self._limits.file_mb << 20)
+        self._files = Workspace.of(
+            place.folder, self._turns, max_files=8, max_bytes=self._limits.file_mb << 20
+        )
         return process
 
-    def _picture(self, answer: dict[str, object], files: Workspace) -> PIL.Image.Image:
+    async def _raw(self, answer: dict[str, object], files: Workspace) -> _Raw:
         if isinstance(answer.get("refused"), str):
             raise NotShown(str(answer["refused"]))
         mode, size = answer.get("mode"), answer.get("size")
@@ -187,20 +206,20 @@ class ConfinedDecoder:
             raise NotShown(str(refused)) from refused
         length = width * height * BANDS[mode]
         parts = range(-(-length // self._part))
-        pixels = b"".join(files.read(f"{OUTPUT}{number}", max_bytes=self._part) for number in parts)
-        if len(pixels) != length:
-            raise ProtocolError(f"{len(pixels)} bytes for {width} x {height} pixels")
-        return PIL.Image.frombytes(mode, (width, height), pixels)
+        levels = [await files.read(f"{OUTPUT}{number}", max_bytes=self._part) for number in parts]
+        if (count := sum(map(len, levels))) != length:
+            raise ProtocolError(f"{count} bytes for {width} x {height} pixels")
+        return _Raw(mode, (width, height), levels)
 
 
 class ConfinedDecoders:
     """A few of them, each made when it is first needed: a picture that takes long holds up no others."""
 
     def __init__(
-        self, spawn: Callable[[Place | None], Awaitable[tuple[Process, Place]]], limits: Limits
+        self, spawn: Callable[[Place | None], Awaitable[tuple[Process, Place]]], limits: Limits, turns: Turns
     ) -> None:
         count = min(MOST_DECODERS, len(os.sched_getaffinity(0)))
-        self.all = [ConfinedDecoder(spawn, limits) for _ in range(max(2, count))]
+        self.all = [ConfinedDecoder(spawn, limits, turns) for _ in range(max(2, count))]
         # The one that was used last is taken first: a quiet sandbox keeps one process.
         self._free = list(self.all)
         self._room = asyncio.Semaphore(len(self.all))

@@ -12,18 +12,17 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from vtune.sandbox.guest import wire
 from vtune.sandbox.waiting import await_here, is_readable, readable, readable_within, writable_within
 
-Look = Callable[[], float]
+Look = Callable[[], Awaitable[float]]
 
 
-def _patiently() -> float:
+async def _patiently() -> float:
     """Wait for as long as it takes."""
     return math.inf
 
@@ -35,7 +34,7 @@ def for_seconds(seconds: float) -> Look:
     """
     deadline = time.monotonic() + seconds
 
-    def look() -> float:
+    async def look() -> float:
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"no answer within {seconds:g} s")
@@ -72,8 +71,12 @@ class Process:
     @property
     def pid(self) -> int:
         """Process id as this process sees it, -1 when it has ended."""
-        facts = Path(f"/proc/self/fdinfo/{self.pidfd}").read_text()
-        return next(int(line.split()[1]) for line in facts.splitlines() if line.startswith("Pid:"))
+        fd = os.open(f"/proc/self/fdinfo/{self.pidfd}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            facts = os.read(fd, 4096)
+        finally:
+            os.close(fd)
+        return int(facts.partition(b"\nPid:")[2].split(maxsplit=1)[0])
 
     async def ask(
         self, message: dict[str, Any], look: Look = _patiently, *, stop: bool = True, alone: bool = False
@@ -82,7 +85,7 @@ class Process:
 
         Args:
             message: What to ask.
-            look: Called while the answer is awaited; returns the seconds until it wants to be called
+            look: Awaited while the answer is; returns the seconds until it wants to be called
                 again, and raises to give up.
             stop: Stop the process when it has answered.
             alone: Nothing else of the sandbox is under way: a moment may be spent on waiting right here,
@@ -116,7 +119,7 @@ class Process:
             try:
                 rest = rest[self.channel.send(rest) :]
             except BlockingIOError:
-                await writable_within(self.channel.fileno(), look())
+                await writable_within(self.channel.fileno(), await look())
 
     async def answer(self, look: Look = _patiently) -> dict[str, Any]:
         """Read one message; takes and raises what `ask` does."""
@@ -126,7 +129,7 @@ class Process:
             try:
                 part = self.channel.recv(wire.CHUNK)
             except BlockingIOError:
-                await readable_within(self.channel.fileno(), look())
+                await readable_within(self.channel.fileno(), await look())
                 continue
             if not part:
                 raise EOFError("the session process has gone")
@@ -159,8 +162,10 @@ class Process:
         """
         total = 0
         with contextlib.suppress(OSError):
-            for path in Path(f"/proc/{self.pid}/fd").iterdir():
-                facts = path.stat()
+            folder = f"/proc/{self.pid}/fd"
+            # Twenty times a second for each call that runs: a `Path` for each would take twice as long.
+            for name in os.listdir(folder):  # noqa: PTH208
+                facts = os.stat(f"{folder}/{name}")  # noqa: PTH116
                 if not facts.st_nlink and stat.S_ISREG(facts.st_mode):
                     total += facts.st_blocks * 512
         return total

@@ -15,6 +15,7 @@ from vtune.sandbox.process import Process, ProtocolError
 from vtune.sandbox.repair import repair, unwrap
 from vtune.sandbox.reply import Answer, checked, crop_of
 from vtune.sandbox.scan import Scanner
+from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Execution, Limits
 from vtune.sandbox.watch import Stopped, watch
 from vtune.sandbox.workspace import NotShown, Workspace
@@ -46,6 +47,7 @@ class Session:
         images: Sequence[tuple[str, bytes]],
         seed: int,
         limits: Limits,
+        turns: Turns,
         spawn: Spawn,
         decode: Decoder,
         remove: Callable[[str], Coroutine[None, None, None]],
@@ -57,6 +59,7 @@ class Session:
         self._images = images
         self._seed = seed
         self._limits = limits
+        self._turns = turns
         self._spawn = spawn
         self._decode = decode
         self._remove = remove
@@ -105,11 +108,12 @@ class Session:
             if self._files is None:
                 self._files = Workspace.of(
                     self._place.folder,
+                    self._turns,
                     max_files=self._limits.workspace_files,
                     max_bytes=self._limits.workspace_mb << 20,
                 )
                 for name, content in self._images:
-                    self._files.put(name, content)
+                    await self._files.put(name, content)
             self._files.link_inputs(self.image_names)
             async with asyncio.timeout(ADOPT_SECONDS):
                 # No code of a model has run in it: it may go on, and decode its pictures.
@@ -236,7 +240,7 @@ class Session:
             try:
                 message = {"code": source, "raw": raw, "repairable": repairable}
                 alone = len(self._under_way) == 1
-                look = watch(process, files, self._limits, taken)
+                look = watch(process, files, self._limits, self._turns, taken)
                 began = time.monotonic()
                 reply = await process.ask(message, look, alone=alone)
                 if repairable and reply.get("status") == "unparsed":
@@ -249,6 +253,8 @@ class Session:
             except (OSError, EOFError):
                 why = "the code ended its own process or ran out of memory or CPU time"
             else:
+                # Many may have answered at the same moment.
+                await self._turns.next()
                 found, quota = files.new_pictures(answer.written)
                 if not quota:
                     execution = await self._execution(answer, files, found, process.printed())
@@ -301,7 +307,8 @@ class Session:
             try:
                 if name in answer.broken:
                     raise NotShown("it is not a picture")
-                image = await self._decode(files.read(name, max_bytes=limits.file_mb << 20))
+                content = await files.read(name, max_bytes=limits.file_mb << 20)
+                image = await self._decode(content)
             except NotShown as reason:
                 notes.append(f"{_readable(name)} is not shown: {reason}")
             else:

@@ -4,6 +4,7 @@ import time
 
 from vtune.errors import ServiceError
 from vtune.sandbox.process import Look, Process
+from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Limits
 from vtune.sandbox.workspace import Workspace
 
@@ -17,20 +18,22 @@ class Stopped(Exception):
     """The call was ended by force; the text says why."""
 
 
-def watch(process: Process, files: Workspace, limits: Limits, taken: float) -> Look:
+def watch(process: Process, files: Workspace, limits: Limits, turns: Turns, taken: float) -> Look:
     """Looks at the clock and at the quotas of a call that begins now, or began `taken` seconds ago.
 
-    The function raises `Stopped` if the call takes too long or writes too much, and `ServiceError` if its
+    The files of many calls that run at the same time are looked at in turns of the event loop. The function
+    raises `Stopped` if the call takes too long or writes too much, and `ServiceError` if its
     files cannot be looked at.
     """
     seconds = limits.seconds
     deadline = time.monotonic() + seconds + limits.grace - taken
     next_quota = time.monotonic() + WATCH_SECONDS
 
-    def look() -> float:
+    async def look() -> float:
         nonlocal next_quota
-        began = time.monotonic()
-        if began >= next_quota:
+        if time.monotonic() >= next_quota:
+            await turns.next()
+            began = time.monotonic()
             try:
                 quota = files.over_quota(process.unlinked_bytes())
             except OSError as error:

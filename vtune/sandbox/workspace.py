@@ -10,14 +10,18 @@ import os
 import stat
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.paths import PICTURES
+from vtune.sandbox.turns import Turns
 from vtune.schema.pixels import Refused, check_head
 
 MAX_DEPTH = 16
 """Folders in folders that are looked into; nesting deeper breaks the quota."""
+
+PIECE = 1 << 20
+"""Bytes that are read or written before the event loop may turn: a fraction of a millisecond. Ours."""
 
 Stamp = tuple[int, int, int]
 """Inode, time of change (ns), size: another version of a file has another stamp."""
@@ -43,9 +47,10 @@ class NotShown(Exception):
 class Workspace:
     """One session's folders."""
 
-    def __init__(self, folder: Path, *, max_files: int, max_bytes: int) -> None:
+    def __init__(self, folder: Path, turns: Turns, *, max_files: int, max_bytes: int) -> None:
         self.folder = folder
         """The workspace itself."""
+        self._turns = turns
         self._inputs = folder.parent / folders.INPUTS
         self._fd = os.open(folder, FOLDER)
         self._max_files = max_files
@@ -55,15 +60,20 @@ class Workspace:
         """Names of the inputs."""
 
     @classmethod
-    def of(cls, session: str, *, max_files: int, max_bytes: int) -> Self:
-        """The workspace in a session's folder."""
-        return cls(Path(session) / folders.WORKSPACE, max_files=max_files, max_bytes=max_bytes)
+    def of(cls, session: str, turns: Turns, *, max_files: int, max_bytes: int) -> Self:
+        """The workspace in a session's folder; its files are read and written in these turns of the loop."""
+        return cls(Path(session) / folders.WORKSPACE, turns, max_files=max_files, max_bytes=max_bytes)
 
-    def put(self, name: str, content: bytes) -> None:
+    async def put(self, name: str, content: bytes) -> None:
         """Put a file where the session can only read it."""
+        await self._turns.next()
         path = self._inputs / name
         path.unlink(missing_ok=True)
-        path.write_bytes(content)
+        with path.open("wb", buffering=0) as file:
+            rest = memoryview(content)
+            while rest:
+                await self._turns.next()
+                rest = rest[file.write(rest[:PIECE]) :]
         path.chmod(0o444)
         self._put.add(name)
 
@@ -139,12 +149,13 @@ class Workspace:
                 self._seen[name] = stamp
         return [name for _, _, name in sorted(found)], self._over_quota(entries)
 
-    def read(self, name: str, *, max_bytes: int) -> bytes:
+    async def read(self, name: str, *, max_bytes: int) -> bytes:
         """A file of the workspace.
 
         Raises:
             NotShown: If it is too large, not a regular file, or gone.
         """
+        await self._turns.next()
         try:
             with contextlib.ExitStack() as stack:
                 folder = self._fd
@@ -156,12 +167,24 @@ class Workspace:
                 file = stack.enter_context(open(fd, "rb"))
                 if not stat.S_ISREG(os.fstat(fd).st_mode):
                     raise NotShown("it is not a file")
-                content = file.read(max_bytes + 1)
+                content = await self._content(file, max_bytes + 1)
         except OSError as error:
             raise NotShown(f"it cannot be read: {error.strerror}") from error
         if len(content) > max_bytes:
             raise NotShown(f"it is larger than {max_bytes >> 20} MiB")
         return content
+
+    async def _content(self, file: BinaryIO, left: int) -> bytes:
+        """The first `left` bytes of a file, all where it has no more."""
+        pieces = []
+        while left:
+            await self._turns.next()
+            piece = file.read(min(PIECE, left))
+            if not piece:
+                break
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
 
     def close(self) -> None:
         """Let go of the folder; harmless when repeated."""

@@ -4,11 +4,16 @@ No decoder runs, no memory is taken by what a head promises. It is read before a
 picture from outside; `vtune.schema.pixels` has the limits.
 """
 
+import re
 import struct
 from dataclasses import dataclass
 
 PNG_MARK = b"\x89PNG\r\n\x1a\n"
+MOST_MARKERS = 10_000
+"""Of a JPEG before its first coded pixels, else it is none. Ours: 64 MB in segments of full length are a
+thousand, and one with millions would hold up for seconds whoever reads it."""
 _SCAN = b"\xff\xda"
+_FILL = re.compile(rb"\xff+")
 
 
 class NoHead(Exception):
@@ -81,13 +86,12 @@ def _jpeg(content: bytes) -> Head:
     """Walk from segment to segment, as libjpeg does, up to the first coded pixels."""
     size: tuple[int, int] | None = None
     at = 2
-    while True:
+    for _ in range(MOST_MARKERS):
         # Other bytes are skipped, FF may be repeated, FF 00 is not a marker.
-        at = content.find(b"\xff", at)
-        while at >= 0 and content[at : at + 1] == b"\xff":
-            at += 1
-        if at < 0 or at >= len(content):
+        found = _FILL.search(content, at)
+        if found is None or found.end() == len(content):
             raise NoHead
+        at = found.end()
         marker = content[at]
         if marker == 0xDA:
             break
@@ -102,6 +106,8 @@ def _jpeg(content: bytes) -> Head:
             height, width = struct.unpack_from(">HH", content, at + 3)
             size = width, height
         at += length
+    else:
+        raise NoHead
     if size is None:
         raise NoHead
     # Coded pixels do not contain these two bytes, and a thumbnail's lie in a segment that was skipped.

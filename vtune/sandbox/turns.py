@@ -1,19 +1,20 @@
-"""Turns of the event loop: many conversations that go on at the same moment do not hold up all else."""
+"""Turns of the event loop: much that could be done at the same moment does not hold up all else."""
 
 import asyncio
 import time
 from collections.abc import Callable
 
 AT_A_TIME = 0.01
-"""Seconds for which conversations go on before whatever else waits gets its turn; ours: a fifth of the 50 ms
-that a tool's answer, or a turn that has been drawn, may wait."""
+"""Seconds of such work before whatever else waits gets its turn; ours: a fifth of the 50 ms that a tool's
+answer, or a turn that has been drawn, may wait."""
 
 
 class Turns:
-    """Says when a conversation may go on.
+    """Says when a piece of work in the event loop may begin. One for all that shares the loop.
 
-    A group's conversations open when its picture is read, and those of a step when the step begins: each
-    takes a millisecond or two, and the event loop would come to nothing else before the last of them.
+    A group's conversations open when its picture is read, those of a step when the step begins, and the
+    answers of many sessions come together: each takes a millisecond or two, and the event loop would come to
+    nothing else before the last of them.
 
     Args:
         clock: Seconds of a clock that never goes back.
@@ -23,10 +24,10 @@ class Turns:
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began: float | None = None
-        """When the first one went on in this turn of that loop."""
+        """When the first piece began in this turn of that loop."""
 
     async def next(self) -> None:
-        """Go on at once where there is time left in this turn of the event loop, else in a later one."""
+        """Return at once where there is time left in this turn of the event loop, else in a later one."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # One that has ended in the middle of its turn does not say so.
