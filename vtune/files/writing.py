@@ -104,8 +104,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
     """The error for an output that the machine refuses."""
+    why = error.strerror or str(error)
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        # Where a folder should be, or be made.
+        files = [_shown(parent) for parent in (path, *path.parents) if parent.is_file()]
+        why = f"{files[0]} is a file, not a folder" if files else why
     return RecipeError(
-        f"{_shown(path)} cannot be written: {error.strerror or error}",
+        f"{_shown(path)} cannot be written: {why}",
         fix=f"choose another {option}, or check its folder and your rights there",
     )
 
