@@ -12,6 +12,8 @@ from vtune.report.values import cell
 
 Rows = Mapping[str, Mapping[str, Any]]
 
+_APART = {"boxes": ("iou@", "ap"), "gradients": ("gradient norm",)}
+"""Numbers that have a table of their own -> what their names begin with."""
 _FACTS = ("seeds", "held_out", "no_shares")
 """What of a row is not a number."""
 
@@ -38,16 +40,16 @@ def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:
     yield Text(f"{table['name']}  ({table['path']}; in brackets: {table['interval']})")
     rows = table["variants"]
     trained = {name: row for name, row in rows.items() if row["seeds"] is not None}
-    yield _table(f"training: means of the last {table['last_steps']} steps", trained)
+    yield from _tables(f"training: means of the last {table['last_steps']} steps", trained)
     for suite in table["suites"]:
-        yield _table(f"held out: {suite}", _on(suite, rows))
+        yield from _tables(f"held out: {suite}", _on(suite, rows))
         yield from _reasons(_on(suite, rows))
     if table["differences"]:
         # An untrained model has no training that could differ.
         told = {name: row for name, row in table["differences"].items() if _numbers(row)}
-        yield _table("differences, seed by seed: training", told)
+        yield from _tables("differences, seed by seed: training", told)
         for suite in table["suites"]:
-            yield _table(f"differences, seed by seed: {suite}", _on(suite, table["differences"]))
+            yield from _tables(f"differences, seed by seed: {suite}", _on(suite, table["differences"]))
     if table["unfinished"]:
         yield Text(f"not finished: {', '.join(table['unfinished'])}")
 
@@ -67,12 +69,23 @@ def _reasons(rows: Rows) -> Iterator[Text]:
         yield Text(f"no shares for {', '.join(names)}: {why}")
 
 
-def _table(title: str, rows: Rows) -> Table:
-    """A column for every number that some row has."""
-    table = Table(title=title, title_justify="left")
-    table.add_column(no_wrap=True)
+def _tables(title: str, rows: Rows) -> Iterator[Table]:
+    """A column for every number that some row has; boxes and gradients have tables of their own."""
     there = {name for row in rows.values() for name in _numbers(row)}
     columns = [name for name in dict.fromkeys(name for row in rows.values() for name in row) if name in there]
+    apart = {
+        part: [name for name in columns if name.startswith(beginnings)] for part, beginnings in _APART.items()
+    }
+    rest = [name for name in columns if not any(name in names for names in apart.values())]
+    yield _table(title, rows, rest)
+    for part, names in apart.items():
+        if names:
+            yield _table(f"{title}; {part}", rows, names)
+
+
+def _table(title: str, rows: Rows, columns: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(no_wrap=True)
     for column in ("seeds", *columns):
         table.add_column(column, justify="right")
     for name, row in rows.items():

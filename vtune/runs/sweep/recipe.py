@@ -11,8 +11,9 @@ from vtune.config import Strict, Uses, find, load_recipe, override
 from vtune.errors import RecipeError
 from vtune.models.policy import resolved
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.sweep.numbers import HELD_OUT
 from vtune.runs.sweep.placeholders import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows
-from vtune.runs.sweep.table import HELD_OUT, SWEEP, TABLE
+from vtune.runs.sweep.table import SWEEP, TABLE
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.uses import USES
 

@@ -19,10 +19,11 @@ from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked
 from vtune.runs.processes.child import last_words, run_child
+from vtune.runs.sweep.numbers import RESULTS
 from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.sweep.preparing import Command, preparations, prepared_in
 from vtune.runs.sweep.recipe import SUITES, Plan
-from vtune.runs.sweep.table import DONE, RESULTS, SWEEP, TABLE, Run, sweep_table
+from vtune.runs.sweep.table import DONE, SWEEP, TABLE, Run, sweep_table
 from vtune.runs.train.rl import check_rl
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint

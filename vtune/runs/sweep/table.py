@@ -1,57 +1,22 @@
 """What a sweep has found, read from its folder: means over seeds with intervals, and paired differences."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import fmean
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from vtune.config import read_values
 from vtune.errors import DataError
-from vtune.files.json_text import read_record
-from vtune.metrics.benchmarks import HRBENCH
-from vtune.metrics.by_source import ALL
-from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
+from vtune.runs.sweep.numbers import HELD_OUT, RESULTS, TRAINING, Numbers, of_evaluation, of_training
 from vtune.runs.sweep.placeholders import OF_RUNS, differences, marks, rows
-from vtune.schema.trajectory import Status
 
 SWEEP = "sweep.yaml"
 """Makes a folder that of a sweep."""
 TABLE = "table.json"
 DONE = "done.json"
 """In the folder of a run that is finished: what it returned."""
-RESULTS = "results.json"
-
-RESTORE = "the evaluation wrote a complete file; restore it"
-
-COLUMNS = {
-    "accuracy": "accuracy",
-    "format reward": "reward_format",
-    "tool reward": "reward_tool",
-    "consistency reward": "reward_consistency",
-    "entropy": "entropy",
-    "tool calls": "tool_calls",
-}
-"""Number of training -> its column in `metrics.jsonl`."""
-TRAINING = (*COLUMNS, "call errors")
-
-FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
-"""Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
-HABITS = {
-    "no look": ("none", "share"),
-    "whole picture": ("whole", "share"),
-    "look beside": ("miss", "share"),
-    "by cue": ("everything", "by_cue"),
-    "by cue after a look": ("shows", "by_cue"),
-}
-"""Number of an evaluation -> where it stands in `habits`."""
-HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls", *HABITS)
-
 BY_QUESTIONS = "of a single evaluation's faithfulness: over its independent questions"
-
-Numbers = dict[str, SeedMean]
-"""Name -> number of one run; what could not be measured has no key."""
 
 
 class Run(NamedTuple):
@@ -95,13 +60,16 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Of training, means over the last steps: `accuracy`, the share of right answers; the parts of the reward,
     unweighted; `entropy` of a token in nats; `tool calls` a rollout; `call errors`, the share of the calls in
-    these steps that failed by the model's doing.
+    these steps that failed by the model's doing; of boxes `iou@50` to `iou@99` and `ap`; `gradient norm`
+    before clipping, and those of parts. Of all steps: `accuracy, all steps`, the mean (an area under the
+    curve), and `largest fall`, of the reward's accuracy part from a mean of as many steps to a later one.
 
-    Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of the questions that
-    need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of right` (algorithm 1)
-    and `tool calls`; and habits, shares of all: `no look`, `whole picture`, `look beside`; where a cue names
-    a wrong answer, `by cue` is the share that answers it, and `by cue after a look` that of those whose look
-    shows the target. Where what calls showed is unknown, they are None, and `no_shares` says why.
+    Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of boxes as above; of
+    the questions that need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of
+    right` (algorithm 1) and `tool calls`; and habits, shares of all: `no look`, `whole picture`, `look
+    beside`; where a cue names a wrong answer, `by cue` is the share that answers it, and `by cue after a
+    look` that of those whose look shows the target. Where what calls showed is unknown, they are None, and
+    `no_shares` says why.
 
     Args:
         path: The sweep's folder.
@@ -186,9 +154,9 @@ def _evaluated(run: Run, suite: str) -> bool:
 
 
 def _found(run: Run, suites: Sequence[str], last_steps: int) -> Found:
-    evaluations = {suite: _held_out(run.evaluation(suite)) for suite in suites if _evaluated(run, suite)}
+    evaluations = {suite: of_evaluation(run.evaluation(suite)) for suite in suites if _evaluated(run, suite)}
     return Found(
-        training={} if not run.trained else _training(run, last_steps),
+        training={} if not run.trained else of_training(run.folder, last_steps),
         held_out={suite: numbers for suite, (numbers, _) in evaluations.items()},
         no_shares={suite: why for suite, (_, why) in evaluations.items() if why},
     )
@@ -255,43 +223,3 @@ def _told(found: Found) -> dict[str, Any]:
             for suite, numbers in found.held_out.items()
         },
     }
-
-
-def _training(run: Run, last_steps: int) -> Numbers:
-    lines = [line for line in read_metrics(run.folder / "metrics.jsonl") if line.source == ALL]
-    lines = lines[-last_steps:]
-    values = {name: _values(lines, column) for name, column in COLUMNS.items()}
-    numbers = {name: fmean(there) for name, there in values.items() if there}
-    calls = {status: sum(_values(lines, f"calls_{status}")) for status in get_args(Status)}
-    if made := sum(calls.values()):
-        failed = sum(count for status, count in calls.items() if status not in ("ok", "limit", "infra"))
-        numbers["call errors"] = failed / made
-    return {name: SeedMean(value, None, None, 1) for name, value in numbers.items()}
-
-
-def _values(lines: Sequence[MetricsLine], column: str) -> list[float]:
-    return [line.values[column] for line in lines if column in line.values]
-
-
-def _held_out(folder: Path) -> tuple[Numbers, str]:
-    """The numbers of an evaluation, and why there are no shares of faithful answers."""
-    file = folder / RESULTS
-    try:
-        results = read_record(file, "score", "faithfulness", fix=RESTORE)
-    except ValueError as error:
-        raise DataError(f"not JSON: {error}", where=str(file), fix=RESTORE) from None
-    score, looks = results["score"], results["faithfulness"]
-    one = SeedMean(0.0, None, None, 1)
-    names = {"accuracy": "score"} | {name: name for name in HRBENCH}
-    numbers = {name: replace(one, value=score[key]) for name, key in names.items() if key in score}
-    for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
-        if looks[key] is not None:
-            numbers[name] = replace(one, **looks[key])
-    habits = results.get("habits", {})  # an evaluation from before there were habits has none
-    for name, (part, key) in HABITS.items():
-        if habits and habits[part][key] is not None:
-            numbers[name] = replace(one, **habits[part][key])
-    if "faithful" in numbers:
-        return numbers, "" if "faithful of right" in numbers else "no answer is right"
-    nothing = "no answer is scored" if looks["n_unscored"] else "none of its questions needs a look"
-    return numbers, looks.get("no_shares") or nothing

@@ -1,0 +1,107 @@
+"""The numbers of one run of a sweep: of its training, and of its evaluations."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import get_args
+
+from vtune.errors import DataError
+from vtune.files.json_text import read_record
+from vtune.metrics.benchmarks import HRBENCH
+from vtune.metrics.by_source import ALL
+from vtune.metrics.falls import largest_fall
+from vtune.metrics.log import MetricsLine, read_metrics
+from vtune.metrics.seeds import SeedMean
+from vtune.schema.trajectory import Status
+
+RESULTS = "results.json"
+RESTORE = "the evaluation wrote a complete file; restore it"
+
+BOXES = ("iou@50", "iou@75", "iou@95", "iou@99", "ap")
+"""Of answers in boxes, whatever the threshold that training paid for."""
+GRADIENTS = {
+    "gradient norm": "grad_norm",
+    **{f"gradient norm, {part}": f"grad_norm_{part}" for part in ("vision", "connector", "language")},
+}
+COLUMNS = {
+    "accuracy": "accuracy",
+    "format reward": "reward_format",
+    "tool reward": "reward_tool",
+    "consistency reward": "reward_consistency",
+    "entropy": "entropy",
+    "tool calls": "tool_calls",
+    **{name: name for name in BOXES},
+    **GRADIENTS,
+}
+"""Number of training -> its column in `metrics.jsonl`."""
+AREA = "accuracy, all steps"
+FALL = "largest fall"
+TRAINING = (*COLUMNS, "call errors", AREA, FALL)
+
+FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
+"""Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
+HABITS = {
+    "no look": ("none", "share"),
+    "whole picture": ("whole", "share"),
+    "look beside": ("miss", "share"),
+    "by cue": ("everything", "by_cue"),
+    "by cue after a look": ("shows", "by_cue"),
+}
+"""Number of an evaluation -> where it stands in `habits`."""
+HELD_OUT = ("accuracy", *HRBENCH, *FAITHFUL, "tool calls", *HABITS, *BOXES)
+
+Numbers = dict[str, SeedMean]
+"""Name -> number of one run; what could not be measured has no key."""
+
+_ALONE = SeedMean(0.0, None, None, 1)
+
+
+def of_training(folder: Path, last_steps: int) -> Numbers:
+    """Means over the last steps of a run; of all, the mean accuracy and the largest fall of its reward."""
+    every = [line for line in read_metrics(folder / "metrics.jsonl") if line.source == ALL]
+    lines = every[-last_steps:]
+    values = {name: _values(lines, column) for name, column in COLUMNS.items()}
+    numbers = {name: fmean(there) for name, there in values.items() if there}
+    calls = {status: sum(_values(lines, f"calls_{status}")) for status in get_args(Status)}
+    if made := sum(calls.values()):
+        failed = sum(count for status, count in calls.items() if status not in ("ok", "limit", "infra"))
+        numbers["call errors"] = failed / made
+    if curve := _values(every, "accuracy"):
+        numbers[AREA] = fmean(curve)
+    if paid := _values(every, "reward_accuracy"):
+        numbers[FALL] = largest_fall(paid, last_steps)
+    return {name: replace(_ALONE, value=value) for name, value in numbers.items()}
+
+
+def _values(lines: Sequence[MetricsLine], column: str) -> list[float]:
+    return [line.values[column] for line in lines if column in line.values]
+
+
+def of_evaluation(folder: Path) -> tuple[Numbers, str]:
+    """The numbers of an evaluation, and why there are no shares of faithful answers.
+
+    Raises:
+        DataError: If what it wrote is broken.
+    """
+    file = folder / RESULTS
+    try:
+        results = read_record(file, "score", "faithfulness", fix=RESTORE)
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}", where=str(file), fix=RESTORE) from None
+    score, looks = results["score"], results["faithfulness"]
+    names = {"accuracy": "score"} | {name: name for name in HRBENCH}
+    numbers = {name: replace(_ALONE, value=score[key]) for name, key in names.items() if key in score}
+    for name, key in (FAITHFUL | {"tool calls": "tool_calls"}).items():
+        if looks[key] is not None:
+            numbers[name] = replace(_ALONE, **looks[key])
+    habits = results.get("habits", {})  # an evaluation from before there were habits has none
+    for name, (part, key) in HABITS.items():
+        if habits and habits[part][key] is not None:
+            numbers[name] = replace(_ALONE, **habits[part][key])
+    boxes = results.get("sources", {}).get(ALL, {})
+    numbers |= {name: replace(_ALONE, value=boxes[name]) for name in BOXES if name in boxes}
+    if "faithful" in numbers:
+        return numbers, "" if "faithful of right" in numbers else "no answer is right"
+    nothing = "no answer is scored" if looks["n_unscored"] else "none of its questions needs a look"
+    return numbers, looks.get("no_shares") or nothing
