@@ -312,12 +312,15 @@ def test_a_budget_counts_a_batch_of_before_whose_replies_say_nothing_of_tokens(
     assert facts["output_tokens"] == 3 * 8
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"of": 1'])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"of": 1', '{"of": "URL, model judge", "batches": [{"file": 1}]}']
+)
 def test_a_file_that_names_no_batch_is_said_with_what_to_do(text: str, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
-    state.write_text(text)
-    with serve_batches(shouts) as server, pytest.raises(DataError) as raised:
-        asked(server, state)
+    with serve_batches(shouts) as server:
+        state.write_text(text.replace("URL", server.url))
+        with pytest.raises(DataError) as raised:
+            asked(server, state)
     assert "state.json" in f"{raised.value.where}{raised.value.what}"
     assert "delete the file" in raised.value.fix
     assert not server.files

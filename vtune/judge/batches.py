@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.errors import ServiceError
+from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json, read_record
 from vtune.files.writing import write_atomically
 from vtune.judge.budget import Tokens
@@ -82,12 +82,20 @@ class Batches:
         self.failed: ServiceError | None = None
         """Why no more can be put in."""
         if state.exists():
-            facts = read_record(state, "of", "batches", fix=_DELETE)
-            if facts["of"] == completions.where:
+            self._restore()
+
+    def _restore(self) -> None:
+        """Know the batches that an earlier session has begun."""
+        facts = read_record(self._state, "of", "batches", fix=_DELETE)
+        if facts["of"] == self._completions.where:
+            try:
                 self._under_way = [
-                    _Sent(one["file"], one["batch"], one["questions"], Tokens(**one["held"]))
+                    _Sent(one["file"], one["batch"], int(one["questions"]), Tokens(**one["held"]))
                     for one in facts["batches"]
                 ]
+            except (KeyError, TypeError, ValueError):
+                raise DataError("it names no batches", where=str(self._state), fix=_DELETE) from None
+        self._write()
 
     def add(self, name: str, body: Mapping[str, Any], held: Tokens) -> None:
         """Put a question in.
