@@ -24,6 +24,8 @@ from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.rejudged import BATCH, CACHE
 from vtune.runs.evaluate.unjudged import UNJUDGED
 from vtune.runs.serve.rewards import read_reward
+from vtune.runs.train.online_recipe import OnlineEval
+from vtune.runs.train.online_suites import load_suites
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories
 
@@ -329,3 +331,10 @@ def test_training_and_services_refuse_it(tiny: Path, data: Path, tmp_path: Path)
     served.write_text(text.replace("  judge: null\n", judge_line))
     with pytest.raises(RecipeError, match="who asks a service waits"):
         read_reward(str(served))
+    settings = {"reward.judge": json.loads(words[1].removeprefix("reward.judge="))}
+    suites = [{"suite": SUITE, "limit": None, "settings": settings}]
+    with pytest.raises(RecipeError, match="training does not wait for one"):
+        load_suites(OnlineEval.model_validate({"every": 1, "suites": suites}), kind="transformers")
+    service = setting(reward__service="[http://127.0.0.1:9]")
+    ended = evaluate(SUITE, "scripted:none", data, tmp_path / "out", *words, *service)
+    assert (ended.code, "a service asks its own judge" in ended.err) == (2, True)
