@@ -13,13 +13,20 @@ from tests.judge.server import JsonHandler, completion, is_greeting, listening
 class BatchServer:
     """What was asked, and how it is answered."""
 
-    reads: Callable[[dict[str, Any]], str]
+    reads: Callable[[dict[str, Any]], str | int]
+    """What it says, or the status of a question that fails."""
     polls: int
     """How often a batch is still under way."""
     left_out: int
     """Every so many lines of a batch fail; 0: none."""
     status: str
     """That batches end with."""
+    partly: bool
+    """Whether a batch that ends otherwise than `completed` has replies all the same."""
+    counts: bool
+    """Whether replies say how many tokens they took."""
+    none: bool = False
+    """Whether there are no batches at all."""
     files: list[bytes] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
     """Of each the number of looks at it."""
@@ -40,36 +47,55 @@ class BatchServer:
             "completion_window": "24h",
             "created_at": 0,
             "status": self.status if ended else "in_progress",
-            "output_file_id": f"out_{number}" if ended and self.status == "completed" else None,
+            "output_file_id": f"out_{number}" if ended and self.has_output(number) else None,
+            "error_file_id": f"err_{number}" if ended and self.rows(number, failed=True) else None,
         }
 
-    def output(self, number: int) -> str:
+    def has_output(self, number: int) -> bool:
+        said = self.status == "completed" or self.partly
+        return said and bool(self.rows(number, failed=False))
+
+    def rows(self, number: int, *, failed: bool) -> list[dict[str, Any]]:
+        """The lines of a batch that failed, or the others."""
         found = []
         for place, line in enumerate(self.files[number].splitlines(), start=1):
             row = json.loads(line)
-            failed = self.left_out and place % self.left_out == 0
-            status = {"status_code": 500, "body": {}} if failed else {"status_code": 200}
-            body = {} if failed else {"body": completion(self.reads(row["body"]))}
-            found.append(json.dumps({"custom_id": row["custom_id"], "response": status | body}))
-        return "\n".join(found) + "\n"
+            reply = 500 if self.left_out and place % self.left_out == 0 else self.reads(row["body"])
+            if isinstance(reply, int):
+                body: dict[str, Any] = {"error": {"message": f"line {place} failed"}}
+                status = reply
+            else:
+                body, status = self.completion(reply), 200
+            if failed == (status != 200):
+                response = {"status_code": status, "body": body}
+                found.append({"custom_id": row["custom_id"], "response": response, "error": None})
+        return found
+
+    def completion(self, reply: str) -> dict[str, Any]:
+        said = completion(reply)
+        return said if self.counts else {key: value for key, value in said.items() if key != "usage"}
 
 
 @contextmanager
 def serve_batches(
-    reads: Callable[[dict[str, Any]], str],
+    reads: Callable[[dict[str, Any]], str | int],
     *,
     polls: int = 1,
     left_out: int = 0,
     status: str = "completed",
+    partly: bool = False,
+    counts: bool = True,
     refuses: str | None = None,
 ) -> Iterator[BatchServer]:
     """A server; a question alone with the setting that it `refuses` is refused."""
-    state = BatchServer(reads, polls, left_out, status)
+    state = BatchServer(reads, polls, left_out, status, partly, counts)
 
     class Handler(JsonHandler):
         def post(self) -> None:
             data = self.body()
-            if self.path.endswith("/files"):
+            if state.none and not self.path.endswith("/completions"):
+                self.reply({"error": {"message": "no such path"}}, status=404)
+            elif self.path.endswith("/files"):
                 begin = data.index(b'{"custom_id"')
                 state.files.append(data[begin : data.index(b"\r\n--", begin)])
                 named = {"id": f"file_{len(state.files) - 1}", "object": "file", "filename": "batch.jsonl"}
@@ -88,12 +114,20 @@ def serve_batches(
                 self.reply(completion("1"))
             else:
                 state.single.append(body)
-                self.reply(completion(state.reads(body)))
+                reply = state.reads(body)
+                if isinstance(reply, int):
+                    self.reply({"error": {"message": "busy"}}, status=reply)
+                else:
+                    self.reply(state.completion(reply))
 
         def get(self) -> None:
             if self.path.endswith("/content"):
-                number = int(self.path.split("/")[-2].removeprefix("out_"))
-                self.reply(state.output(number), kind="text/plain")
+                kind, _, number = self.path.split("/")[-2].partition("_")
+                rows = state.rows(int(number), failed=kind == "err")
+                self.reply("".join(f"{json.dumps(row)}\n" for row in rows), kind="text/plain")
+            elif self.path.endswith("/batches"):
+                data = [state.batch(number) for number in range(len(state.batches))]
+                self.reply({"object": "list", "data": data, "has_more": False})
             else:
                 number = int(self.path.rpartition("_")[2])
                 state.batches[number] += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint
 from vtune.reward.preflight import HELLO
 
 Failure = tuple[int, dict[str, Any]]
@@ -30,7 +30,7 @@ class FakeJudge:
     most_at_once: int = 0
     port: int = 0
 
-    def endpoint(self, **changes: Any) -> JudgeEndpoint:
+    def endpoint(self, **changes: Any) -> BatchedEndpoint:
         values: dict[str, Any] = {
             "base_url": f"http://127.0.0.1:{self.port}/v1",
             "model": "judge",
@@ -41,7 +41,7 @@ class FakeJudge:
             "timeout_s": 60.0,
             "api_key_env": None,
         }
-        return JudgeEndpoint(**(values | changes))
+        return BatchedEndpoint(**(values | changes))
 
 
 class JsonHandler(BaseHTTPRequestHandler):

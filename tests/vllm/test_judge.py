@@ -8,7 +8,7 @@ from tests.looks.build import SCENE
 from tests.reward.build import LEVELS, encode, recipe, sample
 from tests.reward.sessions import opened
 from tests.vllm.serving import Server
-from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint, JudgeClient
 from vtune.judge.prompts import Prompt
 from vtune.reward.recut import recut
 from vtune.reward.score import Scorer
@@ -20,8 +20,8 @@ DRAWN = "a = cv2.imread(image_path)[80:180, 130:240].copy()\na[:] = 0\n"
 DRAWN += "cv2.putText(a, 'score: 1', (5, 60), 0, 0.7, (255, 255, 255), 2)\ncv2.imwrite('a.png', a)"
 
 
-def endpoint(server: Server, model: Path) -> JudgeEndpoint:
-    return JudgeEndpoint(
+def endpoint(server: Server, model: Path) -> BatchedEndpoint:
+    return BatchedEndpoint(
         base_url=f"{server.url}/v1",
         model=str(model),
         temperature=0.0,

@@ -1,90 +1,241 @@
-"""Many questions in one batch of an OpenAI-compatible server (`/v1/batches`): slower, and cheaper."""
+"""Many questions in batches of an OpenAI-compatible server (`/v1/batches`): slower, and cheaper."""
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.errors import ServiceError
+from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json, read_record
 from vtune.files.writing import write_atomically
-from vtune.judge.completions import Completed, Completions
+from vtune.judge.budget import Tokens
+from vtune.judge.completions import Completed, Completions, Rejected
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
 """The one that OpenAI has."""
-_FIX = "see what the endpoint says of it; one that takes no batches is asked with --set grader.batch=false"
-_DELETE = "delete the file: its batch is asked for again"
+MOST_QUESTIONS, MOST_BYTES = 50_000, 64 * 2**20
+"""Of a batch: OpenAI's limit, and ours (OpenAI's is 200 MB), for a batch is in memory until it is sent."""
+TRIES = 3
+"""Questions that are asked alone before a batch, at most; ours."""
+_FIX = "see what the endpoint says of it; one that takes no batches is asked with `batch: false`"
+_DELETE = "delete the file: its questions are asked again"
 ENDED = ("completed", "failed", "expired", "cancelled")
 
 
-async def run_batch(
-    completions: Completions, requests: Mapping[str, Mapping[str, Any]], *, state: Path, poll_s: float
-) -> dict[str, Completed]:
-    """The completions of many requests; those that fail are left out.
+@dataclass(slots=True)
+class _Sent:
+    """A batch under way."""
+
+    file: str
+    """Id of its questions at the endpoint."""
+    batch: str | None
+    """Its own id; None: it was asked for, and the answer has not come."""
+    questions: int
+    held: Tokens
+    """What it may take."""
+
+    @property
+    def share(self) -> Tokens:
+        """What one of its questions may take, on average."""
+        return Tokens(-(-self.held.input // self.questions), 0, -(-self.held.output // self.questions))
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What came of a batch."""
+
+    found: list[tuple[str, Completed]] = field(default_factory=list)
+    failure: str | None = None
+
+
+class Batches:
+    """Questions on their way into batches, and batches under way, which a file knows after a kill.
 
     Args:
         completions: The endpoint, open.
-        requests: Name -> body.
-        state: Holds the id of the batch for as long as it is under way; if it is there, that batch is waited
-            for and `requests` are not sent.
-        poll_s: Seconds between two looks.
+        state: The file; it is there for as long as a batch is under way. Those of another endpoint are
+            forgotten.
+        poll_s: Seconds between two looks at a batch.
 
     Raises:
-        ServiceError: If the endpoint takes no batches, or the batch fails as a whole.
+        DataError: If the file cannot be read.
     """
-    if not requests and not state.exists():
-        return {}
-    with completions.failing("the batch failed", _FIX):
-        if state.exists() and read_record(state, fix=_DELETE).get("of") != completions.where:
-            state.unlink()  # of another endpoint
-        if not state.exists():
-            facts = {"batch": await _begin(completions, requests), "of": completions.where}
-            write_atomically(state, json.dumps(facts) + "\n")
-        name = str(read_record(state, "batch", fix=_DELETE)["batch"])
-        batch = await _ended(completions, name, poll_s)
-        if batch.output_file_id is None:
-            state.unlink()
-            raise ServiceError(
-                f"the batch {name} ended as {batch.status} without a reply",
-                where=completions.where,
-                fix=_FIX,
-            )
-        content = await completions.opened.files.content(batch.output_file_id)
-    return dict(_read(completions, content.text))
+
+    def __init__(self, completions: Completions, state: Path, poll_s: float) -> None:
+        self._completions = completions
+        self._state = state
+        self._poll_s = poll_s
+        self._lines: list[bytes] = []
+        self._size = 0
+        self._held = Tokens()
+        self._under_way: list[_Sent] = []
+        self.names: set[str] = set()
+        """Of the questions that were put in."""
+        self.tries = TRIES
+        """Questions that may still be asked alone, to know what the model refuses."""
+        self.turn = asyncio.Lock()
+        """Questions are put in one after the other: so no more than a batch is in memory."""
+        self.failed: ServiceError | None = None
+        """Why no more can be put in."""
+        if state.exists():
+            self._restore()
+
+    def _restore(self) -> None:
+        """Know the batches that an earlier session has begun."""
+        facts = read_record(self._state, "of", "batches", fix=_DELETE)
+        if facts["of"] == self._completions.where:
+            try:
+                self._under_way = [
+                    _Sent(one["file"], one["batch"], int(one["questions"]), Tokens(**one["held"]))
+                    for one in facts["batches"]
+                ]
+            except (KeyError, TypeError, ValueError):
+                raise DataError("it names no batches", where=str(self._state), fix=_DELETE) from None
+        self._write()
+
+    def add(self, name: str, body: Mapping[str, Any], held: Tokens) -> None:
+        """Put a question in.
+
+        Args:
+            name: By which its reply is found.
+            body: Of its request.
+            held: What it may take.
+        """
+        row = {"custom_id": name, "method": "POST", "url": ENDPOINT, "body": body}
+        line = json.dumps(row).encode() + b"\n"
+        self._lines.append(line)
+        self._size += len(line)
+        self._held.add(held)
+        self.names.add(name)
+
+    @property
+    def full(self) -> bool:
+        """Whether what was put in is to be sent before more is."""
+        return len(self._lines) >= MOST_QUESTIONS or self._size >= MOST_BYTES
+
+    async def send(self) -> bool:
+        """Send what was put in as a batch; whether any is under way now.
+
+        Raises:
+            ServiceError: If the endpoint takes none.
+        """
+        if not self._lines:
+            return bool(self._under_way)
+        client = self._completions.opened
+        with self._failing():
+            file = await client.files.create(file=("batch.jsonl", b"".join(self._lines)), purpose="batch")
+        sent = _Sent(file.id, None, len(self._lines), self._held)
+        self._lines, self._size, self._held = [], 0, Tokens()
+        self._under_way.append(sent)
+        self._write()  # whoever is killed now finds the batch by its file
+        try:
+            with self._failing():
+                # No second attempt: the first may have begun one.
+                batch = await client.with_options(max_retries=0).batches.create(
+                    input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW
+                )
+        except Rejected:
+            self._forget(sent)
+            raise
+        sent.batch = batch.id
+        self._write()
+        return True
+
+    async def replies(self) -> AsyncIterator[tuple[str, Completed, Tokens]]:
+        """Each reply of the batches under way: its question, itself, and what it took at most, on average.
+
+        Questions that a batch does not answer are left out. A batch is forgotten once its replies were taken.
+
+        Raises:
+            ServiceError: When all have ended, if one of them failed; or if the endpoint cannot be reached.
+        """
+        failures = []
+        for sent in list(self._under_way):
+            with self._failing():
+                outcome = await self._outcome(sent)
+            for name, completed in outcome.found:
+                yield name, completed, sent.share
+            if outcome.failure is not None:
+                failures.append(outcome.failure)
+            self._forget(sent)
+        if failures:
+            raise ServiceError(failures[0], where=self._completions.where, fix=_FIX)
+
+    def _failing(self) -> AbstractContextManager[None]:
+        return self._completions.failing("the batch failed", _FIX)
+
+    def _forget(self, sent: _Sent) -> None:
+        self._under_way.remove(sent)
+        self._write()
+
+    def _write(self) -> None:
+        if not self._under_way:
+            self._state.unlink(missing_ok=True)
+            return
+        facts = {"of": self._completions.where, "batches": [asdict(sent) for sent in self._under_way]}
+        write_atomically(self._state, json.dumps(facts) + "\n")
+
+    async def _outcome(self, sent: _Sent) -> _Outcome:
+        name = sent.batch or await self._begun_with(sent.file)
+        if name is None:
+            return _Outcome()  # it never began
+        batch = await self._ended(name)
+        answers = await self._lines_of(batch.output_file_id)
+        found = _read(self._completions, answers)
+        if batch.status == "completed" and found:
+            return _Outcome(found)
+        why = _complaint(batch, [*await self._lines_of(batch.error_file_id), *answers])
+        count = f"{sent.questions - len(found)} of {sent.questions} replies" if found else "a reply"
+        failure = f"the batch {name} ended as {batch.status} without {count}{why}"
+        return _Outcome(found, failure)
+
+    async def _begun_with(self, file: str) -> str | None:
+        """The id of the batch that was begun with a file of questions, if one was."""
+        async for batch in self._completions.opened.batches.list():
+            if batch.input_file_id == file:
+                return batch.id
+        return None
+
+    async def _ended(self, name: str) -> Any:
+        while True:
+            batch = await self._completions.opened.batches.retrieve(name)
+            if batch.status in ENDED:
+                return batch
+            await asyncio.sleep(self._poll_s)
+
+    async def _lines_of(self, file: str | None) -> list[str]:
+        if file is None:
+            return []
+        return (await self._completions.opened.files.content(file)).text.splitlines()
 
 
-async def _begin(completions: Completions, requests: Mapping[str, Mapping[str, Any]]) -> str:
-    lines = [
-        json.dumps({"custom_id": name, "method": "POST", "url": ENDPOINT, "body": body})
-        for name, body in requests.items()
-    ]
-    data = "".join(f"{line}\n" for line in lines).encode()
-    file = await completions.opened.files.create(file=("batch.jsonl", data), purpose="batch")
-    batch = await completions.opened.batches.create(
-        input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW
-    )
-    return batch.id
-
-
-async def _ended(completions: Completions, name: str, poll_s: float) -> Any:
-    while True:
-        batch = await completions.opened.batches.retrieve(name)
-        if batch.status in ENDED:
-            return batch
-        await asyncio.sleep(poll_s)
-
-
-def _read(completions: Completions, text: str) -> list[tuple[str, Completed]]:
+def _read(completions: Completions, lines: list[str]) -> list[tuple[str, Completed]]:
     """(name, completion) of each line that has one."""
     found = []
-    for line in text.splitlines():
+    for line in lines:
         try:
             row = parse_json(line)
             response = row["response"]
             if response is not None and response["status_code"] == 200:
                 found.append((str(row["custom_id"]), completions.read(response["body"])))
         except (ValueError, KeyError, TypeError):
-            continue  # as one that failed: it is asked alone
+            continue  # as one that failed
     return found
+
+
+def _complaint(batch: Any, lines: list[str]) -> str:
+    """What the endpoint says of a batch that failed: of the whole, else of its first question; or nothing."""
+    errors = batch.errors.data if batch.errors is not None else None
+    said = [error.message for error in errors or () if error.message]
+    for line in lines[:1]:
+        try:
+            row = parse_json(line)
+            error = row.get("error") or row["response"]["body"]["error"]
+            said.append(str(error["message"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # it says nothing that can be read
+    return f": {said[0]}" if said else ""

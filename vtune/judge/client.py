@@ -3,28 +3,28 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
-from vtune.errors import DataError, ServiceError
-from vtune.files.json_text import parse_json
-from vtune.files.reading import whole_lines
-from vtune.judge.batches import run_batch
-from vtune.judge.budget import Budget, OverBudget, Prices, Purse, Tokens
-from vtune.judge.completions import Completed, Completions, NoAnswer, NoVerdict
+from vtune.errors import ServiceError
+from vtune.judge.batches import Batches
+from vtune.judge.budget import Budget, Prices, Purse, Tokens
+from vtune.judge.completions import Completed, Completions, NoAnswer, NoReply, NoVerdict
+from vtune.judge.kept import read_kept
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
 from vtune.schema.message import Picture
 
 T = TypeVar("T")
 
-TRIES = 3
-"""Questions that are asked alone before a batch, at most; ours."""
+POLL_S = 30.0
+"""Ours."""
 
 
 def _has_no_limit(budget: Budget) -> bool:
@@ -59,6 +59,19 @@ class JudgeEndpoint(Strict):
         if self.budget.money is not None and self.prices is None:
             raise ValueError("`budget.money` needs `prices`")
         return self
+
+
+class BatchedEndpoint(JudgeEndpoint):
+    """The same, where many questions need not be answered at once."""
+
+    batch: Annotated[bool, Field(exclude_if=lambda batch: not batch)] = False
+    """Whether questions are sent in batches (`/v1/batches`)."""
+    batch_poll_s: Annotated[float, Field(gt=0, exclude_if=lambda seconds: seconds == POLL_S)] = POLL_S
+    """Seconds between two looks at a batch."""
+
+
+class PutOff(NoReply):
+    """A question that is not asked now: it goes into a batch."""
 
 
 class JudgeClient:
@@ -96,6 +109,10 @@ class JudgeClient:
         self._purse = Purse(endpoint.budget, endpoint.prices) if purse is None else purse
         self._file: IO[str] | None = None
         self._replies: dict[str, str] = {}
+        self._by_batch = 0
+        self._batches: Batches | None = None
+        self._held = Tokens()
+        self._instead: Callable[[], NoReply] | None = None
         self._under_way: dict[str, asyncio.Task[str]] = {}
         self._room = asyncio.Semaphore(endpoint.concurrency)
         self._completions = Completions(
@@ -115,8 +132,12 @@ class JudgeClient:
         return self._completions.refused
 
     def facts(self) -> dict[str, Any]:
-        """`model`, and what its replies took, those before this session included (`Purse.facts`)."""
-        return {"model": self._endpoint.model, **self._purse.facts()}
+        """`model`, and what its replies took, those before this session included (`Purse.facts`).
+
+        With `by_batch` where some came by batches: how many.
+        """
+        batched = {"by_batch": self._by_batch} if self._by_batch else {}
+        return {"model": self._endpoint.model, **self._purse.facts(), **batched}
 
     @property
     def was_asked(self) -> bool:
@@ -132,9 +153,10 @@ class JudgeClient:
         """
         await self._completions.__aenter__()
         if self._cache is not None:
-            kept = _read_cache(self._cache)
+            kept = read_kept(self._cache)
             self._replies |= kept.replies
             self._purse.spent.add(kept.spent)
+            self._by_batch += kept.by_batch
             self._cache.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._cache.open("a", encoding="utf-8")
         return self
@@ -153,74 +175,122 @@ class JudgeClient:
         Raises:
             NoVerdict: If the judge refuses the question, or says nothing.
             OverBudget: If it may cost more than is left.
+            PutOff: If it is asked in a batch.
             NoReply: If no reply came.
             DataError: If a picture cannot be read.
         """
         key = self._key(prompt, pictures)
         if key in self._replies:
             return self._replies[key]
+        if self._batches is not None:
+            return await self._put_in(self._batches, key, prompt, pictures)
+        if self._instead is not None:
+            raise self._instead()
         task = self._under_way.get(key)
         if task is None:
             task = self._under_way[key] = asyncio.create_task(self._fetch(key, prompt, pictures))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return await asyncio.shield(task)  # who gives up waiting takes no reply from the others
 
-    def kept(self, prompt: Prompt) -> str | None:
-        """The reply to a prompt without pictures that was given before."""
-        return self._replies.get(self._key(prompt, ()))
+    def put_off(self) -> None:
+        """Ask nothing until `ask_in_batches` is called: `ask` finds what is kept, or raises `PutOff`."""
+        self._instead = partial(PutOff, "it waits for a batch")
 
-    async def ask_in_batch(self, prompts: Sequence[Prompt], *, state: Path, poll_s: float) -> None:
-        """Ask many prompts without pictures in one batch of the endpoint; `ask` then finds the replies.
+    async def ask_in_batches(
+        self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float
+    ) -> None:
+        """Ask the questions of `ask_all` in batches of the endpoint; `ask` then finds the replies.
 
         The first question of a client is asked alone: what the model refuses is then known, and no batch is
-        sent in vain. What a batch does not answer, and what the budget does not allow, is left to `ask`.
+        sent in vain. Each question of a batch is `PutOff` to who asks it. What depends on its reply goes into
+        a later batch: `ask_all` is called until it asks nothing new. What a batch does not answer, and what
+        the budget does not allow, is left to `ask`. Where the endpoint takes no batches, or one fails, `ask`
+        raises why, as `NoReply`.
 
         Args:
-            prompts: Those that were answered before are not asked again.
-            state: Holds the name of a batch under way, so that a run that was killed goes on with it.
-            poll_s: Between two looks at it.
+            ask_all: Asks all that there is to ask, and takes no harm from what has no reply.
+            state: Holds the names of batches under way, so that a run that was killed goes on with them.
+            poll_s: Between two looks at one.
 
         Raises:
-            ServiceError: If the endpoint takes no batches, or the batch fails.
+            DataError: If `state` cannot be read.
         """
-        if not state.exists() and not self._completions.has_answered:
-            await self._try(prompts[:TRIES])
-        asked: dict[str, dict[str, Any]] = {}
-        held: dict[str, Tokens] = {}
-        for prompt in prompts:
-            key = self._key(prompt, ())
-            if key in self._replies or key in asked:
-                continue
-            try:
-                held[key] = self._hold(prompt, ())
-            except OverBudget:
-                break
-            asked[key] = self._completions.body(self._messages(prompt, ()), self._settings())
+        batches = self._batches = Batches(self._completions, state, poll_s)
         try:
-            found = await run_batch(self._completions, asked, state=state, poll_s=poll_s)
+            await self._take(batches)
+            while True:
+                await ask_all()
+                if batches.failed is not None:
+                    raise batches.failed
+                if not await batches.send():
+                    break
+                await self._take(batches)
+        except ServiceError as error:
+            self._instead = partial(NoReply, f"{error.what}; {error.fix}", where=error.where)
+        else:
+            self._instead = None
         finally:
-            for tokens in held.values():
-                self._purse.settle(tokens, Tokens())
-        for key, completed in found.items():
-            used = _tokens(completed, held.get(key))
-            self._purse.spent.add(used)
-            self._keep(key, completed.text, used)
-        state.unlink(missing_ok=True)
+            self._batches = None
+            self._settle_batches()
 
-    async def _try(self, prompts: Sequence[Prompt]) -> None:
-        """Ask prompts alone, until the model has answered one: what it refuses is then known.
+    async def _put_in(self, batches: Batches, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+        """The reply to a question that is asked alone; all others go into a batch.
 
-        What fails here is asked again, in the batch or alone, and fails there for all to see.
+        Raises:
+            PutOff: If it is in a batch now.
+            OverBudget: If it may cost more than is left.
         """
-        for prompt in prompts:
-            try:
-                await self.ask(prompt, ())
-            except NoVerdict:
-                if not self._completions.has_answered:
-                    continue
-            except ServiceError:
-                pass
-            return
+        async with batches.turn:
+            if key in self._replies:  # since a moment ago
+                return self._replies[key]
+            if key not in batches.names and batches.failed is None:
+                reply = await self._tried(batches, key, prompt, pictures)
+                if reply is not None:
+                    return reply
+                held = self._hold(prompt, pictures)
+                self._held.add(held)
+                messages = self._messages(prompt, pictures)
+                batches.add(key, self._completions.body(messages, self._settings()), held)
+                if batches.full:
+                    try:
+                        await batches.send()
+                    except ServiceError as error:
+                        batches.failed = error
+        raise PutOff("it waits for a batch")
+
+    async def _tried(
+        self, batches: Batches, key: str, prompt: Prompt, pictures: Sequence[Picture]
+    ) -> str | None:
+        """The reply to a question that is asked alone, for what the model refuses is not known yet.
+
+        None where that is known, or the question fails: it is asked again, in a batch or alone, and fails
+        there for all to see.
+        """
+        if self._completions.has_answered or not batches.tries:
+            return None
+        batches.tries -= 1
+        try:
+            return await self._fetch(key, prompt, pictures)
+        except NoVerdict:
+            return None
+        except ServiceError:
+            batches.tries = 0
+            return None
+
+    async def _take(self, batches: Batches) -> None:
+        """Keep the replies of all batches under way, when they have ended."""
+        try:
+            async for key, completed, most in batches.replies():
+                if key not in self._replies:  # else a run that was killed has kept it
+                    used = _tokens(completed, most)
+                    self._purse.spent.add(used)
+                    self._keep(key, completed.text, used, batch=True)
+        finally:
+            self._settle_batches()
+
+    def _settle_batches(self) -> None:
+        self._purse.settle(self._held, Tokens())
+        self._held = Tokens()
 
     async def ask_for(
         self, prompt: Prompt, pictures: Sequence[Picture], read: Callable[[str], T | None], wanted: str
@@ -262,11 +332,14 @@ class JudgeClient:
         self._keep(key, completed.text, used)
         return self._text(completed)
 
-    def _keep(self, key: str, reply: str, used: Tokens) -> None:
-        """Remember a reply; of an empty one only what it cost."""
+    def _keep(self, key: str, reply: str, used: Tokens, *, batch: bool = False) -> None:
+        """Remember a reply, and whether it came by a batch; of an empty one only what it cost."""
         row: dict[str, Any] = {"key": key, "reply": reply or None, **asdict(used)}
         if reply:
             self._replies[key] = reply
+        if reply and batch:
+            row["batch"] = True
+            self._by_batch += 1
         if self._most is not None and len(self._replies) > self._most:
             del self._replies[next(iter(self._replies))]
         if self._file is not None:
@@ -304,32 +377,8 @@ class JudgeClient:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What a cache file holds."""
-
-    replies: dict[str, str] = field(default_factory=dict)
-    spent: Tokens = field(default_factory=Tokens)
-
-
 def _tokens(completed: Completed, held: Tokens | None) -> Tokens:
     """What a reply took; where the endpoint does not count, all that was set aside for it."""
     if completed.input is None or completed.output is None:
         return Tokens() if held is None else held
     return Tokens(completed.input, completed.cached, completed.output)
-
-
-def _read_cache(path: Path) -> _Kept:
-    """The content of a cache file. A last line that a kill cut short is left out, and cut off."""
-    kept = _Kept()
-    if not path.exists():
-        return kept
-    for number, line in enumerate(whole_lines(path, repair=True), start=1):
-        try:
-            row = parse_json(line)
-            if row["reply"] is not None:
-                kept.replies[row["key"]] = str(row["reply"])
-            kept.spent.add(Tokens(*(int(row.get(name, 0)) for name in ("input", "cached", "output"))))
-        except (ValueError, KeyError, TypeError):
-            raise DataError("not a cached reply", where=f"{path}:{number}", fix="delete the file") from None
-    return kept

@@ -63,6 +63,10 @@ class NoReply(ServiceError):
     """
 
 
+class Rejected(ServiceError):
+    """The endpoint is up and refuses a request: nothing has come of it."""
+
+
 class NoAnswer(NoReply):
     """A request that was sent and not answered: the endpoint may have done the work, and charge for it."""
 
@@ -240,16 +244,16 @@ class Completions:
         """Turn what the client raises inside into an error of ours.
 
         Raises:
-            ServiceError: If the endpoint refuses or gives no answer.
+            Rejected: If the endpoint refuses.
+            ServiceError: If it gives no answer.
         """
         from openai import OpenAIError
 
         try:
             yield
         except OpenAIError as error:
-            raise ServiceError(
-                f"{what}: {type(error).__name__}: {error}", where=self.where, fix=fix
-            ) from None
+            kind = Rejected if _refused(error) else ServiceError
+            raise kind(f"{what}: {type(error).__name__}: {error}", where=self.where, fix=fix) from None
 
 
 def _completed(completion: "ChatCompletion", model: str) -> Completed:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from vtune.judge.client import JudgeClient
+from vtune.judge.client import JudgeClient, PutOff
 from vtune.judge.prompts import Prompt, answer_prompt
 from vtune.judge.replies import read_same
 from vtune.schema.message import Message, Picture
@@ -188,9 +188,16 @@ async def compare(
     """
     grader = GRADERS[sample.verifier_parm.get("grading") or "vtune"]
     found: list[Finding] = []
+    put_off: PutOff | None = None
     for prompt in grader.prompts(sample, answer):
         shown = pictures if grader.pictures else ()
-        found.append(await client.ask_for(prompt, shown, grader.read, grader.wanted))
+        try:
+            found.append(await client.ask_for(prompt, shown, grader.read, grader.wanted))
+        except PutOff as error:  # so does what is asked next: one batch after the other may take days
+            put_off = error
+            continue
         if found[-1] == "right":
             return True
+    if put_off is not None:
+        raise put_off
     return None if set(found) == {"not_attempted"} else False

@@ -113,7 +113,21 @@ def target_prompt(sample: Sample) -> Prompt:
 
 def looks_hash() -> str:
     """SHA-256 of what is asked of a crop, in hexadecimal."""
-    return hashlib.sha256(TARGET_SYSTEM.encode()).hexdigest()
+    return _hash(TARGET_SYSTEM)
+
+
+def levels_hash() -> str:
+    """SHA-256 of what is asked of the pictures of a call, and of what it printed, in hexadecimal."""
+    return _hash(EVIDENCE_SYSTEM + PRINTED_SYSTEM)
+
+
+def conclusions_hash() -> str:
+    """SHA-256 of what is asked of thoughts and an answer, in hexadecimal."""
+    return _hash(CONCLUSION_SYSTEM)
+
+
+def _hash(system: str) -> str:
+    return hashlib.sha256(system.encode()).hexdigest()
 
 
 def answer_prompt(sample: Sample, answer: str) -> Prompt:

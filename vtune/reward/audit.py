@@ -14,6 +14,7 @@ from vtune.reward import evidence_boxes, evidence_model, evidence_passages
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.flags import WHOLE_IMAGE
+from vtune.reward.part import Unscored, unscored
 from vtune.reward.recipe import RIGHT
 from vtune.schema.box import area
 from vtune.schema.clusters import cluster_of
@@ -60,6 +61,10 @@ class AuditRow:
     or it is right: then nobody knows what the answer follows."""
     by: str | None = None
     """The name of the judge of its looks; None where there was none."""
+    rollout: int = 0
+    """Number of the rollout."""
+    silent: bool = False
+    """Nobody could tell, for the model that judges gave no reply: another attempt may get one."""
     why: str = ""
     """Why something is None."""
 
@@ -184,17 +189,16 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
 async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, every: bool) -> AuditRow:
     who = judges.who(sample)
     every = every or who is None or not EVIDENCE[who].asks_model
-    shows, whys = [], []
+    found: list[bool | Unscored] = []
     for k in range(len(trajectory.calls)):
-        one, why = await _shows(sample, trajectory, k, judges)
-        shows.append(one)
-        whys.append(why)
-        if one and not every:
+        found.append(await _shows(sample, trajectory, k, judges))
+        if found[-1] is True and not every:
             break
+    shows = [None if isinstance(one, Unscored) else one for one in found]
     first = shows.index(True) + 1 if True in shows else None
-    unknown = [why for one, why in zip(shows, whys, strict=True) if one is None]
+    unknown = [one for one in found if isinstance(one, Unscored)]
     faithful: bool | None = True if first else None if unknown else False
-    why = unknown[-1] if faithful is None else ""
+    why = unknown[-1].why if faithful is None else ""
     asked = len(shows) == len(trajectory.calls) and not unknown
     small = False
     if faithful is False and trajectory.calls:
@@ -219,22 +223,24 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         whole=_any_whole(trajectory, judges.levels.whole_image_share),
         by_cue=_by_cue(sample, trajectory),
         by=who,
+        rollout=trajectory.rollout,
+        silent=faithful is None and any(one.silent for one in unknown),
         why=why or ("the answer is unscored" if accuracy is None else ""),
     )
 
 
-async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> tuple[bool | None, str]:
-    """Whether call `k` shows a target; None where nobody could tell, and why."""
+async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> bool | Unscored:
+    """Whether call `k` shows a target, or why nobody could tell."""
     try:
         shows = await judges.of(sample).shows_target(sample, trajectory, k)
     except RunFailed:
         raise  # a judge of the user's is broken
     except VtuneError as error:
-        return None, error.what
+        return unscored(error)
     call = trajectory.calls[k]
     if not shows and call.status == "infra":
-        return None, f"the sandbox failed: {call.error or 'no reason given'}"
-    return bool(shows), ""
+        return Unscored(f"the sandbox failed: {call.error or 'no reason given'}")
+    return bool(shows)
 
 
 def _accepted(trajectory: Trajectory, shows: Sequence[bool | None]) -> bool | None:

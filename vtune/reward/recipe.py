@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vtune.config import Strict
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint
 from vtune.parts import OURS
 from vtune.reward.evidence_judge import JudgeName
 from vtune.reward.part import OwnParts
@@ -247,7 +247,7 @@ class RewardRecipe(Strict):
     max_unscored: float = Field(ge=0, le=1)
     """The run stops when a larger share of a step's trajectories is unscored."""
     evidence: EvidenceLevels
-    judge: JudgeEndpoint | None
+    judge: BatchedEndpoint | None
     """Judges what calls show where a sample has no evidence boxes, and the answers of verifier `judge`;
     null where neither is needed."""
     format_rule: Literal["ordered", "counted"] = "ordered"
@@ -265,6 +265,17 @@ class RewardRecipe(Strict):
     """Further parts, which files under `uses` bring: name -> `weight`, and what else it reads."""
     service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None
     """Who scores; null: this process. It changes no score, so a recipe may leave it out."""
+
+    @property
+    def asks_in_batches(self) -> bool:
+        """Whether its judge is asked in batches: what needs it has no score before all is drawn."""
+        return self.judge is not None and self.judge.batch
+
+    @model_validator(mode="after")
+    def _who_asks_in_batches_asks_itself(self) -> Self:
+        if self.service is not None and self.asks_in_batches:
+            raise ValueError("`judge.batch`: a service asks its own judge, one question after the other")
+        return self
 
     @model_validator(mode="after")
     def _further_parts_can_be_scored(self) -> Self:

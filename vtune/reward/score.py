@@ -1,7 +1,7 @@
 """From trajectories to rewards: the answer, the form, and what the tool calls showed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -195,6 +195,22 @@ class Scorer:
         if scored.silent and reward is not None:
             self.silent[trajectory.sample_id, trajectory.rollout] = reward.why
         return scored.trajectory
+
+    def put_off(self) -> None:
+        """Ask the judge nothing yet (`JudgeClient.put_off`): what needs it is unscored and `silent`."""
+        self._judge().put_off()
+
+    async def ask_in_batches(
+        self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float
+    ) -> None:
+        """Let the judge be asked in batches (`JudgeClient.ask_in_batches`); nothing is `silent` any more."""
+        await self._judge().ask_in_batches(ask_all, state=state, poll_s=poll_s)
+        self.silent.clear()
+
+    def _judge(self) -> JudgeClient:
+        if self._client is None:
+            raise RuntimeError("batches were wanted of a judge, and the recipe names none")
+        return self._client
 
     def judge_facts(self) -> dict[str, Any]:
         """What is known of the recipe's judge (`JudgeClient.facts`); empty where none was asked."""

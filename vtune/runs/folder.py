@@ -89,6 +89,7 @@ MAY_CHANGE = (
     "reward.judge.prices",
     *(f"reward.judge.prices.{key}" for key in ("input", "cached_input", "output", "currency")),
     *("reward.judge.budget", "reward.judge.budget.tokens", "reward.judge.budget.money"),
+    *("reward.judge.batch", "reward.judge.batch_poll_s"),
     *(f"grader.{key}" for key in ("base_url", "concurrency", "retries", "timeout_s", "api_key_env")),
     *("grader.prices", "grader.budget", "grader.budget.tokens", "grader.budget.money"),
     *("grader.batch", "grader.batch_poll_s"),

@@ -4,7 +4,7 @@ import pytest
 
 from tests.reward.build import recipe
 from vtune.judge.budget import Budget, OverBudget
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint
 from vtune.reward.audit import AuditRow
 from vtune.runs.audit.ways import together, ways_of
 
@@ -24,7 +24,7 @@ def test_a_majority_says_nothing_of_single_calls() -> None:
 
 
 def test_the_budget_of_the_recipes_judge_holds_in_an_audit() -> None:
-    judge = JudgeEndpoint(
+    judge = BatchedEndpoint(
         base_url="http://localhost:1/v1", model="m", temperature=0.0, max_tokens=10, concurrency=1, retries=0,
         timeout_s=1.0, api_key_env=None, budget=Budget(tokens=5),
     )  # fmt: skip

@@ -72,6 +72,7 @@ def stable(folder: Path) -> dict[str, Any]:
     """All of a result that may not differ between two evaluations."""
     found: dict[str, Any] = json.loads((folder / "results.json").read_text())
     del found["seconds"], found["suite"]["grader"]
+    found["grader"].pop("by_batch", None)
     found["rewards"] = [t.reward for t in read_trajectories(folder / "trajectories.parquet")]
     found["items"] = (folder / "items.jsonl").read_text()
     return found
@@ -246,10 +247,11 @@ def test_batches_give_what_single_questions_give(
     with serve_batches(reads) as server:
         more = grader(server, batch=True, batch_poll_s=0.01)
         evaluated(SUITE, "official", tiny, data[SUITE], tmp_path / "batch", *more)
-    # What is read out, the first of it alone; then what is compared.
-    assert [len(file.splitlines()) for file in server.files] == [2, 2]
+    # What is read out, the first of it alone, and what is compared of that; then what else is compared.
+    assert [len(file.splitlines()) for file in server.files] == [3, 1]
     assert len(server.single) == 1
     assert stable(tmp_path / "batch") == stable(tmp_path / "whole")
+    assert json.loads((tmp_path / "batch/results.json").read_text())["grader"]["by_batch"] == 4
     assert not (tmp_path / "batch" / BATCH).exists()
     with serve_batches(reads, left_out=2) as server:
         more = grader(server, batch=True, batch_poll_s=0.01)
@@ -304,14 +306,14 @@ def test_a_batch_that_was_under_way_is_waited_for_and_not_sent_again(
     with serve_batches(reads) as server:
         more = grader(server, batch=True, batch_poll_s=0.01)
         with monkeypatch.context() as patch:
-            patch.setattr("vtune.judge.batches._ended", dies)
+            patch.setattr("vtune.judge.batches.Batches._ended", dies)
             assert vtune(*asked, *more).code == 1
         assert (tmp_path / "out" / BATCH).exists()
         assert len(server.files) == 1
         ended = vtune(*asked, *more, "--resume")
     assert ended.code == 0, ended.err
-    assert len(server.files) == 2
-    assert len(server.single) == 2  # the first of each session
+    assert len(server.files) == 1
+    assert len(server.single) == 2  # the first of each session, the second of which is the last of all
     assert json.loads(ended.out)["score"]["score"] == 1.0
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from vtune.errors import RecipeError
 from vtune.judge.budget import Budget, Purse
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint
 from vtune.metrics.agreement import Agreement, agreement
 from vtune.metrics.calibration import Calibration, Judged, calibration, majority
 from vtune.reward import evidence_boxes, evidence_model
@@ -121,8 +121,8 @@ def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str
     ]
 
 
-def _endpoint(url: str, model: str) -> JudgeEndpoint:
-    return JudgeEndpoint(
+def _endpoint(url: str, model: str) -> BatchedEndpoint:
+    return BatchedEndpoint(
         base_url=url,
         model=model,
         temperature=0.0,  # CodeV's evaluation script

@@ -1,15 +1,18 @@
 """One portion of an evaluation: its rollouts, drawn or as they ended before, and their scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.evaluate.grading import as_shown, graded, rule_of, thresholds_of, waits_for_model
 from vtune.runs.evaluate.rollout_files import keep, lacks_score, restored
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.evaluate.windows import Window
+from vtune.runs.evaluate.unjudged import check_silent
+from vtune.runs.evaluate.windows import Window, is_unscored
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 
@@ -28,7 +31,7 @@ async def draw_window(
         scorer: Scores.
         advance: Called after each that is drawn.
     """
-    rule, iou = rule_of(suite), thresholds_of(suite.reward)
+    iou = thresholds_of(suite.reward)
     samples = {sample.id: sample for sample, _ in window.questions}
     jobs = _jobs(suite, window)
     kept = {(job.group, job.rollout): restored(out, job) for job in jobs}
@@ -45,10 +48,37 @@ async def draw_window(
     )
     unscored = [trajectory for trajectory in before.values() if lacks_score(trajectory)]
     scored += await scorer.score(samples.values(), unscored, iou=iou)
-    if not waits_for_model(suite):
-        scored = [graded(t, as_shown(samples[t.sample_id], t), rule, suite.reward) for t in scored]
+    scored = by_rule(suite, samples, scored)
     found = before | {(trajectory.group, trajectory.rollout): trajectory for trajectory in scored}
     return [found[job.group, job.rollout] for job in jobs]
+
+
+def by_rule(
+    suite: EvalSuite, samples: Mapping[str, Sample], scored: Sequence[Trajectory]
+) -> list[Trajectory]:
+    """Scored trajectories with the grades of the suite's protocol, where they come from a rule of its own."""
+    if waits_for_model(suite):
+        return list(scored)
+    rule = rule_of(suite)
+    return [graded(t, as_shown(samples[t.sample_id], t), rule, suite.reward) for t in scored]
+
+
+def check_scores(suite: EvalSuite, out: Path, scorer: Scorer, seen: Sequence[Trajectory], total: int) -> None:
+    """Stop where more is unscored than may be, whatever may still come.
+
+    Args:
+        suite: Which is evaluated.
+        out: Folder of the evaluation.
+        scorer: Has scored.
+        seen: What has been scored so far, less what waits for somebody.
+        total: Rollouts that there will be.
+
+    Raises:
+        RunFailed: If it is too much; of what the judge gave no reply to, with names.
+    """
+    if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
+        check_silent(out, scorer.silent, total)
+        check_unscored(seen, suite.reward.max_unscored)
 
 
 def _jobs(suite: EvalSuite, window: Window) -> list[Job]:

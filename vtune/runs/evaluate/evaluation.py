@@ -20,7 +20,6 @@ from vtune.models.served import is_scripted
 from vtune.models.shape import find_shape
 from vtune.report.progress import Steps
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
-from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.script import read_script
@@ -28,7 +27,8 @@ from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
-from vtune.runs.evaluate.drawing import draw_window
+from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
+from vtune.runs.evaluate.drawing import check_scores, draw_window
 from vtune.runs.evaluate.grading import (
     mark_of,
     rule_of,
@@ -58,7 +58,6 @@ from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
 from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import (
     drawn,
-    is_unscored,
     part,
     parts,
     portions,
@@ -99,6 +98,7 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
         check_complete(suite, found.count)
     if suite.grader is not None and waits_for_model(suite):
         check_answers(suite.grader, "grader")
+    check_deferred(suite, looks=found.judged_looks)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
     check_summariser(suite.tools)
     if is_scripted(model):
@@ -264,13 +264,19 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
         observation_transform=look,
         judges=scoring.judges,
     )
-    async with opening as agent, scoring as scorer:
-        with frozen_heap():
-            records = await _draw(asked, agent, scorer)
+    async with scoring as scorer:
+        async with opening as agent:
+            with frozen_heap():
+                records = await _draw(asked, agent, scorer)
         everything = parts(asked.portions)
+        if suite.reward.asks_in_batches:
+            looks = asked.found.judged_looks > 0
+            await judge_deferred(suite, out, everything, records, scorer, looks=looks)
         found = await with_model(suite, stored(everything), records, out)
         judged = await _judge(_final(asked, everything, records, found), records, scorer)
-    # A judge that failed may be repaired; where nobody can judge, the numbers say so.
+    silent = {(row.sample_id, row.rollout): row.why for row in judged.rows if row.silent}
+    check_silent(out, silent, asked.total, what="verdict on what their calls show")
+    # What failed otherwise may be repaired; where nobody can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     write_trajectories(out / "trajectories.parquet", _final(asked, everything, records, found), run=out)
     result = _result(asked, judged) | _judge_of(asked, records, scorer) | found.as_result()
@@ -285,6 +291,8 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
 async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, Sample]:
     """Draw, score and write what is missing, a window after the other; returns all samples, by id."""
     suite, total = asked.suite, asked.total
+    if suite.reward.asks_in_batches:
+        scorer.put_off()
     done = drawn(asked.portions, rollouts=suite.rollouts)
     records: dict[str, Sample] = {}
     seen: list[Trajectory] = []
@@ -294,13 +302,17 @@ async def _draw(asked: _Evaluation, agent: Agent, scorer: Scorer) -> dict[str, S
             write_trajectories(part(asked.portions, window.first), scored, run=asked.out)
             numbers = range(window.first, window.first + len(window.questions))
             forget(asked.out, numbers, rollouts=suite.rollouts)
-            seen += (slim(t) for t in scored if not waits(t))
-            if sum(map(is_unscored, seen)) > suite.reward.max_unscored * total:
-                check_silent(asked.out, scorer.silent, total)
-                check_unscored(seen, suite.reward.max_unscored)
+            seen += (slim(t) for t in scored if not waits(t) and not _is_put_off(asked, t, scorer))
+            check_scores(suite, asked.out, scorer, seen, total)
             del window, scored  # before the next is read
-    check_silent(asked.out, scorer.silent, total)
+    if not suite.reward.asks_in_batches:
+        check_silent(asked.out, scorer.silent, total)
     return records
+
+
+def _is_put_off(asked: _Evaluation, trajectory: Trajectory, scorer: Scorer) -> bool:
+    """Whether its score waits for a judge that is asked once all is drawn."""
+    return asked.suite.reward.asks_in_batches and (trajectory.sample_id, trajectory.rollout) in scorer.silent
 
 
 def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]:
@@ -337,7 +349,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
 def _judge_of(asked: _Evaluation, records: Mapping[str, Sample], scorer: Scorer) -> dict[str, Any]:
     """What results say of the judge of the suite's reward: nothing where none was asked."""
     facts = scorer.judge_facts()
-    prompts = judge_prompts(records.values(), looks=asked.found.judged_looks > 0)
+    prompts = judge_prompts(records.values(), asked.suite.reward, looks=asked.found.judged_looks > 0)
     return {"reward.judge": facts | {"prompts": prompts}} if facts else {}
 
 

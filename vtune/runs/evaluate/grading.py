@@ -8,7 +8,7 @@ from typing import Any
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Grade, Rule, wrong_kind
@@ -310,7 +310,7 @@ def graded_again(
     samples: Mapping[str, Sample],
     rule: Rule,
     scorer: str,
-    models: tuple[Grader | None, JudgeEndpoint | None],
+    models: tuple[Grader | None, BatchedEndpoint | None],
     folder: Path,
 ) -> tuple[Scores, list[dict[str, Any]]]:
     """The scores of stored replies by a rule, and the grades that they are made of.
@@ -328,15 +328,16 @@ def graded_again(
     """
     found: Graded | None = None
     grader, judge = models
-    stored, most = finished.trajectories(), finished.suite.reward.max_unscored
+    most = finished.suite.reward.max_unscored
     if rule.asks_model and grader is not None:
+        stored = finished.trajectories()
         found = asyncio.run(graded_by_model(stored, samples, rule, grader, folder, max_unscored=most))
     elif (
         rule.by == "verifier"
         and judge is not None
         and any(verifier_of(sample).asks_judge for sample in samples.values())
     ):
-        found = asyncio.run(judge_again(stored, samples, judge, folder, max_unscored=most))
+        found = asyncio.run(judge_again(finished.trajectories, samples, judge, folder, max_unscored=most))
     grades, marks, fallbacks = [], [], []
     for trajectory in finished.trajectories():
         sample = as_shown(samples[trajectory.sample_id], trajectory)

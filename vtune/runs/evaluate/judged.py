@@ -3,8 +3,9 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
-from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint, JudgeClient
 from vtune.judge.completions import NoVerdict
-from vtune.judge.prompts import Prompt, insisting
 from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
@@ -22,10 +22,10 @@ from vtune.schema.sample import Sample
 CACHE = "grader.jsonl"
 """In the folder of an evaluation: replies of the model, by what was asked."""
 BATCH = "grader.batch.json"
-"""The batch that is under way."""
+"""Batches that are under way."""
 
 
-class Grader(JudgeEndpoint):
+class Grader(BatchedEndpoint):
     """The model that reads and compares answers where a protocol asks one."""
 
     temperature: float = Field(default=0.0, ge=0)
@@ -35,9 +35,6 @@ class Grader(JudgeEndpoint):
     retries: int = Field(default=6, ge=0)
     timeout_s: float = Field(default=120.0, gt=0)
     api_key_env: str | None = "OPENAI_API_KEY"
-    batch: bool = False
-    """Whether questions are sent in batches (`/v1/batches`)."""
-    batch_poll_s: float = Field(default=30.0, gt=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,10 +103,12 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
         RecipeError: If the environment variable of the key is not set.
         DataError: If the replies kept in `folder` cannot be read.
     """
+    groups = _groups(replies, rule)
     async with JudgeClient(grader, cache=folder / CACHE) as client:
-        groups = _groups(replies, rule)
-        failed = await _in_batches(groups, rule, grader, client, folder) if grader.batch else None
-        found = await asyncio.gather(*(_grade(group, rule, client, failed) for group in groups))
+        grade_all = partial(_grade_all, groups, rule, client)
+        if grader.batch:
+            await client.ask_in_batches(grade_all, state=folder / BATCH, poll_s=grader.batch_poll_s)
+        found = await grade_all()
     results: list[tuple[Key, Grade | ServiceError]] = []
     for group, grades in zip(groups, found, strict=True):
         results += zip([reply.key for reply in group], _each(group, grades), strict=True)
@@ -168,16 +167,18 @@ def _groups(replies: Sequence[Reply], rule: Rule) -> list[list[Reply]]:
     return [group for groups in found.values() for group in groups]
 
 
-async def _grade(
-    group: Sequence[Reply], rule: Rule, client: JudgeClient, failed: ServiceError | None
-) -> Sequence[Grade] | ServiceError:
+async def _grade_all(
+    groups: Sequence[Sequence[Reply]], rule: Rule, client: JudgeClient
+) -> list[Sequence[Grade] | ServiceError]:
+    return await asyncio.gather(*(_grade(group, rule, client) for group in groups))
+
+
+async def _grade(group: Sequence[Reply], rule: Rule, client: JudgeClient) -> Sequence[Grade] | ServiceError:
     """The grades of replies that are asked about together, or why there are none."""
     judging = _begun(rule, group)
     try:
         ask = next(judging)
         while True:
-            if failed is not None and not _answered(client, ask.prompt):
-                return failed
             ask = judging.send(await client.ask_for(ask.prompt, (), ask.read, ask.wanted))
     except StopIteration as ended:
         grades: Sequence[Grade] = ended.value
@@ -205,52 +206,3 @@ def _each(group: Sequence[Reply], found: Sequence[Grade] | ServiceError) -> Sequ
     if not isinstance(found, ServiceError):
         return found
     return [found if reply.text.strip() else said(None, right=False) for reply in group]
-
-
-def _answered(client: JudgeClient, prompt: Prompt) -> bool:
-    return client.kept(prompt) is not None
-
-
-async def _in_batches(
-    groups: Sequence[Sequence[Reply]], rule: Rule, grader: Grader, client: JudgeClient, folder: Path
-) -> ServiceError | None:
-    """Ask what is still open in one batch after another: later questions depend on earlier answers.
-
-    Returns:
-        Why a batch failed; None where all went well, or what is left has to be asked one by one.
-    """
-    before: set[Prompt] = set()
-    while True:
-        waiting = set(_open(groups, rule, client))
-        if not waiting - before and not (folder / BATCH).exists():
-            return None
-        try:
-            await client.ask_in_batch(
-                sorted(waiting - before, key=lambda prompt: (prompt.system, prompt.text)),
-                state=folder / BATCH,
-                poll_s=grader.batch_poll_s,
-            )
-        except ServiceError as error:
-            return error
-        before |= waiting
-
-
-def _open(groups: Iterable[Sequence[Reply]], rule: Rule, client: JudgeClient) -> Iterable[Prompt]:
-    """The next question about each group of replies that has no answer yet."""
-    for group in groups:
-        judging = _begun(rule, group)
-        answer: Any = None
-        try:
-            while True:
-                ask = judging.send(answer)
-                for prompt in (ask.prompt, insisting(ask.prompt, ask.wanted)):
-                    said = client.kept(prompt)
-                    answer = None if said is None else ask.read(said)
-                    if said is None or answer is not None:
-                        break
-                if answer is None:
-                    if said is None:
-                        yield prompt
-                    break
-        except StopIteration:
-            continue

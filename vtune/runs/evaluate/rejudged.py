@@ -1,15 +1,18 @@
 """Stored replies judged again by the judge of a suite's reward: by another one, or by another grading."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from vtune.errors import ServiceError
-from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint, JudgeClient
 from vtune.judge.completions import NoVerdict
 from vtune.judge.graders import compare, prompts_hash
-from vtune.judge.prompts import looks_hash
+from vtune.judge.prompts import conclusions_hash, levels_hash, looks_hash
 from vtune.protocols.protocol import Grade
+from vtune.reward.combining import weights_of
+from vtune.reward.recipe import RewardRecipe
 from vtune.runs.evaluate.judged import Graded, check_judged
 from vtune.runs.evaluate.unjudged import Key
 from vtune.runs.evaluate.windows import portions
@@ -22,26 +25,44 @@ from vtune.verifiers.judge import ATTEMPTED, decide, judged
 
 CACHE = "judge.jsonl"
 """In the folder of an evaluation: replies of the judge, by what was asked."""
+BATCH = "judge.batch.json"
+"""Batches of it that are under way."""
 AT_ONCE, BYTES = 64, 128 * 2**20
 """Replies, and bytes of their pictures, that are in memory; ours."""
 
 
-def judge_prompts(samples: Iterable[Sample], *, looks: bool) -> dict[str, str]:
-    """SHA-256 of what the judge of a suite is asked: `answers`, where it compares some, and `looks`.
+def answer_prompts(samples: Iterable[Sample]) -> str | None:
+    """SHA-256 of what the judge of a suite is asked about answers; None where it compares none."""
+    gradings = {sample.verifier_parm.get(KEY) or OURS for sample in samples if verifier_of(sample).asks_judge}
+    return prompts_hash(gradings) if gradings else None
+
+
+def judge_prompts(samples: Collection[Sample], reward: RewardRecipe, *, looks: bool) -> dict[str, str]:
+    """SHA-256 of all that the judge of a suite is asked.
+
+    Of `answers`, where it compares some; `conclusions`, where it holds thoughts against them; `looks`, where
+    it says what calls show, and `levels`, where that is paid.
 
     Args:
         samples: Questions of the suite.
-        looks: Whether it is asked what calls show.
+        reward: Of the suite.
+        looks: Whether it judges calls.
     """
-    gradings = {sample.verifier_parm.get(KEY) or OURS for sample in samples if verifier_of(sample).asks_judge}
-    answers = {"answers": prompts_hash(gradings)} if gradings else {}
-    return answers | ({"looks": looks_hash()} if looks else {})
+    paid = looks and any(weights_of(sample, reward).tool for sample in samples)
+    concludes = reward.consistency is not None and reward.consistency.by == "model"
+    found = {
+        "answers": answer_prompts(samples),
+        "conclusions": conclusions_hash() if concludes else None,
+        "looks": looks_hash() if looks else None,
+        "levels": levels_hash() if paid else None,
+    }
+    return {name: digest for name, digest in found.items() if digest is not None}
 
 
 async def judge_again(
-    stored: Iterable[Trajectory],
+    stored: Callable[[], Iterable[Trajectory]],
     samples: Mapping[str, Sample],
-    judge: JudgeEndpoint,
+    judge: BatchedEndpoint,
     folder: Path,
     *,
     max_unscored: float,
@@ -49,7 +70,7 @@ async def judge_again(
     """The grades of stored replies whose verifier asks a judge.
 
     Args:
-        stored: All trajectories of an evaluation, with their pictures.
+        stored: Reads all trajectories of an evaluation, with their pictures.
         samples: Id -> question, as it is judged.
         judge: Asked what `folder` has no reply of.
         folder: Where its replies are kept.
@@ -59,15 +80,11 @@ async def judge_again(
         RunFailed: As `check_judged`.
         RecipeError: If the environment variable of the key is not set.
     """
-    found: dict[Key, Verdict | ServiceError] = {}
-    asked = (
-        one for one in stored if one.stop_reason != "error" and verifier_of(samples[one.sample_id]).asks_judge
-    )
     async with JudgeClient(judge, cache=folder / CACHE) as client:
-        for group in portions(asked, rows=AT_ONCE, size=BYTES):
-            verdicts = await asyncio.gather(*(_verdict(one, samples, client) for one in group))
-            keys = [(one.sample_id, one.rollout) for one in group]
-            found.update(zip(keys, verdicts, strict=True))
+        judge_all = partial(_verdicts, stored, samples, client)
+        if judge.batch:
+            await client.ask_in_batches(judge_all, state=folder / BATCH, poll_s=judge.batch_poll_s)
+        found = await judge_all()
         facts = client.facts()
     graded = Graded(
         {key: _grade(one) for key, one in found.items() if isinstance(one, Verdict)},
@@ -82,6 +99,22 @@ async def judge_again(
     )
     check_judged(graded, max_unscored, folder, model="reward.judge")
     return graded
+
+
+async def _verdicts(
+    stored: Callable[[], Iterable[Trajectory]], samples: Mapping[str, Sample], client: JudgeClient
+) -> dict[Key, Verdict | ServiceError]:
+    found: dict[Key, Verdict | ServiceError] = {}
+    asked = (
+        one
+        for one in stored()
+        if one.stop_reason != "error" and verifier_of(samples[one.sample_id]).asks_judge
+    )
+    for group in portions(asked, rows=AT_ONCE, size=BYTES):
+        verdicts = await asyncio.gather(*(_verdict(one, samples, client) for one in group))
+        keys = [(one.sample_id, one.rollout) for one in group]
+        found.update(zip(keys, verdicts, strict=True))
+    return found
 
 
 async def _verdict(

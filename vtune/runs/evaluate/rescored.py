@@ -9,20 +9,20 @@ from typing import Any, Literal, TypeVar
 from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.budget import Budget
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.client import BatchedEndpoint
 from vtune.runs.evaluate.finished import Finished
 from vtune.runs.evaluate.grading import graded_again, rule_of, thresholds_of
-from vtune.runs.evaluate.judged import CACHE, Grader, check_grader, prompts_hash
+from vtune.runs.evaluate.judged import CACHE, check_grader, prompts_hash
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.rejudged import CACHE as JUDGE_CACHE
-from vtune.runs.evaluate.rejudged import judge_prompts
+from vtune.runs.evaluate.rejudged import answer_prompts
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.unjudged import Key
 from vtune.schema.sample import Sample
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
 
-E = TypeVar("E", bound=JudgeEndpoint)
+E = TypeVar("E", bound=BatchedEndpoint)
 
 Reread = Literal["parser", "judge"]
 
@@ -81,12 +81,10 @@ def judging(
     if rule.asks_model and suite.grader is not None:
         before = (results or {}).get("grader", {})
         grader = _model(suite.grader) | {"prompts": before.get("prompts", prompts_hash(rule))}
-    answers = judge_prompts(samples, looks=False)
-    if suite.reward.judge is not None and answers:
+    answers = answer_prompts(samples)
+    if suite.reward.judge is not None and answers is not None:
         before = (results or {}).get("reward.judge", {}).get("prompts", {})
-        verifiers = (
-            _model(suite.reward.judge) | answers | {key: before[key] for key in answers if key in before}
-        )
+        verifiers = _model(suite.reward.judge) | {"answers": before.get("answers", answers)}
     return {"grader": grader, "reward.judge": verifiers}
 
 
@@ -172,5 +170,5 @@ def _silent(model: E | None) -> E | None:
     """A model of which only kept replies are used: its budget is too small for any question."""
     if model is None:
         return None
-    changes = {"budget": Budget(tokens=1), "api_key_env": None}
-    return model.model_copy(update=changes | ({"batch": False} if isinstance(model, Grader) else {}))
+    changes = {"budget": Budget(tokens=1), "api_key_env": None, "batch": False}
+    return model.model_copy(update=changes)

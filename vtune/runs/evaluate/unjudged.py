@@ -16,7 +16,9 @@ Key = tuple[str, int]
 """A sample's id, and the number of its rollout."""
 
 
-def not_judged(folder: Path, left: Mapping[Key, str], total: int, *, why: str, model: str) -> RunFailed:
+def not_judged(
+    folder: Path, left: Mapping[Key, str], total: int, *, why: str, model: str, what: str = "grade"
+) -> RunFailed:
     """The error of an evaluation whose replies were not all judged; `unjudged.jsonl` has all their names.
 
     Args:
@@ -25,6 +27,7 @@ def not_judged(folder: Path, left: Mapping[Key, str], total: int, *, why: str, m
         total: Replies that were to be judged.
         why: Which of the reasons is told.
         model: The key of the suite that names the model.
+        what: What they lack.
     """
     path = folder / UNJUDGED
     rows = ({"sample_id": key[0], "rollout": key[1], "why": one} for key, one in sorted(left.items()))
@@ -32,7 +35,7 @@ def not_judged(folder: Path, left: Mapping[Key, str], total: int, *, why: str, m
     names = sorted({name for name, _ in left})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return RunFailed(
-        f"{len(left)} of {total} replies have no grade: {', '.join(names[:NAMED])}{more} ({path} has all)",
+        f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=why,
         fix=f"check the model that `{model}` names, or raise its budget, then continue with --resume: "
         "no rollout is drawn again, and nothing that was answered is asked again",
@@ -44,18 +47,19 @@ def all_judged(folder: Path) -> None:
     (folder / UNJUDGED).unlink(missing_ok=True)
 
 
-def check_silent(folder: Path, silent: Mapping[Key, str], total: int) -> None:
+def check_silent(folder: Path, silent: Mapping[Key, str], total: int, *, what: str = "grade") -> None:
     """Stop where the judge of the suite's reward gave no reply.
 
     Args:
         folder: Of the evaluation.
         silent: Replies that it was asked about in vain, and why.
         total: Replies that there will be.
+        what: What it was to give.
 
     Raises:
         RunFailed: If there is one.
     """
     if silent:
         first = next(iter(silent.values()))
-        raise not_judged(folder, silent, total, why=first, model="reward.judge")
+        raise not_judged(folder, silent, total, why=first, model="reward.judge", what=what)
     all_judged(folder)

@@ -106,6 +106,14 @@ def read_reward(name: str) -> RewardRecipe:
     """The reward section of an `rl` recipe by its name, or of any recipe or suite by its path.
 
     Raises:
-        RecipeError: If there is none.
+        RecipeError: If there is none, or its judge is to be asked in batches.
     """
-    return load_recipe(find(name, "recipes.rl"), Rewarded).reward
+    path = find(name, "recipes.rl")
+    reward = load_recipe(path, Rewarded).reward
+    if reward.asks_in_batches:
+        raise RecipeError(
+            "`reward.judge.batch`: a batch may take a day, and who asks a service waits for its scores",
+            where=str(path),
+            fix="set it to false",
+        )
+    return reward

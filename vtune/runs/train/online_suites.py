@@ -64,6 +64,12 @@ def load_suites(
                 where=f"eval suite {one.name}",
                 fix="set `protocol: vtune`, or `grader: null` where its rules do without, in its `settings`",
             )
+        if suite.reward.asks_in_batches:
+            raise RecipeError(
+                "a batch of the judge may take a day, and training does not wait for one",
+                where=f"eval suite {one.name}",
+                fix="set reward.judge.batch: false in its `settings`",
+            )
         if kind == "vllm" and suite.rollout.temperature not in (0.0, 1.0):
             raise RecipeError(
                 f"rollout.temperature is {suite.rollout.temperature}",

@@ -53,6 +53,15 @@ class RLRecipe(Strict):
     """Steps between those whose trajectories are kept, pictures included; the last step always is."""
 
     @model_validator(mode="after")
+    def _judged_at_once(self) -> Self:
+        if self.reward.asks_in_batches:
+            raise ValueError(
+                "`reward.judge.batch`: a batch may take a day, and every step waits for its rewards; batches "
+                "are for `vtune eval`"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _the_best_is_found(self) -> Self:
         check_best(self.eval, self.checkpoints)
         return self

@@ -1,0 +1,41 @@
+"""What a file of kept replies holds."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import whole_lines
+from vtune.judge.budget import Tokens
+
+
+@dataclass(slots=True)
+class Kept:
+    """Replies, by what was asked, and what they took."""
+
+    replies: dict[str, str] = field(default_factory=dict)
+    spent: Tokens = field(default_factory=Tokens)
+    """By all that was sent, with or without a reply."""
+    by_batch: int = 0
+    """Of the replies, those that came by batches."""
+
+
+def read_kept(path: Path) -> Kept:
+    """The content of a file; nothing where there is none. A last line that a kill cut short is cut off.
+
+    Raises:
+        DataError: If a line is no kept reply.
+    """
+    kept = Kept()
+    if not path.exists():
+        return kept
+    for number, line in enumerate(whole_lines(path, repair=True), start=1):
+        try:
+            row = parse_json(line)
+            if row["reply"] is not None:
+                kept.replies[row["key"]] = str(row["reply"])
+                kept.by_batch += bool(row.get("batch"))
+            kept.spent.add(Tokens(*(int(row.get(name, 0)) for name in ("input", "cached", "output"))))
+        except (ValueError, KeyError, TypeError):
+            raise DataError("not a cached reply", where=f"{path}:{number}", fix="delete the file") from None
+    return kept

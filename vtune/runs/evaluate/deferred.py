@@ -1,0 +1,128 @@
+"""The judge of a suite's reward asked in batches: about all that was drawn, once it is drawn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from vtune.errors import RecipeError
+from vtune.report.progress import say
+from vtune.reward.audit import audit
+from vtune.reward.score import Scorer
+from vtune.runs.evaluate.drawing import by_rule, check_scores
+from vtune.runs.evaluate.grading import thresholds_of
+from vtune.runs.evaluate.rejudged import BATCH
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import Key, check_silent
+from vtune.runs.evaluate.windows import portions, slim, stored, waits
+from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+ROWS, BYTES = 256, 128 * 2**20
+"""Trajectories, and bytes of their pictures, that are in memory while they are asked about; ours."""
+
+
+def check_deferred(suite: EvalSuite, *, looks: int) -> None:
+    """Check that nobody waits for the judge while it is not asked.
+
+    Args:
+        suite: To be evaluated.
+        looks: Questions whose calls the judge judges.
+
+    Raises:
+        RecipeError: If conversations do.
+    """
+    if suite.reward.asks_in_batches and suite.rollout.feedback and looks:
+        raise RecipeError(
+            "`reward.judge.batch`: rollout.feedback tells the policy at once what its judge says of a look",
+            where=f"{looks} questions whose looks a model judges",
+            fix="set reward.judge.batch=false, or rollout.feedback=false",
+        )
+
+
+async def judge_deferred(
+    suite: EvalSuite,
+    out: Path,
+    files: Sequence[Path],
+    samples: Mapping[str, Sample],
+    scorer: Scorer,
+    *,
+    looks: bool,
+) -> None:
+    """Ask the judge in batches about all that was drawn, and write the scores of what waited for it.
+
+    It then has an answer to all that the audit asks, too.
+
+    Args:
+        suite: Which is evaluated.
+        out: Folder of the evaluation.
+        files: Its portions; `scorer.silent` names what waits in them.
+        samples: Id -> question, without pictures.
+        scorer: Whose judge was put off.
+        looks: Whether it says what calls show.
+
+    Raises:
+        RunFailed: If it did not answer, or too much is unscored for other reasons; what it answered is kept.
+    """
+    waiting = frozenset(scorer.silent)
+    if suite.reward.judge is None or not (waiting or looks):
+        return
+    say(f"{suite.reward.judge.model} is asked in batches, which may take a day; --resume goes on with them")
+    await scorer.ask_in_batches(
+        partial(_ask_all, suite, files, samples, scorer, waiting, looks=looks),
+        state=out / BATCH,
+        poll_s=suite.reward.judge.batch_poll_s,
+    )
+    seen: list[Trajectory] = []
+    total = 0
+    for path in files:
+        group = list(read_trajectories(path))
+        total += len(group)
+        if any(_key(trajectory) in waiting for trajectory in group):
+            group = await _scored(suite, group, samples, scorer, waiting)
+            write_trajectories(path, group, run=out)
+        seen += (slim(trajectory) for trajectory in group if not waits(trajectory))
+    check_scores(suite, out, scorer, seen, total)
+    check_silent(out, scorer.silent, total)
+
+
+async def _ask_all(
+    suite: EvalSuite,
+    files: Sequence[Path],
+    samples: Mapping[str, Sample],
+    scorer: Scorer,
+    waiting: frozenset[Key],
+    *,
+    looks: bool,
+) -> None:
+    """Ask all that scores and the audit of looks need; what comes of it is not kept."""
+    for group in portions(stored(files), rows=ROWS, size=BYTES):
+        group = await _scored(suite, group, samples, scorer, waiting)
+        if looks:
+            await audit([samples[trajectory.sample_id] for trajectory in group], group, scorer.judges)
+
+
+async def _scored(
+    suite: EvalSuite,
+    group: Sequence[Trajectory],
+    samples: Mapping[str, Sample],
+    scorer: Scorer,
+    waiting: frozenset[Key],
+) -> list[Trajectory]:
+    """The trajectories; those that wait for the judge scored again."""
+    lacking = [trajectory for trajectory in group if _key(trajectory) in waiting]
+    asked = {trajectory.sample_id: _whole(samples, trajectory) for trajectory in lacking}
+    scored = await scorer.score(asked.values(), lacking, iou=thresholds_of(suite.reward))
+    again = {_key(trajectory): trajectory for trajectory in by_rule(suite, samples, scored)}
+    return [again.get(_key(trajectory), trajectory) for trajectory in group]
+
+
+def _whole(samples: Mapping[str, Sample], trajectory: Trajectory) -> Sample:
+    """The question of a trajectory, with the pictures that the trajectory has of it."""
+    sample = samples[trajectory.sample_id]
+    return replace(sample, images=trajectory.images[: len(sample.images)])
+
+
+def _key(trajectory: Trajectory) -> Key:
+    return trajectory.sample_id, trajectory.rollout
