@@ -257,13 +257,7 @@ class Session:
                 await self._turns.next()
                 found, quota = files.new_pictures(answer.written)
                 if not quota:
-                    execution = await self._execution(answer, files, found, process.printed())
-                    if not process.server.alive():
-                        # The files may have been taken away under the code, or under us.
-                        raise ServiceError("the sandbox's fork server died")
-                    if answer.status != "ok":
-                        _check_there(files)
-                    return execution
+                    return await self._answered(process, files, answer, found)
                 why = f"the code left {quota}"
             # At once: it may be in the middle of an attack on the disk.
             process.kill()
@@ -278,6 +272,17 @@ class Session:
             # Also on cancellation: a half-done call would answer the next one.
             self._drop()
             raise
+
+    async def _answered(
+        self, process: Process, files: Workspace, answer: Answer, found: Sequence[str]
+    ) -> Execution:
+        execution = await self._execution(answer, files, found, process.printed())
+        if not process.server.alive():
+            # The files may have been taken away under the code, or under us.
+            raise ServiceError("the sandbox's fork server died")
+        if answer.status != "ok":
+            _check_there(files)
+        return execution
 
     async def _killed(self, process: Process, files: Workspace, why: str) -> Execution:
         printed = process.printed()
