@@ -14,17 +14,13 @@ from tests.conftest import ROOT
 from tests.runs.commands import environment
 
 BREAKS = """
-import atexit, os, pathlib, signal, sys, types
+import atexit, os, pathlib, signal, sys
 
 if any("deepspeed.launcher" in word for word in sys.orig_argv):
     # Its autotuner would import it: half of what a launcher takes a processor.
     sys.modules["mlflow"] = None
 
 if "RANK" in os.environ:
-    # Losses of models that find objects, which is all that needs scipy: half a second of a processor.
-    sys.modules["transformers.loss.loss_utils"] = types.SimpleNamespace(
-        LOSS_MAPPING={"ForConditionalGeneration": None}
-    )
     here = pathlib.Path(__file__).parent / f"in-order-{os.environ['RANK']}"
     atexit.register(here.touch)
 
@@ -43,7 +39,7 @@ if os.environ.get("RANK") == "1":
 IDLES = (
     BREAKS
     + """
-import json, time
+import json, sys, time, types
 
 if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
     from pydantic import ConfigDict
