@@ -15,7 +15,6 @@ import select
 import signal
 import socket
 import sys
-import tempfile
 import time
 import traceback
 from collections import deque
@@ -24,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import confine, descriptors, folders, landlock, namespaces, seccomp, tiers, wire
+from . import confine, descriptors, folders, forking, landlock, namespaces, seccomp, tiers, wire
 from .settings import Settings
 
 CHANNEL = 10
@@ -90,7 +89,8 @@ class _Server:
         self.control = control
         self.settings = settings
         self.tier = tier
-        self.make_runner = _load(settings)
+        with forking.hooks_run_once():
+            self.make_runner = _load(settings)
         threads = len(list(Path("/proc/self/task").iterdir()))
         if threads != 1:
             raise RuntimeError(f"the fork server has {threads} threads, and only one may fork")
@@ -305,6 +305,7 @@ def _rules() -> tuple[landlock.Rule, ...]:
 def _load(settings: Settings) -> MakeRunner:
     """Import the libraries, hook them, and touch what they load lazily, so that sessions share the pages."""
     import io
+    import tempfile
 
     import cv2
     import matplotlib.pyplot as plt
