@@ -177,7 +177,8 @@ class ConfinedDecoder:
             await self._process.end()
         self.abandon()
         if self._files is not None:
-            folders.remove(str(self._files.folder.parent))
+            # The pixels of a picture: on a busy disk their removal was seen to take 0.2 s.
+            await asyncio.to_thread(folders.remove, str(self._files.folder.parent))
             self._files = None
 
     async def _start(self) -> Process:
