@@ -26,7 +26,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
-    {"folder", "heap"},
+    {"folder", "interpreter"},
     {"agent", "data", "processes"},
     {"evaluate"},
     {"curate", "serve", "train"},
@@ -35,7 +35,7 @@ ROOMS = [
     {"view"},
     {"demo", "plan"},
 ]
-"""Of `vtune/runs/`; `folder`, `heap` and `demo` are of one module each."""
+"""Of `vtune/runs/`; `folder`, `interpreter` and `demo` are of one module each."""
 FLOOR = {name: floor for floor, names in enumerate(ROOMS) for name in names}
 
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400

@@ -15,6 +15,7 @@ from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
+from vtune.verifiers import verifying as verifying_module
 from vtune.verifiers.math import looks_slow
 from vtune.verifiers.verifying import AHEAD, Verifying
 from vtune.verifiers.worker import Worker
@@ -50,6 +51,27 @@ def test_workers_judge_many_replies_and_send_errors_back() -> None:
         return [verdict.score for verdict in verdicts], alive
 
     assert asyncio.run(story()) == ([1.0, 0.0, 1.0], True)
+
+
+def test_the_loop_goes_on_while_the_fork_server_gets_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its imports take most of a second, in which hundreds of conversations would stand still."""
+    turned = threading.Event()
+
+    def slow() -> None:
+        assert turned.wait(60), "the event loop waits for the fork server"
+
+    monkeypatch.setattr(verifying_module, "ready_to_fork", slow)
+
+    async def story() -> list[float]:
+        async with Verifying(workers=1, timeout_s=60) as verifying:
+            replies = [
+                asyncio.create_task(verifying.verify(wrap("7"), sample("math", "7"))) for _ in range(2)
+            ]
+            await asyncio.sleep(0.01)
+            turned.set()
+            return [(await reply).score for reply in replies]
+
+    assert asyncio.run(story()) == [1.0, 1.0]
 
 
 def test_a_dead_or_hanging_worker_leaves_the_reply_unscored_and_is_replaced() -> None:

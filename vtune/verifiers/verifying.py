@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Self
 
@@ -14,7 +15,7 @@ from vtune.uses import given
 from vtune.verifiers import VERIFIERS, verifier_of
 from vtune.verifiers.judge import decide, judged
 from vtune.verifiers.verifier import where
-from vtune.verifiers.worker import Fast, Question, Worker
+from vtune.verifiers.worker import Fast, Question, Worker, ready_to_fork
 from vtune.verifiers.worker_pool import WorkerPool
 
 AskJudge = Callable[[str, Sample], Awaitable[bool | None]]
@@ -59,6 +60,8 @@ class Verifying:
             lambda leave: [Worker(timeout_s, leave, fast) for _ in range(workers)], ahead=AHEAD
         )
         self._slow = WorkerPool(lambda leave: [Worker(timeout_s, leave) for _ in range(workers)], ahead=1)
+        self._ready: asyncio.Task[None] | None = None
+        """Of the fork server: it takes most of a second, in which the event loop should not wait."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,6 +104,10 @@ class Verifying:
         except RecursionError:
             what = "`verifier_parm` has lists in lists in lists, too many to be read"
             raise DataError(what, where=where(sample), fix="write plain values") from None
+        if self._ready is None:
+            self._ready = asyncio.create_task(asyncio.to_thread(ready_to_fork))
+        with suppress(OSError):  # whoever asks a worker is told
+            await asyncio.shield(self._ready)
         question = Question(packed, sample.verifier, asyncio.get_running_loop().create_future())
         if verifier.looks_slow is not None and verifier.looks_slow(reply, sample):
             self._pass_on(question)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from types import FrameType
 
@@ -123,13 +124,9 @@ class Worker:
         Raises:
             OSError: If the machine has no process or no file descriptor left, or no fork server that lives.
         """
-        # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
-        # process would import what verifies, half a second each time: the fork server does so once.
-        context = get_context("forkserver")
-        context.set_forkserver_preload(["vtune.verifiers.preload"])
         ours, theirs = socket.socketpair()
         with theirs:
-            process = context.Process(
+            process = _context().Process(
                 target=_work,
                 args=(theirs, self._fast and self._fast.slice_s, used()),
                 daemon=True,
@@ -277,6 +274,29 @@ class Worker:
             first = questions.pop(0)
             tell(first.verdict, ServiceError(why.format(first.verifier)))
         self._leave(questions)
+
+
+def _context() -> ForkServerContext:
+    # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
+    # process would import what verifies, half a second each time: the fork server does so once.
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["vtune.verifiers.preload"])
+    return context
+
+
+def ready_to_fork() -> None:
+    """Wait until the fork server has imported what verifies: whoever starts a worker before waits as long.
+
+    Raises:
+        OSError: If the machine has no process or no file descriptor left, or no fork server that lives.
+    """
+    process = _context().Process(target=_nothing, daemon=True)
+    _start(process)
+    process.join()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _start(process: BaseProcess) -> None:

@@ -67,7 +67,7 @@ from vtune.runs.evaluate.windows import (
     windows,
 )
 from vtune.runs.folder import check_folder, environment
-from vtune.runs.heap import frozen_heap
+from vtune.runs.interpreter import responsive
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -266,7 +266,7 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     )
     async with scoring as scorer:
         async with opening as agent:
-            with frozen_heap():
+            with responsive():
                 records = await _draw(asked, agent, scorer)
         everything = parts(asked.portions)
         if suite.reward.asks_in_batches:

@@ -25,7 +25,7 @@ from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
 from vtune.runs.agent.tools import check_indexes, check_tools
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
-from vtune.runs.heap import frozen_heap
+from vtune.runs.interpreter import responsive
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
 from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 from vtune.runs.serve.rewards import check_token
@@ -137,7 +137,7 @@ async def _serve(
     async with opening as agent:
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
         app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
-        with frozen_heap():
+        with responsive():
             await serve_until_told(app, serving.listener, lambda: serving.ready(service))
 
 

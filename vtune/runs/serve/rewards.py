@@ -16,7 +16,7 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
-from vtune.runs.heap import frozen_heap
+from vtune.runs.interpreter import responsive
 from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 
 SHORTEST_TOKEN = 16
@@ -52,7 +52,7 @@ def run_rewards(
 async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     async with service.running():
         service.start_workers()
-        with frozen_heap():
+        with responsive():
             await serve_until_told(app, listener, ready)
 
 

@@ -25,7 +25,7 @@ from vtune.report.training import Training
 from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
-from vtune.runs.heap import frozen_heap, young_garbage_only
+from vtune.runs.interpreter import responsive, young_garbage_only
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
@@ -119,7 +119,7 @@ async def _train(
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
         loop = _Loop(run, suites, track=track, profile=profile)
         async with aclosing(loop.scheduler):
-            with frozen_heap(), young_garbage_only():
+            with responsive(), young_garbage_only():
                 last = await loop.steps()
     frozen = run.trainer.check_frozen()
     if frozen and ranks.first:

@@ -1,10 +1,15 @@
+import sys
+
+import pytest
+
 from tests.runs.commands import python
+from vtune.runs.interpreter import TURN_SECONDS, responsive
 
 
 def test_what_is_loaded_is_passed_over_what_comes_later_is_not_and_afterwards_nothing_is() -> None:
     ended = python(
         "import gc, weakref\n"
-        "from vtune.runs.heap import frozen_heap\n"
+        "from vtune.runs.interpreter import frozen_heap\n"
         "class Ring: pass\n"
         "def ring():\n"
         "    one = Ring(); one.itself = one\n"
@@ -26,7 +31,7 @@ def test_what_is_loaded_is_passed_over_what_comes_later_is_not_and_afterwards_no
 def test_old_objects_are_looked_at_by_hand_and_afterwards_as_before() -> None:
     ended = python(
         "import gc\n"
-        "from vtune.runs.heap import young_garbage_only\n"
+        "from vtune.runs.interpreter import young_garbage_only\n"
         "full = []\n"
         "gc.callbacks.append(lambda phase, what: full.append(phase) if what['generation'] == 2 else None)\n"
         "def work():\n"
@@ -39,3 +44,10 @@ def test_old_objects_are_looked_at_by_hand_and_afterwards_as_before() -> None:
         "print(work() > 0)"
     )
     assert (ended.stdout, ended.returncode) == ("0\nTrue\n", 0), ended.stderr
+
+
+def test_other_threads_have_short_turns_and_afterwards_as_before() -> None:
+    before = sys.getswitchinterval()
+    with responsive():
+        assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+    assert sys.getswitchinterval() == before
