@@ -32,7 +32,7 @@ class Free:
         out = io.BytesIO()
         try:
             Image.open(io.BytesIO(self._images[0])).crop(tuple(numbers)).save(out, "PNG")  # type: ignore[arg-type]
-        except (ValueError, TypeError, SystemError) as error:
+        except (ValueError, TypeError, IndexError, SystemError) as error:
             return Execution(status="error", error=str(error), seconds=0.001)
         return Execution(status="ok", images=(out.getvalue(),), names=("crop.png",), seconds=0.001)
 

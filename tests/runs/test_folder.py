@@ -6,6 +6,7 @@ import yaml
 
 from vtune.config import RENAMED, Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
+from vtune.runs import folder
 from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
@@ -135,13 +136,26 @@ def test_missing_data_leave_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_machine_without_git_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(not Path(".git").exists(), reason="not a checkout")
+def test_the_commit_is_that_of_the_code_wherever_a_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = environment({})["git_commit"]
+    assert commit is not None
+    folder._commit.cache_clear()
     monkeypatch.chdir(tmp_path)
-    assert environment({})["git_commit"] is None
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")  # a folder is asked for its commit once
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert environment({})["git_commit"] is None
+    assert environment({})["git_commit"] == commit
+
+
+def test_without_git_and_where_the_code_is_not_of_a_repository_there_is_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("PATH", str(tmp_path)), ("GIT_DIR", str(tmp_path / "none"))):
+        with monkeypatch.context() as patch:
+            folder._commit.cache_clear()
+            patch.setenv(name, value)
+            assert environment({})["git_commit"] is None, name
+    folder._commit.cache_clear()
 
 
 def test_a_run_goes_on_only_with_as_many_processes_as_it_began_with(

@@ -75,6 +75,7 @@ def paired(pairs: Sequence[Pair]) -> Paired:
     value = float(less.mean())
     # The spread of the clusters' own sums around what the mean gives them.
     spread = table[:, 0] - value * table[:, 1]
+    error = float(np.sqrt((spread**2).sum())) / len(pairs)
     step = float(changed.mean()) * len(table) / len(pairs) if len(changed) else 1.0
     return Paired(
         n=len(pairs),
@@ -86,7 +87,8 @@ def paired(pairs: Sequence[Pair]) -> Paired:
         better_b=int((less > _NOTHING).sum()),
         test="exact McNemar" if single else "sign flips of clusters",
         p=mcnemar(table[:, 0]) if single else sign_flips(table[:, 0]),
-        detectable=detectable(len(table), float(np.sqrt((spread**2).sum())) / len(pairs), step=step),
+        # Few questions can show none.
+        detectable=min(1.0, detectable(len(table), error, step=step)),
     )
 
 

@@ -35,7 +35,8 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
                 f"{name} of {one_line(shown['id'])}: {shown['ours']!r} here, {shown['theirs']!r} there"
             )
         if cause["command"] is not None:
-            yield Text(f"{name}: {one_line(cause['command'])}")
+            # In one line, to be copied: the terminal breaks it, if need be.
+            yield Text(f"{name}: {one_line(cause['command'])}", no_wrap=True, overflow="ignore")
 
 
 def _table(result: Mapping[str, Any]) -> Table:

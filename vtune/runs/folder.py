@@ -323,23 +323,29 @@ def environment(data: Mapping[str, str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",
         "processes": Ranks.of_this_process().world,
-        "git_commit": _commit(Path.cwd()),
+        "git_commit": _commit(),
         "data": dict(data),
     }
 
 
 @functools.cache
-def _commit(here: Path) -> str | None:
-    """The commit of a folder when it is first asked for: what is loaded is of that one, whatever comes later.
+def _commit() -> str | None:
+    """The commit of this code when it is first asked for: what is loaded is of that one.
 
-    None outside of a repository or without git.
+    None where it is installed and not a checkout, or without git.
     """
-    words = ["git", "rev-parse", "HEAD"]
+    here = Path(__file__)
     try:
-        found = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False)
+        # An environment may lie in somebody else's repository, which does not know this file.
+        known = _git("ls-files", "--error-unmatch", here.name, folder=here.parent)
+        return _git("rev-parse", "HEAD", folder=here.parent) if known else None
     except FileNotFoundError:
         return None
-    return found.stdout.strip() or None
+
+
+def _git(*words: str, folder: Path) -> str | None:
+    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
 
 
 def _version(name: str) -> str | None:

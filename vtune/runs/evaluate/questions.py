@@ -32,6 +32,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
 from vtune.tools.python import NAME as PYTHON
+from vtune.uses import used
 from vtune.verifiers import choice, verifier_of
 from vtune.verifiers.spaces import Space
 
@@ -193,7 +194,8 @@ def check_questions(
     if source.format == SAMPLES:
         check_data(_paths(source), scan)
     else:
-        check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE")
+        brought = "".join(f" --uses {one.path}" for one in used())
+        check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE{brought}")
     if not count:
         raise DataError("the suite has no sample", where=", ".join(source.data))
     _check_positions(source, truths)
