@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 PNG_MARK = b"\x89PNG\r\n\x1a\n"
 MOST_MARKERS = 10_000
-"""Of a JPEG before its first coded pixels, else it is not a picture. Ours: 64 MB in segments of full length are a
-thousand, and one with millions would hold up for seconds whoever reads it."""
+"""Of a JPEG before its first coded pixels, else it is not a picture. Ours: 64 MB in segments of full length
+are a thousand, and one with millions would hold up for seconds whoever reads it."""
 _SCAN = b"\xff\xda"
 _FILL = re.compile(rb"\xff+")
 
