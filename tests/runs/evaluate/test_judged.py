@@ -327,10 +327,15 @@ def test_a_batch_that_fails_is_said_and_the_replies_are_named(
     assert ended.code == 1
     assert "ended as expired without a reply" in ended.err
     assert "mathverse/1" in ended.err
+    # Whoever then asks one by one finishes a folder that names no batch of before.
+    stale = [tmp_path / "out" / BATCH, tmp_path / "out" / "judge.batch.json"]
+    for path in stale:
+        path.write_text('{"of": "elsewhere", "batches": []}')
     with serve_batches(reads) as server:
         ended = vtune(*asked, *grader(server), "--resume")
     assert ended.code == 0, ended.err
     assert len(server.single) == ASKED - 1
+    assert not any(path.exists() for path in stale)
 
 
 def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many_stop_the_run(
