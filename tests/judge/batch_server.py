@@ -51,6 +51,13 @@ class BatchServer:
             "error_file_id": f"err_{number}" if ended and self.rows(number, failed=True) else None,
         }
 
+    def looked_at(self, number: int) -> tuple[dict[str, Any], int]:
+        """(a batch, a status); an error where there is none of that number."""
+        if number >= len(self.batches):
+            return {"error": {"message": "No batch found"}}, 404
+        self.batches[number] += 1
+        return self.batch(number), 200
+
     def has_output(self, number: int) -> bool:
         said = self.status == "completed" or self.partly
         return said and bool(self.rows(number, failed=False))
@@ -129,9 +136,8 @@ def serve_batches(
                 data = [state.batch(number) for number in range(len(state.batches))]
                 self.reply({"object": "list", "data": data, "has_more": False})
             else:
-                number = int(self.path.rpartition("_")[2])
-                state.batches[number] += 1
-                self.reply(state.batch(number))
+                found, status = state.looked_at(int(self.path.rpartition("_")[2]))
+                self.reply(found, status=status)
 
     with listening(Handler) as state.port:
         yield state

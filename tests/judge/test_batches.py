@@ -66,7 +66,9 @@ def asked(
 
     async def run() -> tuple[list[str | ServiceError], dict[str, Any]]:
         async with JudgeClient(endpoint(server, **changes), cache=cache) as client:
-            await client.ask_in_batches(partial(replies, client, questions), state=state, poll_s=0.01)
+            await client.ask_in_batches(
+                partial(replies, client, questions), state=state, poll_s=0.01, tell=print
+            )
             return await replies(client, questions), client.facts()
 
     return asyncio.run(run())
@@ -118,7 +120,7 @@ def test_a_question_that_depends_on_a_reply_goes_into_the_next_batch(tmp_path: P
                 found = await asyncio.gather(*wanted, return_exceptions=True)
                 return [one for one in found if isinstance(one, bool)]
 
-            await client.ask_in_batches(ask_all, state=tmp_path / "state.json", poll_s=0.01)
+            await client.ask_in_batches(ask_all, state=tmp_path / "state.json", poll_s=0.01, tell=print)
             return await ask_all()
 
     with serve_batches(mumbles) as server:
@@ -198,6 +200,19 @@ def test_a_batch_that_was_never_begun_is_sent_again(tmp_path: Path) -> None:
         state.write_text(json.dumps(facts))
         found, _ = asked(server, state)
     assert (found, lines(server)) == (["ONE", "TWO", "THREE"], [2])
+
+
+def test_a_batch_that_the_endpoint_knows_no_more_is_said_and_sent_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state.json"
+    with serve_batches(shouts) as server:
+        one = {"file": "file_9", "batch": "batch_9", "questions": 2, "held": {"input": 1, "output": 1}}
+        state.write_text(json.dumps({"batches": [one], "of": f"{server.url}, model judge"}))
+        found, _ = asked(server, state)
+    assert (found, lines(server)) == (["ONE", "TWO", "THREE"], [2])
+    assert "knows the batch batch_9 no more: its questions are asked again" in capsys.readouterr().out
+    assert not state.exists()
 
 
 def test_replies_that_a_killed_run_has_kept_are_not_counted_twice(

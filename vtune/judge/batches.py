@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json, read_record
 from vtune.files.writing import write_atomically
 from vtune.judge.budget import Tokens
-from vtune.judge.completions import Completed, Completions, Rejected
+from vtune.judge.completions import Completed, Completions, Rejected, Unknown
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
@@ -23,6 +23,8 @@ TRIES = 3
 """Questions that are asked alone before a batch, at most; ours."""
 _FIX = "see what the endpoint says of it; one that takes no batches is asked with `batch: false`"
 _DELETE = "delete the file: its questions are asked again"
+Tell = Callable[[str], object]
+"""Shows a line to whoever waits."""
 ENDED = ("completed", "failed", "expired", "cancelled")
 
 
@@ -60,13 +62,15 @@ class Batches:
         state: The file; it is there for as long as a batch is under way. Those of another endpoint are
             forgotten.
         poll_s: Seconds between two looks at a batch.
+        tell: Told of each batch that the endpoint does not know any more.
 
     Raises:
         DataError: If the file cannot be read.
     """
 
-    def __init__(self, completions: Completions, state: Path, poll_s: float) -> None:
+    def __init__(self, completions: Completions, state: Path, poll_s: float, tell: Tell) -> None:
         self._completions = completions
+        self._tell = tell
         self._state = state
         self._poll_s = poll_s
         self._lines: list[bytes] = []
@@ -148,7 +152,8 @@ class Batches:
     async def replies(self) -> AsyncIterator[tuple[str, Completed, Tokens]]:
         """Each reply of the batches under way: its question, itself, and what it took at most, on average.
 
-        Questions that a batch does not answer are left out. A batch is forgotten once its replies were taken.
+        Questions that a batch does not answer are left out, and so are those of one that the endpoint does
+        not know any more. A batch is forgotten once its replies were taken.
 
         Raises:
             ServiceError: When all have ended, if one of them failed; or if the endpoint cannot be reached.
@@ -180,9 +185,20 @@ class Batches:
         write_atomically(self._state, json.dumps(facts) + "\n")
 
     async def _outcome(self, sent: _Sent) -> _Outcome:
+        """What came of a batch: nothing if it never began, or the endpoint does not know it any more."""
         name = sent.batch or await self._begun_with(sent.file)
         if name is None:
-            return _Outcome()  # it never began
+            return _Outcome()
+        try:
+            with self._failing():
+                return await self._outcome_of(name, sent)
+        except Unknown:
+            self._tell(
+                f"{self._completions.where} knows the batch {name} no more: its questions are asked again"
+            )
+            return _Outcome()
+
+    async def _outcome_of(self, name: str, sent: _Sent) -> _Outcome:
         batch = await self._ended(name)
         answers = await self._lines_of(batch.output_file_id)
         found = _read(self._completions, answers)

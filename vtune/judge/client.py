@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.errors import ServiceError
-from vtune.judge.batches import Batches
+from vtune.judge.batches import Batches, Tell
 from vtune.judge.budget import Budget, Prices, Purse, Tokens
 from vtune.judge.completions import Completed, Completions, NoAnswer, NoReply, NoVerdict
 from vtune.judge.kept import read_kept
@@ -197,7 +197,7 @@ class JudgeClient:
         self._instead = partial(PutOff, "it waits for a batch")
 
     async def ask_in_batches(
-        self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float
+        self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float, tell: Tell
     ) -> None:
         """Ask the questions of `ask_all` in batches of the endpoint; `ask` then finds the replies.
 
@@ -211,11 +211,12 @@ class JudgeClient:
             ask_all: Asks all that there is to ask, and takes no harm from what has no reply.
             state: Holds the names of batches under way, so that a run that was killed goes on with them.
             poll_s: Between two looks at one.
+            tell: Told of each that the endpoint does not know any more; its questions are asked again.
 
         Raises:
             DataError: If `state` cannot be read.
         """
-        batches = self._batches = Batches(self._completions, state, poll_s)
+        batches = self._batches = Batches(self._completions, state, poll_s, tell)
         try:
             await self._take(batches)
             while True:

@@ -20,6 +20,8 @@ RETRIED = frozenset({408, 409, 429})
 WRONG_QUESTION = frozenset({400, 413, 415, 422, 451})
 """Statuses that speak of the question; others below 500 speak of the endpoint, its key or its model."""
 
+_NOT_FOUND = 404
+
 _REFUSAL = re.compile(
     r"\b(?:un)?support|\bdeprecated\b|\bnot allowed\b|\bonly the default\b|\bcannot both be\b", re.IGNORECASE
 )
@@ -65,6 +67,10 @@ class NoReply(ServiceError):
 
 class Rejected(ServiceError):
     """The endpoint is up and refuses a request: nothing has come of it."""
+
+
+class Unknown(Rejected):
+    """The endpoint does not know what a request names."""
 
 
 class NoAnswer(NoReply):
@@ -244,7 +250,7 @@ class Completions:
         """Turn what the client raises inside into an error of ours.
 
         Raises:
-            Rejected: If the endpoint refuses.
+            Rejected: If the endpoint refuses; `Unknown` if it does not know what is asked for.
             ServiceError: If it gives no answer.
         """
         from openai import OpenAIError
@@ -252,7 +258,8 @@ class Completions:
         try:
             yield
         except OpenAIError as error:
-            kind = Rejected if _refused(error) else ServiceError
+            refusal = Unknown if _status(error) == _NOT_FOUND else Rejected
+            kind = refusal if _refused(error) else ServiceError
             raise kind(f"{what}: {type(error).__name__}: {error}", where=self.where, fix=fix) from None
 
 

@@ -154,7 +154,7 @@ def judge_kit(text: str, sample: Sample) -> Judging:
     choices = lettered(sample.choices)
     if not grade.unreadable or not text.strip() or (choices and inferred(text, choices) == NO_OPTION):
         return grade
-    found = yield extract(str(sample.extra["query"]), text)
+    found = yield extract(str(sample.extra["query"]), text, sample.choices)
     again = grade_kit(found, sample)
     return again if sample.choices or not found else said(found, again.score == 1.0)
 

@@ -113,7 +113,7 @@ def judge_official(text: str, sample: Sample) -> Judging:
     """A model reads what the rules do not take."""
     found = extracted(text, sample)
     if found is None:
-        found = yield extract(str(sample.extra["query"]), text)
+        found = yield extract(str(sample.extra["query"]), text, sample.choices)
     return _graded(found, sample)
 
 
@@ -152,7 +152,7 @@ def judge_kit(text: str, sample: Sample) -> Judging:
     refused = bool(sample.choices) and inferred(text, lettered(sample.choices)) == NO_OPTION
     if not grade.unreadable or refused or not text.strip():
         return grade
-    found = yield extract(str(sample.extra["query"]), text)
+    found = yield extract(str(sample.extra["query"]), text, sample.choices)
     again = grade_kit(found, sample)
     return again if sample.choices or not found else said(found, again.score == 1.0)
 

@@ -5,11 +5,13 @@ their hash. An answer is quoted, so that it cannot pass for anything else.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from vtune.files.json_text import parse_json
 from vtune.judge.prompts import Prompt
 from vtune.judge.replies import read_target
+from vtune.protocols.copied import may_be_from
 from vtune.protocols.protocol import Ask
 
 EXTRACT_SYSTEM = """You read the final answer out of a reply to a question.
@@ -46,11 +48,20 @@ EXTRACT, COMPARE = (
 """The prompts with places for what differs."""
 
 
-def extract(question: str, reply: str) -> Ask:
-    """Ask for the answer in a reply; it is empty where there is none."""
-    return Ask(
-        prompt=extract_prompt(question, reply), read=read_extracted, wanted="the final answer, or NONE"
-    )
+def extract(question: str, reply: str, choices: Sequence[str] = ()) -> Ask:
+    """Ask for the answer in a reply; it is empty where there is none.
+
+    Args:
+        question: As it was asked.
+        reply: To be read.
+        choices: The options, where they are known apart from the question.
+    """
+
+    def read(said: str) -> str | None:
+        found = read_extracted(said)
+        return found if not found or may_be_from(found, reply, question, choices) else None
+
+    return Ask(prompt=extract_prompt(question, reply), read=read, wanted="the final answer, or NONE")
 
 
 def compare(question: str, truth: str, answer: str) -> Ask:
@@ -59,9 +70,9 @@ def compare(question: str, truth: str, answer: str) -> Ask:
 
 
 def read_extracted(reply: str) -> str | None:
-    """The answer that was read out, empty for NONE; None for a reply that is no answer alone."""
+    """The answer that was read out, empty for NONE; None for a reply that is no answer alone, or is empty."""
     text = reply.rpartition("</think>")[2].strip().strip("`").strip()
-    if len(text) > LONGEST:
+    if not text or len(text) > LONGEST:
         return None
     if text.startswith('"') and text.endswith('"') and len(text) > 1:
         text = text[1:-1]

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError
+from vtune.judge.batches import Tell
 from vtune.judge.budget import Purse
 from vtune.judge.client import JudgeClient
 from vtune.reward.client import RewardClient
@@ -201,10 +202,10 @@ class Scorer:
         self._judge().put_off()
 
     async def ask_in_batches(
-        self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float
+        self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float, tell: Tell
     ) -> None:
         """Let the judge be asked in batches (`JudgeClient.ask_in_batches`); nothing is `silent` any more."""
-        await self._judge().ask_in_batches(ask_all, state=state, poll_s=poll_s)
+        await self._judge().ask_in_batches(ask_all, state=state, poll_s=poll_s, tell=tell)
         self.silent.clear()
 
     def _judge(self) -> JudgeClient:

@@ -327,10 +327,15 @@ def test_a_batch_that_fails_is_said_and_the_replies_are_named(
     assert ended.code == 1
     assert "ended as expired without a reply" in ended.err
     assert "mathverse/1" in ended.err
+    # Whoever then asks one by one finishes a folder that names no batch of before.
+    stale = [tmp_path / "out" / BATCH, tmp_path / "out" / "judge.batch.json"]
+    for path in stale:
+        path.write_text('{"of": "elsewhere", "batches": []}')
     with serve_batches(reads) as server:
         ended = vtune(*asked, *grader(server), "--resume")
     assert ended.code == 0, ended.err
     assert len(server.single) == ASKED - 1
+    assert not any(path.exists() for path in stale)
 
 
 def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many_stop_the_run(
@@ -355,6 +360,25 @@ def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many
         )
     assert (found["score"]["score"], found["score"]["unscored"]) == (1.0, 1)
     assert found["grader"]["unscored"] == ["charxiv-reasoning/0"]
+
+
+def test_a_model_that_reads_out_what_stands_nowhere_gives_no_grade(
+    tiny: Path, data: dict[str, Path], saying: list[str], tmp_path: Path
+) -> None:
+    saying += JUDGED["mathvista"][0]
+    garbled = JUDGED["mathvista"][0][0]
+
+    def garbles(body: dict[str, Any]) -> str:
+        return "%%% ☃ lorem {{" if garbled in str(body) else reads(body)
+
+    more = ["--set", "reward.max_unscored=0.5"]
+    with serve(garbles) as judge:
+        found = evaluated(
+            "mathvista", "official", tiny, data["mathvista"], tmp_path / "out", *grader(judge), *more
+        )
+    assert (found["score"]["score"], found["score"]["unscored"]) == (1.0, 1)
+    assert len(found["grader"]["unscored"]) == 1
+    assert len(judge.requests) == 4 + 1  # it is asked for once more
 
 
 def test_stored_replies_are_regraded_from_what_was_asked_before(

@@ -73,6 +73,7 @@ async def judge_deferred(
         partial(_ask_all, suite, files, samples, scorer, waiting, looks=looks),
         state=out / BATCH,
         poll_s=suite.reward.judge.batch_poll_s,
+        tell=say,
     )
     seen: list[Trajectory] = []
     total = 0

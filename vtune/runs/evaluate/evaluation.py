@@ -41,6 +41,7 @@ from vtune.runs.evaluate.grading import (
 )
 from vtune.runs.evaluate.identity import STARTED, asked_of, begin, check_new, finished_before
 from vtune.runs.evaluate.items import by_question
+from vtune.runs.evaluate.judged import BATCH as GRADER_BATCH
 from vtune.runs.evaluate.judged import Graded, check_grader
 from vtune.runs.evaluate.questions import (
     Checked,
@@ -51,6 +52,7 @@ from vtune.runs.evaluate.questions import (
     read_records,
     without_pictures,
 )
+from vtune.runs.evaluate.rejudged import BATCH as JUDGE_BATCH
 from vtune.runs.evaluate.rejudged import judge_prompts
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
@@ -284,6 +286,8 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
     shutil.rmtree(asked.portions)
     forget_all(out)
+    for batches in (GRADER_BATCH, JUDGE_BATCH):  # of a session before, where this one asked one by one
+        (out / batches).unlink(missing_ok=True)
     (out / STARTED).unlink()
     return result
 

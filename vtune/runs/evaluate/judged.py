@@ -16,6 +16,7 @@ from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import BatchedEndpoint, JudgeClient
 from vtune.judge.completions import NoVerdict
 from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
+from vtune.report.progress import say
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
@@ -107,7 +108,8 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
     async with JudgeClient(grader, cache=folder / CACHE) as client:
         grade_all = partial(_grade_all, groups, rule, client)
         if grader.batch:
-            await client.ask_in_batches(grade_all, state=folder / BATCH, poll_s=grader.batch_poll_s)
+            state = folder / BATCH
+            await client.ask_in_batches(grade_all, state=state, poll_s=grader.batch_poll_s, tell=say)
         found = await grade_all()
     results: list[tuple[Key, Grade | ServiceError]] = []
     for group, grades in zip(groups, found, strict=True):

@@ -11,6 +11,7 @@ from vtune.judge.completions import NoVerdict
 from vtune.judge.graders import compare, prompts_hash
 from vtune.judge.prompts import conclusions_hash, levels_hash, looks_hash
 from vtune.protocols.protocol import Grade
+from vtune.report.progress import say
 from vtune.reward.combining import weights_of
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.evaluate.judged import Graded, check_judged
@@ -83,7 +84,8 @@ async def judge_again(
     async with JudgeClient(judge, cache=folder / CACHE) as client:
         judge_all = partial(_verdicts, stored, samples, client)
         if judge.batch:
-            await client.ask_in_batches(judge_all, state=folder / BATCH, poll_s=judge.batch_poll_s)
+            state = folder / BATCH
+            await client.ask_in_batches(judge_all, state=state, poll_s=judge.batch_poll_s, tell=say)
         found = await judge_all()
         facts = client.facts()
     graded = Graded(
