@@ -193,6 +193,38 @@ def test_a_judge_that_stays_unreadable_gives_no_verdict() -> None:
     assert len(judge.requests) == 2
 
 
+def test_an_empty_reply_is_asked_for_once_more() -> None:
+    with serve("", "0.5") as judge:
+        assert ask_level(judge) == "partial"
+    assert len(judge.requests) == 2
+    with serve("") as judge:
+        error = ask_level(judge)
+    assert isinstance(error, NoVerdict)
+    assert "reply is empty" in error.what
+    assert len(judge.requests) == 2
+
+
+def test_what_could_not_be_read_is_asked_again_by_a_later_session_and_not_by_this_one(tmp_path: Path) -> None:
+    async def levels(judge: FakeJudge) -> list[str | None]:
+        async with JudgeClient(judge.endpoint(), cache=tmp_path / "judge.jsonl") as client:
+            found: list[str | None] = []
+            for _ in range(2):
+                try:
+                    found.append(await client.ask_for(PROMPT, [], read_level, "1, 0.5 or 0.25"))
+                except NoVerdict:
+                    found.append(None)
+            return found
+
+    with serve("well", "hm", "0.5") as judge:
+        assert asyncio.run(levels(judge)) == [None, None]
+        assert len(judge.requests) == 2
+        assert asyncio.run(levels(judge)) == ["partial", "partial"]
+        assert len(judge.requests) == 3
+        assert asyncio.run(levels(judge)) == ["partial", "partial"]
+    assert len(judge.requests) == 3
+    assert len((tmp_path / "judge.jsonl").read_text().splitlines()) == 5  # three replies, two of them dropped
+
+
 def test_a_judge_that_is_down_is_no_matter_of_the_question() -> None:
     for status in (401, 404, 503):
         with serve(status) as judge:

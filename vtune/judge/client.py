@@ -15,7 +15,7 @@ from vtune.config import Strict
 from vtune.errors import ServiceError
 from vtune.judge.batches import Batches, Tell
 from vtune.judge.budget import Budget, Prices, Purse, Tokens
-from vtune.judge.completions import Completed, Completions, NoAnswer, NoReply, NoVerdict
+from vtune.judge.completions import Completed, Completions, Empty, NoAnswer, NoReply, NoVerdict
 from vtune.judge.kept import read_kept
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
@@ -109,6 +109,7 @@ class JudgeClient:
         self._purse = Purse(endpoint.budget, endpoint.prices) if purse is None else purse
         self._file: IO[str] | None = None
         self._replies: dict[str, str] = {}
+        self._dropped: set[str] = set()
         self._by_batch = 0
         self._batches: Batches | None = None
         self._held = Tokens()
@@ -296,7 +297,9 @@ class JudgeClient:
     async def ask_for(
         self, prompt: Prompt, pictures: Sequence[Picture], read: Callable[[str], T | None], wanted: str
     ) -> T:
-        """What `read` finds in the judge's reply. A reply in which it finds nothing is asked for once more.
+        """What `read` finds in the judge's reply; where it finds nothing, the judge is asked once more.
+
+        What could not be read the second time either is not kept on disk: a later session asks again.
 
         Args:
             prompt: The question.
@@ -305,17 +308,22 @@ class JudgeClient:
             wanted: What a reply should be, e.g. "TRUE or FALSE".
 
         Raises:
-            NoVerdict: As `ask`, or if the second reply cannot be read either.
-            ServiceError: As `ask`.
-            DataError: As `ask`.
+            NoVerdict: If the judge refuses the question, or the second reply cannot be read either.
+            ServiceError, DataError: As `ask`.
         """
-        reply = ""
-        for asked in (prompt, insisting(prompt, wanted)):
-            reply = await self.ask(asked, pictures)
-            found = read(reply)
-            if found is not None:
-                return found
-        raise NoVerdict(f"the judge wrote {reply[:80]!r} instead of {wanted}, asked twice")
+        both = (prompt, insisting(prompt, wanted))
+        why: list[NoVerdict] = []
+        for asked in both:
+            try:
+                reply = await self.ask(asked, pictures)
+                if (found := read(reply)) is not None:
+                    return found
+                why.append(NoVerdict(f"the judge wrote {reply[:80]!r} instead of {wanted}, asked twice"))
+            except Empty as error:
+                why.append(error)
+        for asked in both:
+            self._drop(self._key(asked, pictures))
+        raise why[-1]
 
     async def _fetch(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         async with self._room:
@@ -347,6 +355,13 @@ class JudgeClient:
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
 
+    def _drop(self, key: str) -> None:
+        """Let a later session ask again; this one goes by what it has."""
+        if self._file is not None and key in self._replies and key not in self._dropped:
+            self._dropped.add(key)
+            self._file.write(json.dumps({"key": key, "reply": None}) + "\n")
+            self._file.flush()
+
     def _hold(self, prompt: Prompt, pictures: Sequence[Picture]) -> Tokens:
         return self._purse.hold([prompt.system, prompt.text], len(pictures), self._endpoint.max_tokens)
 
@@ -363,7 +378,7 @@ class JudgeClient:
         if completed.text:
             return completed.text
         cut = completed.finish == "length"
-        raise NoVerdict(
+        raise Empty(
             "the judge's reply is empty"
             + (f": its {self._endpoint.max_tokens} max_tokens went into thoughts" if cut else ""),
             where=self._completions.where,

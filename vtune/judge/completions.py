@@ -38,6 +38,10 @@ class NoVerdict(ServiceError):
     """
 
 
+class Empty(NoVerdict):
+    """The model says nothing; put in other words, it may."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
     """What a model gave back."""

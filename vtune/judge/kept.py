@@ -23,6 +23,8 @@ class Kept:
 def read_kept(path: Path) -> Kept:
     """The content of a file; nothing where there is none. A last line that a kill cut short is cut off.
 
+    A row without a reply takes back the one before it.
+
     Raises:
         DataError: If a line is no kept reply.
     """
@@ -32,7 +34,9 @@ def read_kept(path: Path) -> Kept:
     for number, line in enumerate(whole_lines(path, repair=True), start=1):
         try:
             row = parse_json(line)
-            if row["reply"] is not None:
+            if row["reply"] is None:  # nothing was said, or nothing that could be read
+                kept.replies.pop(row["key"], None)
+            else:
                 kept.replies[row["key"]] = str(row["reply"])
                 kept.by_batch += bool(row.get("batch"))
             kept.spent.add(Tokens(*(int(row.get(name, 0)) for name in ("input", "cached", "output"))))

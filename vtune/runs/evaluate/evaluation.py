@@ -172,7 +172,8 @@ def run_eval(
         out: Folder for the results; must not hold any.
         limit: Use only the first samples; the result says so.
         kind: What draws; the result says so.
-        resume: Continue what was begun in `out`; of what is finished, the results are given back.
+        resume: Continue what was begun in `out`; of what is finished, the results are given back, once the
+            grader has been asked again about replies of which it said nothing readable.
         own_data: The data are not those that the suite names: there may be fewer than are published.
 
     Returns:
@@ -192,7 +193,9 @@ def run_eval(
     if not resume:
         check_new(out)
     elif (out / "results.json").exists():
-        return finished_before(suite, model, out, limit, kind)
+        finished = finished_before(suite, model, out, limit, kind)
+        if finished is not None:
+            return finished
     _check_kind(suite, model, kind)
     found = _checked(suite, model, limit, own_data=own_data)
     prints = fingerprints(suite)

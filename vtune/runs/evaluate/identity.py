@@ -18,7 +18,9 @@ from vtune.runs.evaluate.judged import ungraded
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.rollout_files import reopen_unscored
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.windows import part
 from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
+from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.uses import prints as using
 
 STARTED = "started.json"
@@ -43,8 +45,13 @@ def _also(uses: Mapping[str, Any], script: Mapping[str, str]) -> dict[str, Any]:
     return ({"uses": uses} if uses else {}) | dict(script)
 
 
-def finished_before(suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind) -> dict[str, Any]:
-    """The results that a folder holds, if they are of the same evaluation: nothing is left to do."""
+def finished_before(
+    suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind
+) -> dict[str, Any] | None:
+    """The results that a folder holds, if they are of the same evaluation, and nothing is left to do.
+
+    None where the grader has left replies unscored: it is asked again, or another one is.
+    """
     result = read_record(
         out / "results.json",
         "model",
@@ -61,9 +68,27 @@ def finished_before(suite: EvalSuite, model: str, out: Path, limit: int | None, 
     } | _also(
         result["environment"].get("uses", {}), {key: result[key] for key in ("script",) if key in result}
     )
-    _check_same(before, asked_of(suite, model, limit, kind, fingerprints(suite)), out)
+    now = asked_of(suite, model, limit, kind, fingerprints(suite))
+    unscored = result.get("grader", {}).get("unscored")
+    if unscored:
+        _check_same(ungraded(before), ungraded(now), out)
+        say(f"{out} is finished, but for what the grader left unscored: {len(unscored)} asked again")
+        return None
+    _check_same(before, now, out)
     say(f"{out} is finished: nothing is left to do")
     return result
+
+
+def _reopen(out: Path, now: dict[str, Any]) -> None:
+    """Make a finished evaluation an unfinished one of which everything is drawn.
+
+    Whatever kills this leaves a folder that is finished, or one that is not.
+    """
+    whole = part(out / "trajectories", 0)
+    whole.parent.mkdir(exist_ok=True)
+    write_trajectories(whole, read_trajectories(out / "trajectories.parquet"), run=out)
+    write_atomically(out / STARTED, json.dumps(now, indent=2) + "\n")
+    (out / "results.json").unlink()
 
 
 def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
@@ -109,7 +134,7 @@ def check_new(out: Path) -> None:
 
 
 def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
-    """Begin a folder, or prove that it holds the first part of the same evaluation."""
+    """Begin a folder, or prove that it holds the first part of the same evaluation, or all that was drawn."""
     file, written = out / STARTED, out / "suite.yaml"
     if not resume:
         check_new(out)
@@ -117,6 +142,8 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> 
         write_atomically(written, dump_recipe(keep_uses(suite, out)))
         write_atomically(file, json.dumps(now, indent=2) + "\n")
         return
+    if (out / "results.json").exists():
+        _reopen(out, now)
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")

@@ -1,0 +1,69 @@
+"""What a grader says nothing readable of: it is unscored, and `--resume` asks again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vtune.runs.agent.engines as vtune_engines
+from tests.runs.commands import vtune
+from tests.runs.evaluate.reading import JUDGED, reads
+from tests.runs.evaluate.test_judged import NOWHERE, grader, serve, stable, words
+from tests.runs.evaluate.test_suites import Saying
+from vtune.data.formats.table import FORMATS
+from vtune.runs.evaluate.judged import CACHE
+
+SUITE = "mathvista"
+REPLIES = JUDGED[SUITE][0]
+LENIENT = ["--set", "reward.max_unscored=0.5"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    specimen = FORMATS[SUITE].specimen
+    assert specimen is not None
+    return specimen(tmp_path / "data").path
+
+
+@pytest.fixture
+def saying(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    replies = list(REPLIES)
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
+    return replies
+
+
+@pytest.mark.parametrize("said", ["", "%%% ☃ lorem {{"])
+def test_what_a_grader_left_unscored_is_asked_again_by_resume(
+    said: str, tiny: Path, data: Path, saying: list[str], tmp_path: Path
+) -> None:
+    def garbles(body: dict[str, Any]) -> str:
+        return said if REPLIES[0] in str(body) else reads(body)
+
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    asked = [*words(SUITE, "official", tiny, data, out), *LENIENT]
+    with serve(garbles) as judge:
+        ended = vtune(*asked, *grader(judge))
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert (found["score"]["score"], found["score"]["unscored"]) == (1.0, 1)
+    assert len(found["grader"]["unscored"]) == 1
+    assert len(judge.requests) == len(REPLIES) + 1  # it was asked for once more
+
+    with serve(reads) as judge:
+        again = vtune(*words(SUITE, "official", tiny, data, whole), *LENIENT, *grader(judge))
+        assert again.code == 0, again.err
+        judge.requests.clear()
+        saying.clear()  # whoever drew again would have nothing to say
+        assert vtune(*asked, *grader(NOWHERE, retries=0), "--resume").code == 1
+        assert json.loads((out / "results.json").read_text())["score"] == found["score"]
+        ended = vtune(*asked, *grader(judge), "--resume")
+        assert ended.code == 0, ended.err
+        assert "1 asked again" in ended.err
+        assert len(judge.requests) == 1
+        found, wanted = stable(out), stable(whole)
+        for tokens in ("input_tokens", "output_tokens"):
+            assert found["grader"].pop(tokens) > wanted["grader"].pop(tokens)
+        assert found == wanted
+        assert len((out / CACHE).read_text().splitlines()) > len(REPLIES)
+        assert "nothing is left to do" in vtune(*asked, *grader(judge), "--resume").err
