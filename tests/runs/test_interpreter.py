@@ -28,24 +28,6 @@ def test_what_is_loaded_is_passed_over_what_comes_later_is_not_and_afterwards_no
     assert (ended.stdout, ended.returncode) == ("True True False True\n0 True\n", 0), ended.stderr
 
 
-def test_old_objects_are_looked_at_by_hand_and_afterwards_as_before() -> None:
-    ended = python(
-        "import gc\n"
-        "from vtune.runs.interpreter import young_garbage_only\n"
-        "full = []\n"
-        "gc.callbacks.append(lambda phase, what: full.append(phase) if what['generation'] == 2 else None)\n"
-        "def work():\n"
-        "    gc.collect()\n"
-        "    full.clear()\n"
-        "    kept = [[] for _ in range(1_000_000)]\n"
-        "    return len(full)\n"
-        "with young_garbage_only():\n"
-        "    print(work())\n"
-        "print(work() > 0)"
-    )
-    assert (ended.stdout, ended.returncode) == ("0\nTrue\n", 0), ended.stderr
-
-
 def test_other_threads_have_short_turns_and_afterwards_as_before() -> None:
     before = sys.getswitchinterval()
     with responsive():

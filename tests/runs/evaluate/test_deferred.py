@@ -240,7 +240,9 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_with_its_batch(
     with serve_batches(judge, polls=10**9) as server:
         words = ["--suite", SUITE, "--model", model, "--data", str(data), "--out", str(out)]
         more = [*setting(published__md5="null"), *batching(server), "--json"]
-        command = [sys.executable, "-c", MAIN, "eval", *words, *more]
+        # What was started in the background ignores Ctrl-C, and so would what it starts.
+        heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); " + MAIN
+        command = [sys.executable, "-c", heard, "eval", *words, *more]
         process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
         try:
             waited = time.monotonic() + HANGS

@@ -5,7 +5,6 @@ between steps: the weights are handed to the engine, evaluated when that is due,
 """
 
 import asyncio
-import gc
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
@@ -25,7 +24,7 @@ from vtune.report.training import Training
 from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
 from vtune.runs.folder import running
-from vtune.runs.interpreter import responsive, young_garbage_only
+from vtune.runs.interpreter import responsive
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
@@ -119,7 +118,7 @@ async def _train(
     async with opened(recipe, suites, out, ranks, resume=resume) as run:
         loop = _Loop(run, suites, track=track, profile=profile)
         async with aclosing(loop.scheduler):
-            with responsive(), young_garbage_only():
+            with responsive():
                 last = await loop.steps()
     frozen = run.trainer.check_frozen()
     if frozen and ranks.first:
@@ -221,7 +220,6 @@ class _Loop:
                 with self._profile.of(number):
                     rows = (await self.step(number)).rows
                 progress.advance({name: rows[ALL].get(name) for name in _SHOWN})
-                gc.collect()  # between two steps few wait for it
                 self._stopping.after(number + 1, partial(self._save, number + 1), checkpoints.finish)
                 checkpoints.finish_written()
             await self._evaluate_at_the_end()
