@@ -39,6 +39,12 @@ class FakeClient(JudgeClient):
             raise reply
         return reply
 
+    def _key(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
+        return prompt.text
+
+    def _drop(self, key: str) -> None:
+        """It keeps nothing that a later session could take for a verdict."""
+
 
 def level(what: Sample, *calls: object) -> float:
     trajectory = looks(*calls)  # type: ignore[arg-type]
