@@ -211,7 +211,7 @@ def test_a_batch_that_the_endpoint_knows_no_more_is_said_and_sent_again(
         state.write_text(json.dumps({"batches": [one], "of": f"{server.url}, model judge"}))
         found, _ = asked(server, state)
     assert (found, lines(server)) == (["ONE", "TWO", "THREE"], [2])
-    assert "knows the batch batch_9 no more: its questions are asked again" in capsys.readouterr().out
+    assert "no longer knows the batch batch_9: its questions are asked again" in capsys.readouterr().out
     assert not state.exists()
 
 

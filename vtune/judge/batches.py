@@ -152,8 +152,8 @@ class Batches:
     async def replies(self) -> AsyncIterator[tuple[str, Completed, Tokens]]:
         """Each reply of the batches under way: its question, itself, and what it took at most, on average.
 
-        Questions that a batch does not answer are left out, and so are those of one that the endpoint does
-        not know any more. A batch is forgotten once its replies were taken.
+        Questions that a batch does not answer are left out, and so are those of one that the endpoint no
+        longer knows. A batch is forgotten once its replies were taken.
 
         Raises:
             ServiceError: When all have ended, if one of them failed; or if the endpoint cannot be reached.
@@ -194,7 +194,7 @@ class Batches:
                 return await self._outcome_of(name, sent)
         except Unknown:
             self._tell(
-                f"{self._completions.where} knows the batch {name} no more: its questions are asked again"
+                f"{self._completions.where} no longer knows the batch {name}: its questions are asked again"
             )
             return _Outcome()
 

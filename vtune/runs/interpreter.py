@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 TURN_SECONDS = 0.0005
 """That a thread keeps the interpreter while another waits for it; ours, a tenth of Python's. The event loop
-gives it up with each file that it reads: next to threads that decode pictures it lost 100 ms on 20 files."""
+gives it up with each file that it reads, next to threads that decode pictures (tests/bench/host_step.py)."""
 
 
 @contextmanager
