@@ -89,6 +89,7 @@ SLOW = (
     "metrics/test_ovdeval.py",
     "metrics/test_paired.py",
     "protocols/test_parsers.py",
+    "reward/test_connection_timeouts.py",
     "reward/test_garbage.py",
     "reward/test_hacks.py",
     "reward/test_injection.py",
@@ -103,8 +104,8 @@ SLOW = (
     "verifiers/test_verifying.py",
     "test_packaging.py",
 )
-"""Folders and files of tests that train, start sandboxes or services, or take a processor five seconds: `make
-check` leaves them out, and does not import them."""
+"""Folders and files of tests that train, start sandboxes or services, or take five seconds: `make
+check` leaves them out, and does not import them. A slow test among quick ones has the mark `slow` itself."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -104,6 +104,7 @@ print(*sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_what_only_reads_recipes_loads_no_torch(tmp_path: Path) -> None:
     """Sweeps, chains, and commands that start processes and wait for them, on a machine without a GPU."""
     words = [sys.executable, "-c", READS_RECIPES, str(tmp_path)]

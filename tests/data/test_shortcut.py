@@ -65,6 +65,7 @@ def close(found: int, share: float, count: int) -> bool:
     return abs(found - share * count) <= 5 * (share * (1 - share) * count) ** 0.5 + 1
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(share=SHARES, seed=SEEDS, cue=CUE)
 def test_the_cue_names_the_answer_as_often_as_it_is_said_to(share: float, seed: int, cue: Cue) -> None:
@@ -125,6 +126,7 @@ def test_splits_share_no_picture_and_relations_share_the_puzzles(cue: Cue) -> No
     assert {s.source for found in other.values() for s in found} == {f"shortcut_{r}" for r in RELATIONS}
 
 
+@pytest.mark.slow
 def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> None:
     count = 150
     for world, expected in ((Shortcut(0.95), CHANCE), (Shortcut(0.95, careful_share=0.9), 0.9)):

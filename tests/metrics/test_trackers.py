@@ -65,6 +65,7 @@ def test_tensorboard_gets_numbers_and_pictures(tmp_path: Path) -> None:
     assert (image.step, image.height) == (1, HEIGHT)
 
 
+@pytest.mark.slow
 def test_wandb_offline_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")

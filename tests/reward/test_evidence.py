@@ -121,6 +121,7 @@ def call_score(what: Sample, judges: Judges, *calls: object, flags: tuple[str, .
     return asyncio.run(score_call(what, dataclasses.replace(trajectory, calls=(call,)), 0, judges)).score
 
 
+@pytest.mark.slow
 def test_a_judge_that_errs_turns_so_many_looks_round_and_always_the_same() -> None:
     """A look becomes a miss, a miss a full look; red flags and faithfulness are as they were."""
     what = sample(TARGET)

@@ -3,6 +3,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from tests.rollout.load import asynchronous, by_turn, jobs
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request
@@ -19,6 +21,7 @@ class Timed(ScriptedEngine):
         return await super().generate(request)
 
 
+@pytest.mark.slow
 def test_conversations_do_not_wait_for_each_other(policy: Policy) -> None:
     """Against a loop that is synchronous by turn, with tools of 200 ms: at least twice the conversations."""
     work = jobs(8, 8)

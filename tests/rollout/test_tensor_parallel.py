@@ -115,6 +115,7 @@ assert not tp_group.address.parent.exists()
 """
 
 
+@pytest.mark.slow
 def test_a_group_fails_together(tmp_path: Path) -> None:
     both_end_well(GROUP, tmp_path)
 

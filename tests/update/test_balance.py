@@ -104,6 +104,7 @@ def test_alone_everything_stays_in_its_order() -> None:
     assert balanced(given, alone, image_id=IMAGE, merge=2, cost=lambda _: 1.0) == given
 
 
+@pytest.mark.slow
 def test_what_moves_arrives_in_two_processes(pair: Path) -> None:
     found = torch.load(pair / "balanced")
     assert len(found) == len(SHARES)

@@ -114,6 +114,7 @@ def peak(policy: Policy, batch: MicroBatch, chunks: int) -> int:
     return living.most
 
 
+@pytest.mark.slow
 @pytest.mark.train
 def test_the_memory_of_logits_is_that_of_one_chunk(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = load(tiny)

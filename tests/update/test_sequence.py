@@ -15,6 +15,7 @@ from vtune.models.sequence_parallel import even, spread_out
 from vtune.update.sequence import check_sequence_parallel, possible_sizes
 
 
+@pytest.mark.slow
 @pytest.mark.train
 def test_two_processes_have_the_log_probabilities_and_gradients_of_one(pair: Path) -> None:
     folders = [pair / "even", pair / "even3"]

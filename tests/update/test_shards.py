@@ -40,6 +40,7 @@ for number, (model, stage, lora) in enumerate(RUNS):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.train
 def test_each_of_two_processes_writes_its_share_of_the_weights(
     tiny: Path, tiny3: Path, tmp_path: Path
