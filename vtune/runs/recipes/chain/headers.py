@@ -1,5 +1,6 @@
 """The commands in a recipe's comments: they say what makes the files that it reads, and where its own go."""
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,5 +100,9 @@ def command_of(words: Sequence[str]) -> Command:
 
 def fits(pattern: str, path: str) -> bool:
     """Whether a path is one that a command names; capitals (`data/SOURCE.parquet`) stand for any name."""
-    parts = [re.escape(part) for part in _PLACE.split(str(Path(pattern)))]
-    return re.fullmatch("[^/]+".join(parts), str(Path(path))) is not None
+    return _pattern(pattern).fullmatch(str(Path(path))) is not None
+
+
+@functools.cache
+def _pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile("[^/]+".join(re.escape(part) for part in _PLACE.split(str(Path(pattern)))))

@@ -1,5 +1,6 @@
 """What cold starts, training, sweeps, evaluations and audits read."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -41,6 +42,8 @@ class Runs:
         self._nodes = {node.title: node for node in nodes}
         self._shop = shop
         self._following: list[str] = []
+        self._rows = functools.cache(_rows)
+        """Of a file: the variants of a sweep read the same, and no file changes during a walk."""
 
     def joins(self, node: Node) -> Iterator[Join]:
         """The joins of one recipe with whoever writes what it reads."""
@@ -276,11 +279,11 @@ class Runs:
             for product in self._shop.writers(file):
                 if product.kind == kind and product.make is not None:
                     try:
-                        yield file, product.by, _rows(self._shop.rows(product))
+                        yield file, product.by, self._rows(self._shop.rows(product))
                     except VtuneError as error:
                         yield file, product.by, error
             if not self._shop.writers(file) and Path(file).is_file():
-                yield file, "a file that is here", _rows(Path(file))
+                yield file, "a file that is here", self._rows(Path(file))
 
     def _all(self, files: Sequence[str], kind: str) -> list[Sample | Trajectory]:
         found = (rows for _, _, rows in self._read(files, kind) if not isinstance(rows, VtuneError))

@@ -62,11 +62,14 @@ class Workshop:
         self._products = products
         self._made: dict[int, Path | VtuneError] = {}
         self._making: list[Product] = []
+        self._writers: dict[str, list[Product]] = {}
         self._published: dict[str, Path] = {}
 
     def writers(self, path: str) -> list[Product]:
         """Who writes a file or folder."""
-        return [product for product in self._products if fits(product.path, path)]
+        if path not in self._writers:
+            self._writers[path] = [product for product in self._products if fits(product.path, path)]
+        return self._writers[path]
 
     def rows(self, product: Product) -> Path:
         """A file with a few rows of a product.
