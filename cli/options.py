@@ -75,6 +75,28 @@ Hostfile = Annotated[
         "--hostfile", help="Machines to start on, `name slots=N` per line; needs --gpus, pdsh and ssh."
     ),
 ]
+SweepName = Annotated[
+    str | None,
+    typer.Option(
+        "--sweep",
+        help="Run the recipe in the variants and with the seeds of a sweep: name of a shipped one, or a "
+        "path. Then --out is a folder of runs, runs/sweep-<sweep> if not given.",
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="VARIANT",
+        help="With --sweep: these variants, and those that the folder has already; repeatable.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs", min=1, help="With --sweep: runs at the same time, each on GPUs or cores of its own."
+    ),
+]
 TIERS = ("auto", "namespaces", "flat", "unsafe")
 Protection = Annotated[
     str | None,

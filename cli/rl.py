@@ -1,7 +1,7 @@
 """`vtune rl`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -11,6 +11,8 @@ from .options import (
     GpuMemory,
     Gpus,
     Hostfile,
+    Jobs,
+    Only,
     Overrides,
     Profiled,
     Protection,
@@ -19,6 +21,7 @@ from .options import (
     RunFolder,
     ShapeOf,
     Start,
+    SweepName,
     Track,
     with_protection,
 )
@@ -37,20 +40,15 @@ def rl(
     shape: ShapeOf = None,
     track: Track = None,
     profile: Profiled = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            "--sweep",
-            help="Run the recipe in the variants and with the seeds of a sweep: name of a shipped one, or a "
-            "path. Then --out is a folder of runs, runs/sweep-<sweep> if not given.",
-        ),
-    ] = None,
+    sweep: SweepName = None,
+    only: Only = None,
+    jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
     from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
-    from .sweep import train_variants
+    from .sweep import Part, train_variants
     from .training import Verb, planned_for, train
 
     check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
@@ -65,8 +63,13 @@ def rl(
         as_json=as_json,
     )
     if sweep is not None:
-        train_variants(sweep, recipe, overrides or (), with_protection(None, sandbox), start, check=check)
+        part = Part(only=tuple(only or ()), at_a_time=jobs or 1)
+        own = with_protection(None, sandbox)
+        train_variants(sweep, recipe, overrides or (), own, start, part, check=check)
         return
+    for option, value in (("--only", only), ("--jobs", jobs)):
+        if value:
+            raise typer.BadParameter("it is about the runs of a --sweep", param_hint=option)
     verb = Verb(package="recipes.rl", kind=RLRecipe, check=check, run=_run, split=check_sizes)
     train(verb, recipe, with_protection(overrides, sandbox), start)
 

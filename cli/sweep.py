@@ -2,10 +2,13 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from vtune.errors import RecipeError
 
 from .options import Start
 from .output import show, stdout_for_the_result
@@ -14,12 +17,22 @@ if TYPE_CHECKING:
     from vtune.runs.sweep.recipe import Plan
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Which runs of a sweep, and how many at the same time."""
+
+    only: tuple[str, ...]
+    """Names of variants; empty: all."""
+    at_a_time: int
+
+
 def train_variants(
     name: str,
     recipe: str,
     overrides: Sequence[str],
     protection: Sequence[str],
     start: Start,
+    part: Part,
     *,
     check: Callable[..., dict[str, Any]],
 ) -> None:
@@ -31,20 +44,31 @@ def train_variants(
         overrides: `key.path=value` for all variants.
         protection: Overrides of the sandbox, for runs and evaluations alike.
         start: How, for every run; without a folder it is `runs/sweep-<sweep>`.
+        part: Which runs.
         check: (recipe, gpus=…) -> the plan of one run.
     """
     from vtune.config import find
     from vtune.metrics.trackers import check_tracker
-    from vtune.runs.sweep.recipe import load_sweep
+    from vtune.runs.processes.machines import places
+    from vtune.runs.sweep.recipe import load_sweep, variants_of
 
     path = find(name, "recipes.sweep")
-    plan = load_sweep(path, find(recipe, "recipes.rl"), [*overrides, *protection], suite_overrides=protection)
     folder = start.out or Path("runs") / f"sweep-{path.stem}"
+    plan = load_sweep(
+        path,
+        find(recipe, "recipes.rl"),
+        [*overrides, *protection],
+        suite_overrides=protection,
+        only=part.only and (*part.only, *(variants_of(folder) if start.resume else ())),
+    )
     check_tracker(start.track)
+    if part.at_a_time > 1 and start.hostfile is not None:
+        raise RecipeError("--jobs with --hostfile: runs on many machines go one by one", fix="leave one out")
+    shares = places(part.at_a_time, start.gpus or 1)
     if start.dry_run:
         _plan(plan, folder, start, check)
     else:
-        _run(plan, folder, start)
+        _run(plan, folder, start, shares)
 
 
 def _plan(plan: "Plan", folder: Path, start: Start, check: Callable[..., dict[str, Any]]) -> None:
@@ -69,7 +93,7 @@ def _plan(plan: "Plan", folder: Path, start: Start, check: Callable[..., dict[st
     _show_plan(plan.sweep, facts, as_json=start.as_json)
 
 
-def _run(plan: "Plan", folder: Path, start: Start) -> None:
+def _run(plan: "Plan", folder: Path, start: Start, shares: Sequence[Mapping[str, str]]) -> None:
     from vtune.report.progress import say
     from vtune.report.sweep import render_sweeps
     from vtune.runs.processes.launch import processes_of
@@ -85,7 +109,14 @@ def _run(plan: "Plan", folder: Path, start: Start) -> None:
     options = [word for option, value in given.items() if value is not None for word in (option, str(value))]
     try:
         with stdout_for_the_result():
-            result = run_sweep(plan, folder, resume=start.resume, processes=processes, options=options)
+            result = run_sweep(
+                plan,
+                folder,
+                resume=start.resume,
+                processes=processes,
+                options=options,
+                shares=shares,
+            )
     except SystemExit:
         words = [word for word in sys.argv[1:] if word != "--resume"]
         say(f"to continue: {shlex.join(['vtune', *words, '--resume'])}")

@@ -89,11 +89,11 @@ import sys
 
 from vtune.cli.main import app
 from vtune.config import find
-from vtune.runs.processes import launch
+from vtune.runs.processes import launch, machines
 from vtune.runs.sweep.recipe import load_sweep
 
 load_sweep(find("credit-tiny", "recipes.sweep"), find("credit-tiny", "recipes.rl"), [])
-launch.DRIVERS = ()
+machines.DRIVERS = ()
 launch._launch = lambda command, logs: ""
 folder = sys.argv[1]
 for verb in ("sft", "rl"):

@@ -3,6 +3,7 @@ where a picture gives the answer away.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from vtune.runs.evaluate.evaluation import run_eval
 from vtune.runs.evaluate.identity import STARTED
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import check_folder
+from vtune.runs.processes.machines import gpus_here, places
 from vtune.runs.sweep.recipe import OWN, load_sweep
 from vtune.runs.sweep.runs import check_failed, run_sweep
 from vtune.runs.sweep.table import SWEEP
@@ -101,7 +103,9 @@ def _compared(out: Path, seed: int, common: Sequence[str]) -> _Parts:
     given = [f"{OWN}seeds=[{seed}]", *common]
     recipe = find("codev-tiny", "recipes.rl")
     plan = load_sweep(find(COMPARED, "recipes.sweep"), recipe, given, suite_overrides=common)
-    table = run_sweep(plan, out, resume=(out / SWEEP).exists(), processes=1)
+    # Both rewards at the same time, where there are two GPUs or cores.
+    shares = places(min(len(plan.recipes), gpus_here() or os.cpu_count() or 1), 1)
+    table = run_sweep(plan, out, resume=(out / SWEEP).exists(), processes=1, shares=shares)
     check_failed(table.pop("failed"))
     runs = [f"{row}/seed-{seed}" for row in table["variants"]]
     trained = [run for run in runs if (out / run / "checkpoints").exists()]

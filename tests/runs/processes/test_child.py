@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vtune.runs.processes.child import last_words, run_child
+from vtune.runs.processes.child import Child, last_words, noted_signals
 
 OBEDIENT = """#!/bin/sh
 trap 'echo told >&2; exit 130' INT TERM
@@ -24,19 +24,40 @@ def program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(path))
 
 
+def ended(words: list[str], *, log: Path, result: Path | None, title: str = "") -> int:
+    """The exit status of a command, which gets the signals that this process gets."""
+    child, passed = Child(words, log=log, result=result, title=title), 0
+    with noted_signals() as noted:
+        while (code := child.poll()) is None:
+            for number in noted[passed:]:
+                child.send(number)
+            passed = len(noted)
+            time.sleep(0.02)
+    return code
+
+
 def test_a_command_leaves_its_result_and_its_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log, result = tmp_path / "log", tmp_path / "result.json"
-    assert run_child(["recipes", "show", "rl/codev-tiny"], log=log, result=result) == 0
+    assert ended(["recipes", "show", "rl/codev-tiny"], log=log, result=result) == 0
     assert "algorithm: grpo" in result.read_text()
-    assert run_child(["recipes", "show", "rl/none"], log=log, result=tmp_path / "other") == 2
+    assert ended(["recipes", "show", "rl/none"], log=log, result=tmp_path / "other") == 2
     assert not (tmp_path / "other").exists()
     assert last_words(log).startswith("error: nothing that ships is called 'rl/none'")
     assert capfd.readouterr().err == log.read_text()
 
 
+def test_lines_of_several_are_told_apart_and_come_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program(tmp_path, "#!/bin/sh\nprintf 'one\ntw' >&2; sleep 0.2; echo o >&2\n", monkeypatch)
+    assert ended([], log=tmp_path / "log", result=None, title="plain/seed-3") == 0
+    assert capfd.readouterr().err == "plain/seed-3: one\nplain/seed-3: two\n"
+    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+
+
 def test_a_kill_is_its_negative_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "#!/bin/sh\necho half\nkill -9 $$\n", monkeypatch)
-    assert run_child([], log=tmp_path / "log", result=tmp_path / "result") == -signal.SIGKILL
+    assert ended([], log=tmp_path / "log", result=tmp_path / "result") == -signal.SIGKILL
     assert not (tmp_path / "result").exists()
 
 
@@ -55,9 +76,7 @@ def test_who_interrupts_the_command_interrupts_the_child_and_waits_for_it(
     before = signal.getsignal(number)
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(SystemExit) as caught:
-        run_child([], log=log, result=None)
+    assert ended([], log=log, result=None) == 130
     thread.join()
-    assert caught.value.code == 130
     assert log.read_text() == "begun\ntold\n"
     assert signal.getsignal(number) is before

@@ -1,7 +1,9 @@
 """A sweep with axes, and with data and starts of its own for every seed."""
 
 import json
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +54,10 @@ class Prepared(Runs):
         super().__init__()
         self._tiny, self._lens = tiny, lens
 
-    def __call__(self, words: Any, *, log: Path, result: Path | None) -> int:
+    def _run(self, words: Sequence[str], log: Path, result: Path | None) -> int:
         out = Path(words[words.index("--out") + 1])
         if words[0] in ("rl", "eval"):
-            return super().__call__(words, log=log, result=result)
+            return super()._run(words, log, result)
         self.words.append(list(words))
         log.write_text("error: no room\n")
         if any(name in str(out) for name in self.fails):
@@ -268,6 +270,8 @@ def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
         return {"page": str(out)}
 
     monkeypatch.setattr(demo, "run_sweep", sweep)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(demo, "write_page", page)
     out = tmp_path / "demo"
     told = demo.run_demo(out, seed=4, compare=True, common=["sandbox.isolation=unsafe"])
@@ -276,6 +280,7 @@ def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
     assert shown[1:] == [out / f"{row}/seed-4/eval/same" for row in told["compared"]["variants"]]
     assert calls[0] == {
         "seeds": (4,), "rows": ["accuracy-only", "evidence", "cold-start"], "resume": False, "processes": 1,
+        "shares": [{"OMP_NUM_THREADS": "2"}] * 2,
     }  # fmt: skip
     demo.run_demo(out, seed=4, compare=True, common=["sandbox.isolation=unsafe"])
     assert calls[1]["resume"] is True

@@ -44,6 +44,24 @@ def write(folder: Path, **changes: Any) -> Path:
     return path
 
 
+class Ended:
+    """A command that had ended before anybody asked; it may have run a while."""
+
+    def __init__(self, code: int, *, looks: int = 0) -> None:
+        self.code = code
+        self.looks = looks
+        self.signals: list[int] = []
+
+    def poll(self) -> int | None:
+        if self.signals:
+            return 130
+        self.looks -= 1
+        return self.code if self.looks < 0 else None
+
+    def send(self, number: int) -> None:
+        self.signals.append(number)
+
+
 class Runs:
     """Takes the place of processes: notes the commands, and writes what they would leave."""
 
@@ -53,7 +71,10 @@ class Runs:
         """Part of a run folder's path -> status that a command about it ends with."""
         self.interrupted = ""
 
-    def __call__(self, words: Sequence[str], *, log: Path, result: Path | None) -> int:
+    def __call__(self, words: Sequence[str], *, log: Path, result: Path | None, **more: Any) -> Ended:
+        return Ended(self._run(words, log, result))
+
+    def _run(self, words: Sequence[str], log: Path, result: Path | None) -> int:
         self.words.append(list(words))
         out = Path(words[words.index("--out") + 1])
         out.mkdir(parents=True, exist_ok=True)
@@ -449,6 +470,38 @@ def test_keys_of_the_sweep_itself_can_be_set(tmp_path: Path) -> None:
         load_sweep(path, RECIPE, ["steps=1"])
 
 
+def test_some_variants_are_run_now_and_others_later(
+    tiny: Path, lens: Path, tmp_path: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.runs.sweep.runs.fingerprint", lambda path: None)
+    monkeypatch.setattr("vtune.runs.sweep.runs.fingerprints", lambda suite: {})
+    monkeypatch.setitem(run_sweep.__kwdefaults__, "start", runs)
+    path = write(tmp_path / "sweeps", held_out=held_out(lens))
+    given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]", steps=3, update__threads=1)
+    out = tmp_path / "out"
+    command = ["rl", "--recipe", "codev-tiny", "--sweep", path, "--out", out, *given, "--json"]
+    first = json.loads(vtune(*command, "--only", "plain", "--jobs", "2").out)
+    assert (list(first["variants"]), first["differences"], first["unfinished"]) == (["plain"], {}, [])
+    assert {Path(w[w.index("--out") + 1]).parts[-2] for w in runs.words if w[0] == "rl"} == {"plain"}
+    runs.words = []
+    both = json.loads(vtune(*command, "--only", "sharp", "--resume").out)
+    assert {Path(w[w.index("--out") + 1]).parts[-2] for w in runs.words if w[0] == "rl"} == {"sharp"}
+    assert (set(both["variants"]), list(both["differences"])) == ({"plain", "sharp"}, ["sharp - plain"])
+    assert both["variants"]["plain"] == first["variants"]["plain"]
+    missed = vtune(*command, "--only", "sharpe", "--resume")
+    assert (missed.code, "the sweep has no variant `sharpe`" in missed.err) == (2, True)
+    assert "did you mean `sharp`" in missed.err
+
+
+def test_what_is_about_a_sweep_needs_one(tmp_path: Path) -> None:
+    for option, value in (("--jobs", "2"), ("--only", "plain")):
+        told = vtune("rl", "--recipe", "codev-tiny", "--out", tmp_path / "out", option, value)
+        assert (told.code, "it is about the runs of a --sweep" in told.err) == (2, True)
+    hosts = ("--gpus", "1", "--hostfile", tmp_path / "hosts")
+    told = vtune("rl", "--recipe", "credit-tiny", "--sweep", "credit-tiny", "--jobs", "2", *hosts)
+    assert (told.code, "runs on many machines go one by one" in told.err) == (2, True)
+
+
 def test_a_dry_run_plans_all_and_starts_nothing(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "sweeps", held_out=held_out(lens))
     given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]", steps=3)
@@ -656,12 +709,12 @@ def test_an_interrupted_sweep_says_what_to_type(
 def test_a_sweep_of_real_runs(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def inside(words: Sequence[str], *, log: Path, result: Path | None) -> int:
+    def inside(words: Sequence[str], *, log: Path, result: Path | None, **more: Any) -> Ended:
         ended = vtune(*words)
         log.write_text(ended.err)
         if result and ended.code == 0:
             result.write_text(ended.out)
-        return ended.code
+        return Ended(ended.code)
 
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)
     held = held_out(lens)

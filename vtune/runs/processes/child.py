@@ -1,72 +1,83 @@
-"""One `vtune` command in a process of its own: whatever becomes of it, what is around it continues."""
+"""`vtune` commands in processes of their own: whatever becomes of one, what is around it continues."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 
-from vtune.errors import INTERRUPTED, WITHIN
+from vtune.errors import WITHIN
 from vtune.runs.processes.launch import TAIL, Voice, from_error
-from vtune.runs.processes.watcher import LOOK, die_with_parent
+from vtune.runs.processes.watcher import die_with_parent
 
 
-def run_child(words: Sequence[str], *, log: Path, result: Path | None) -> int:
-    """Run `vtune WORDS`, and wait for its end.
-
-    Ctrl-C and SIGTERM are passed on to it, once each time; it dies with this process.
+class Child:
+    """`vtune WORDS`, started; it dies with this process. Ask for its end with `poll`.
 
     Args:
         words: The command line.
         log: What it says on stderr is added here, and passed on as it comes.
         result: Gets what it writes to stdout, and is there only if it exits 0; None: nobody reads that.
-
-    Returns:
-        Its exit status; negative: the signal that killed it.
-
-    Raises:
-        SystemExit: 130, once it has ended, if it was interrupted.
+        environment: Variables that it has beside those of this process.
+        title: Stands before each line that is passed on.
     """
-    asked: list[int] = []
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    part = result.with_name(f".{result.name}.part") if result else None
-    try:
-        with log.open("ab") as said, part.open("wb") if part else nullcontext() as told:
-            voice = Voice(log)
-            child = subprocess.Popen(
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        log: Path,
+        result: Path | None,
+        environment: Mapping[str, str] | None = None,
+        title: str = "",
+    ) -> None:
+        self._result = result
+        self._part = result.with_name(f".{result.name}.part") if result else None
+        self._voice = Voice(log, title)
+        with log.open("ab") as said, self._part.open("wb") if self._part else nullcontext() as told:
+            self._process = subprocess.Popen(
                 [sys.executable, "-m", "vtune.cli.main", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=told or subprocess.DEVNULL,
                 stderr=said,
-                env={**os.environ, WITHIN: "1"},
+                env={**os.environ, WITHIN: "1", **(environment or {})},
                 # Not in the terminal's group: it would get Ctrl-C twice.
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
-        passed = 0
-        while child.poll() is None:
-            for number in asked[passed:]:
-                child.send_signal(number)
-                passed += 1
-            voice.pass_on()
-            time.sleep(LOOK)
-        voice.pass_on()
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs; negative: the signal that killed it."""
+        ended = self._process.poll() is not None
+        self._voice.pass_on()
+        if ended and self._part and self._result and self._process.returncode == 0:
+            self._part.replace(self._result)
+            self._part = None
+        return self._process.returncode if ended else None
+
+    def send(self, number: int) -> None:
+        """Send it a signal, where it still runs."""
+        self._process.send_signal(number)
+
+
+@contextlib.contextmanager
+def noted_signals() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM go into a list, and end nothing by themselves. Main thread only."""
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if part and result and child.returncode == 0:
-        part.replace(result)
-    if asked or child.returncode == INTERRUPTED:
-        raise SystemExit(INTERRUPTED)
-    return child.returncode
 
 
 def last_words(log: Path) -> str:

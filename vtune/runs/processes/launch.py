@@ -19,7 +19,7 @@ from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.models.network import free_port
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
-from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, write_environment
+from vtune.runs.processes.machines import ENVIRONMENT, gpus_here, included, machines_of, write_environment
 from vtune.runs.processes.watcher import (
     END,
     FREE,
@@ -42,8 +42,6 @@ SETTLE = 2.0
 TAIL = 100
 """Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
 LOST = "killed by signal"
-DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
 
 
 def launch(
@@ -217,10 +215,16 @@ def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
 
 
 class Voice:
-    """What another process adds to its log, passed on to stderr as it comes."""
+    """What another process adds to its log, passed on to stderr as it comes.
 
-    def __init__(self, log: Path) -> None:
+    Args:
+        log: The file.
+        title: Stands before each line, which then is passed on when it has ended; empty: nothing does.
+    """
+
+    def __init__(self, log: Path, title: str = "") -> None:
         self._log = log
+        self._title = title
         self._at = log.stat().st_size if log.exists() else 0
 
     def pass_on(self) -> None:
@@ -230,8 +234,13 @@ class Voice:
         with self._log.open("rb") as file:
             file.seek(self._at)
             text = file.read()
+        if self._title:
+            text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
-        sys.stderr.write(text.decode("utf-8", errors="replace"))
+        said = text.decode("utf-8", errors="replace")
+        if self._title:
+            said = "".join(f"{self._title}: {line}" for line in said.splitlines(keepends=True))
+        sys.stderr.write(said)
         sys.stderr.flush()
 
 
@@ -276,11 +285,7 @@ def _check_devices(processes: int, hostfile: Path | None) -> None:
                 fix="install it (apt-get install pdsh), with ssh keys to every machine",
             )
         return
-    if not any(Path(driver).exists() for driver in DRIVERS):
-        return  # without torch, which takes longer to load than all else here
-    import torch
-
-    there = torch.cuda.device_count()
+    there = gpus_here()
     if there and processes > there:
         raise RecipeError(
             f"--gpus {processes}, but this machine has {there}", fix="ask for fewer, or give a --hostfile"

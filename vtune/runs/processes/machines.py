@@ -9,6 +9,8 @@ from typing import Any
 from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
 SLOTS = "one line per machine: `name slots=8`"
 """What a hostfile holds."""
 
@@ -109,6 +111,44 @@ def _visible(processes: int) -> list[int]:
             fix="ask for fewer, or name more",
         )
     return [int(name) for name in names[:processes]]
+
+
+def gpus_here() -> int:
+    """How many GPUs this machine has; without torch, which takes long to load, where it has no driver."""
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def places(runs: int, processes: int) -> list[dict[str, str]]:
+    """Environment variables for each of several runs at the same time on this machine: GPUs of its own where
+    there are any, else its share of the cores.
+
+    Args:
+        runs: How many, at least one.
+        processes: Of each: it gets as many GPUs.
+
+    Raises:
+        RecipeError: If there are GPUs, and too few.
+    """
+    if runs == 1:
+        return [{}]
+    there = gpus_here()
+    if not there:
+        cores = max(1, (os.cpu_count() or 1) // (runs * processes))
+        threads = os.environ.get("OMP_NUM_THREADS") or str(cores)
+        return [{"OMP_NUM_THREADS": threads} for _ in range(runs)]
+    if runs * processes > there:
+        raise RecipeError(
+            f"--jobs {runs} with {processes} GPUs each, and this machine has {there}",
+            fix=f"--jobs {there // processes}" if processes <= there else "ask for fewer with --gpus",
+        )
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = said.split(",") if said else [*map(str, range(there))]
+    starts = range(0, runs * processes, processes)
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(names[start : start + processes])} for start in starts]
 
 
 def variables(values: Mapping[str, Any]) -> set[str]:

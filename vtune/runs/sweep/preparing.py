@@ -26,6 +26,8 @@ class Command(NamedTuple):
     """Where its result goes; None where it writes that itself."""
     needed: bool = False
     """Whether the run cannot go on without it."""
+    shared: bool = False
+    """Whether other runs of the seed need it, too, and wait for it."""
 
 
 def prepared_in(out: Path, seed: int | None) -> Path:
@@ -70,7 +72,7 @@ def preparations(
             _clear(words, folder, [path for own in done for path in _outputs(own)])
         log = folder / f"{name}.log"
         words = [*words, "--json", *(["--resume"] if begun else [])]
-        yield Command(f"preparation of {name}", words, log, result, needed=True)
+        yield Command(f"preparation of {name}", words, log, result, needed=True, shared=True)
 
 
 def _read_by(commands: Mapping[str, list[str]], texts: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar
 from pydantic import Field, field_validator, model_validator
 
 from vtune.config import Strict, Uses, find, load_recipe, override
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, nearest
 from vtune.models.policy import resolved
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.sweep.numbers import HELD_OUT
@@ -212,7 +212,12 @@ class Plan(NamedTuple):
 
 
 def load_sweep(
-    path: Path, recipe: Path, overrides: Sequence[str], *, suite_overrides: Sequence[str] = ()
+    path: Path,
+    recipe: Path,
+    overrides: Sequence[str],
+    *,
+    suite_overrides: Sequence[str] = (),
+    only: Sequence[str] = (),
 ) -> Plan:
     """Read a sweep, and the recipe in every variant.
 
@@ -221,13 +226,14 @@ def load_sweep(
         recipe: The recipe that is varied.
         overrides: `key.path=value` for all variants; `sweep.key.path=value` is for the sweep itself.
         suite_overrides: `key.path=value` for all evaluations.
+        only: Names of variants and untrained models: the others are left out. Empty: all.
 
     Raises:
-        RecipeError: With the problems found, in all variants; also where an override would be without effect
-            because the sweep sets its key.
+        RecipeError: With the problems found, in all variants; if there is no variant of a name; also where an
+            override would be without effect because the sweep sets its key.
     """
     own, overrides = _split(overrides)
-    sweep = load_recipe(path, Sweep, own)
+    sweep = _part(load_recipe(path, Sweep, own), only)
     _check_overrides(sweep, overrides)
     # What is wrong with it is reported once, not for each variant.
     base = load_recipe(recipe, RLRecipe, overrides)
@@ -255,6 +261,36 @@ def load_sweep(
     untrained = {row.name: _start(sweep, row, base.model, suite_overrides) for row in starts}
     at = {row.name: row.at for row in (*sweep.rows(sweep.variants), *starts)}
     return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained, at)
+
+
+def _part(sweep: Sweep, only: Sequence[str]) -> Sweep:
+    """The sweep with some of its variants and untrained models, and the differences between these."""
+    if not only:
+        return sweep
+    known = (*sweep.variants, *sweep.untrained)
+    for name in only:
+        if name not in known:
+            raise RecipeError(f"the sweep has no variant `{name}`", fix=nearest(name, known))
+    kept = {
+        "variants": {name: one for name, one in sweep.variants.items() if name in only},
+        "untrained": {name: one for name, one in sweep.untrained.items() if name in only},
+        "differences": tuple(pair for pair in sweep.differences if {*pair} <= {*only}),
+    }
+    if not kept["variants"]:
+        raise RecipeError("none of these is trained", fix=f"add one of {', '.join(sweep.variants)}")
+    return sweep.model_copy(update=kept)
+
+
+def variants_of(folder: Path) -> list[str]:
+    """Names of the variants and untrained models of the sweep in a folder; empty where there is no sweep.
+
+    Raises:
+        RecipeError: If its file cannot be read.
+    """
+    if not (folder / SWEEP).exists():
+        return []
+    found = load_recipe(folder / SWEEP, Sweep, [])
+    return [*found.variants, *found.untrained]
 
 
 def _start(sweep: Sweep, row: Row, model: str, overrides: Sequence[str]) -> Start:

@@ -1,4 +1,4 @@
-"""The runs of a sweep: one after the other, each an ordinary run folder with its evaluations."""
+"""The runs of a sweep: each an ordinary run folder with its evaluations."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from vtune.files.writing import write_atomically
 from vtune.metrics.power import power_of
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
-from vtune.report.progress import say
 from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
 from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked
-from vtune.runs.processes.child import last_words, run_child
+from vtune.runs.processes.child import Child
+from vtune.runs.sweep.jobs import Job, Jobs, StartChild
 from vtune.runs.sweep.numbers import RESULTS
 from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.sweep.preparing import Command, preparations, prepared_in
@@ -27,9 +27,6 @@ from vtune.runs.sweep.table import DONE, SWEEP, TABLE, Run, sweep_table
 from vtune.runs.train.rl import check_rl
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
-
-StartChild = Callable[..., int]
-"""`run_child`, or what takes its place in a test."""
 
 TRAINING = "training"
 """Name of the command without which there is nothing to evaluate."""
@@ -225,9 +222,10 @@ def run_sweep(
     resume: bool,
     processes: int,
     options: Sequence[str] = (),
-    start: StartChild = run_child,
+    shares: Sequence[Mapping[str, str]] = ({},),
+    start: StartChild = Child,
 ) -> dict[str, Any]:
-    """Run what is not finished, one run after the other, and return the table.
+    """Run what is not finished, and return the table.
 
     Every run is an ordinary run folder, `out/VARIANT/seed-N`, its recipe beside it, and an evaluation on each
     suite in it, `eval/SUITE`; an untrained model has the evaluations alone, in `out/NAME/eval/SUITE`. So
@@ -240,7 +238,8 @@ def run_sweep(
         resume: Continue in a folder that holds a sweep: finished runs stay, others are resumed exactly.
         processes: Of each run.
         options: Words for each run's command line, e.g. `--gpus 8`.
-        start: (words, log=…, result=…) -> exit status; runs one command.
+        shares: Of each run that goes on at the same time, the environment: see `machines.places`.
+        start: Starts one command.
 
     Returns:
         The table, see `vtune.runs.sweep.table.sweep_table`, and `failed`: what was tried in vain, each with
@@ -262,39 +261,19 @@ def run_sweep(
         if not plan.sweep.suites_by_run:
             _write_suites(out / SUITES, plan.suites)
         runs = runs_of(plan, out)
-        failed: list[dict[str, str]] = []
-        in_vain: set[Path | None] = set()
-        for number, run in enumerate(runs, start=1):
-            title = f"sweep: run {number} of {len(runs)}, {run.name}"
-            failed += _done(_commands(plan, run, out, options), start, run, title, in_vain)
-            table = sweep_table(out)
-            write_atomically(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
+        jobs = [
+            Job(run, f"sweep: run {number} of {len(runs)}, {run.name}", _commands(plan, run, out, options))
+            for number, run in enumerate(runs, start=1)
+        ]
+        failed = Jobs(jobs, shares, start=start, ended=lambda run: _write_table(out)).run()
+        table = _write_table(out)
     return table | {"failed": failed}
 
 
-def _done(
-    commands: Iterator[Command], start: StartChild, run: Run, title: str, in_vain: set[Path | None]
-) -> Iterator[dict[str, str]]:
-    """Start the commands of a run, and name those that failed; without what it needs, a run ends.
-
-    Args:
-        commands: Of the run.
-        start: As `run_sweep` has it.
-        run: The run.
-        title: How it is called on the terminal.
-        in_vain: Results of what was tried already and is not tried again; what fails is added.
-    """
-    for one in commands:
-        if one.needed and one.result in in_vain:
-            return
-        say(f"{title}: {one.name}")
-        code = start(one.words, log=one.log, result=one.result)
-        if code:
-            yield {"name": f"{run.name}: {one.name}", "how": _how(code), "said": last_words(one.log)}
-            say(f"{title}: {one.name} {_how(code)}")
-            if one.needed:
-                in_vain.add(one.result)
-                return
+def _write_table(out: Path) -> dict[str, Any]:
+    table = sweep_table(out)
+    write_atomically(out / TABLE, json.dumps(table, indent=2, allow_nan=False) + "\n")
+    return table
 
 
 def _write_suites(folder: Path, suites: Mapping[str, EvalSuite]) -> None:
@@ -331,10 +310,6 @@ def _commands(plan: Plan, run: Run, out: Path, options: Sequence[str]) -> Iterat
         words += ["--out", str(folder), "--json"]
         begun = (folder / STARTED).exists()
         yield Command(f"evaluation on {name}", [*words, *(["--resume"] if begun else [])], log, None)
-
-
-def _how(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
 def check_failed(failed: Sequence[Mapping[str, str]]) -> None:

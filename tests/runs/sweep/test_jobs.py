@@ -1,0 +1,198 @@
+"""Several runs of a sweep at a time: who waits for whom, and how they end."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runs.sweep.test_sweep import Ended
+from vtune.errors import RecipeError
+from vtune.runs.processes import machines
+from vtune.runs.processes.machines import places
+from vtune.runs.sweep import jobs as module
+from vtune.runs.sweep.jobs import Job, Jobs
+from vtune.runs.sweep.preparing import Command
+from vtune.runs.sweep.table import Run
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK", 0.0)
+
+
+class Noted(Ended):
+    """A command whose begin and end are noted."""
+
+    def __init__(self, name: str, events: list[tuple[str, str]], code: int, looks: int) -> None:
+        super().__init__(code, looks=looks)
+        self.name, self._events, self._over = name, events, False
+        events.append(("begin", name))
+
+    def poll(self) -> int | None:
+        code = super().poll()
+        if code is not None and not self._over:
+            self._over = True
+            self._events.append(("end", self.name))
+        return code
+
+
+class Machine:
+    """Runs commands that take so many looks, and fail where that is said; `words` are looks and status."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.started: list[Noted] = []
+        self.places: list[tuple[str, Mapping[str, str], str]] = []
+
+    def start(self, words: Sequence[str], *, log: Path, environment: Mapping[str, str], **more: Any) -> Noted:
+        self.places.append((log.name, environment, more["title"]))
+        self.started.append(Noted(log.name, self.events, int(words[1]), int(words[0])))
+        return self.started[-1]
+
+
+def job(name: str, seed: int | None, folder: Path, *looks: int, prepares: int = 0, code: int = 0) -> Job:
+    """A run of commands that take so many looks; the first `prepares` are for all of its seed."""
+
+    def commands() -> Iterator[Command]:
+        for number, count in enumerate(looks):
+            words, log = [str(count), str(code)], folder / f"{name}:{number}"
+            log.touch()
+            shared = number < prepares
+            yield Command(
+                f"part {number}", words, log, folder / f"seed-{seed}" if shared else log, True, shared
+            )
+
+    return Job(Run(name, seed, folder / name), name, commands())
+
+
+RUNS = st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 3), max_size=4), st.integers(0, 2)))
+
+
+@given(runs=RUNS, count=st.integers(1, 4))
+def test_never_too_many_each_in_order_and_none_beside_what_prepares_its_seed(
+    runs: list[tuple[int, list[int], int]], count: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, machine = tmp_path_factory.getbasetemp(), Machine()
+    work = [
+        job(f"run-{n}", seed, folder, *looks, prepares=first) for n, (seed, looks, first) in enumerate(runs)
+    ]
+    ended: list[str] = []
+    failed = Jobs(
+        work,
+        [{"PLACE": str(n)} for n in range(count)],
+        start=machine.start,
+        ended=lambda run: ended.append(run.name),
+    ).run()
+    assert failed == []
+    assert sorted(ended) == sorted(f"run-{n}/seed-{seed}" for n, (seed, _, _) in enumerate(runs))
+    active: list[str] = []
+    for event, name in machine.events:
+        if event == "end":
+            active.remove(name)
+            continue
+        own = int(name.removeprefix("run-").partition(":")[0])
+        others = [int(other.removeprefix("run-").partition(":")[0]) for other in active]
+        assert own not in others
+        for other, running in zip(others, active, strict=True):
+            alike = runs[other][0] == runs[own][0]
+            prepares = int(running.partition(":")[2]) < runs[other][2]
+            # Its first part: afterwards it may itself be the one that prepares beside who trains.
+            assert not (alike and prepares and name.endswith(":0"))
+        active.append(name)
+        assert len(active) <= count
+    assert active == []
+    numbers = [int(name.removeprefix("run-").partition(":")[0]) for event, name in machine.events]
+    if count == 1:
+        assert numbers == sorted(numbers)
+
+
+def test_while_one_seed_is_prepared_another_one_begins_and_places_are_not_shared(tmp_path: Path) -> None:
+    machine = Machine()
+    work = [
+        job("a", 3, tmp_path, 3, 1, prepares=1),
+        job("b", 3, tmp_path, 1),
+        job("c", 5, tmp_path, 1, 6, prepares=1),
+    ]
+    assert Jobs(work, [{"GPU": "0"}, {"GPU": "1"}], start=machine.start).run() == []
+    assert [name for event, name in machine.events if event == "begin"] == ["a:0", "c:0", "c:1", "a:1", "b:0"]
+    by_run = {name: (place["GPU"], title) for name, place, title in machine.places}
+    assert by_run["a:0"] == by_run["a:1"] == ("0", "a/seed-3")
+    assert by_run["c:1"] == ("1", "c/seed-5")
+    assert by_run["b:0"][0] == "0"
+
+
+def test_one_that_fails_costs_no_other_and_they_are_named_in_order(tmp_path: Path) -> None:
+    machine = Machine()
+    work = [
+        job("a", 3, tmp_path, 5, 0, code=1),
+        job("b", 5, tmp_path, 0, 0, code=-9),
+        job("c", 7, tmp_path, 0, 0),
+    ]
+    failed = Jobs(work, [{}, {}], start=machine.start).run()
+    assert [(one["name"], one["how"]) for one in failed] == [
+        ("a/seed-3: part 0", "ended with status 1"),
+        ("b/seed-5: part 0", "was killed by signal 9"),
+    ]
+    assert ("end", "c:1") in machine.events
+    assert {title for _, _, title in machine.places} == {"a/seed-3", "b/seed-5", "c/seed-7"}
+
+
+def test_what_could_not_be_prepared_is_not_tried_by_the_next(tmp_path: Path) -> None:
+    machine = Machine()
+    work = [job(name, 3, tmp_path, 1, 1, prepares=1, code=1) for name in "ab"]
+    failed = Jobs(work, [{}, {}], start=machine.start).run()
+    assert [one["name"] for one in failed] == ["a/seed-3: part 0"]
+    assert [name for event, name in machine.events if event == "begin"] == ["a:0"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_goes_to_all_that_run_and_nothing_more_begins(number: signal.Signals, tmp_path: Path) -> None:
+    machine = Machine()
+
+    class Interrupts(Noted):
+        def poll(self) -> int | None:
+            if not self.signals:
+                os.kill(os.getpid(), number)
+            return super().poll()
+
+    def start(words: Sequence[str], *, log: Path, **more: Any) -> Noted:
+        kind = Interrupts if log.name == "b:0" else Noted
+        machine.started.append(kind(log.name, machine.events, 0, 1000))
+        return machine.started[-1]
+
+    work = [job(name, seed, tmp_path, 1000, 0) for seed, name in enumerate("abc")]
+    before = signal.getsignal(number)
+    with pytest.raises(SystemExit) as caught:
+        Jobs(work, [{}, {}], start=start).run()
+    assert caught.value.code == 130
+    assert [(one.name, one.signals[0]) for one in machine.started] == [("a:0", number), ("b:0", number)]
+    assert signal.getsignal(number) is before
+
+
+def test_a_run_that_was_interrupted_by_itself_interrupts_the_others(tmp_path: Path) -> None:
+    machine = Machine()
+    work = [job("a", 3, tmp_path, 1000), job("b", 5, tmp_path, 2, 0, code=130), job("c", 7, tmp_path, 0)]
+    with pytest.raises(SystemExit):
+        Jobs(work, [{}, {}], start=machine.start).run()
+    assert [one.signals for one in machine.started] == [[signal.SIGINT], []]
+
+
+def test_each_run_has_gpus_or_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert places(1, 4) == [{}]
+    assert places(3, 1) == [{"OMP_NUM_THREADS": "2"}] * 3
+    assert places(16, 1)[0] == {"OMP_NUM_THREADS": "1"}
+    monkeypatch.setattr(machines, "gpus_here", lambda: 4)
+    assert places(2, 2) == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3"}]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,GPU-aa,2,3")
+    assert places(2, 1) == [{"CUDA_VISIBLE_DEVICES": "7"}, {"CUDA_VISIBLE_DEVICES": "GPU-aa"}]
+    with pytest.raises(RecipeError, match="--jobs 3 with 2 GPUs each, and this machine has 4") as caught:
+        places(3, 2)
+    assert caught.value.fix == "--jobs 2"
