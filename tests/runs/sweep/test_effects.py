@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from tests.runs.commands import setting, vtune
+from tests.runs.sweep.test_sweep import inside
 from vtune.config import find
 from vtune.runs.sweep.recipe import Plan, load_sweep
 from vtune.runs.sweep.runs import run_sweep
@@ -93,13 +93,6 @@ def in_small(name: str, folder: Path) -> Path:
 def test_one_step_of_it_runs_from_nothing_to_its_table(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def inside(words: Sequence[str], *, log: Path, result: Path | None) -> int:
-        ended = vtune(*words)
-        log.write_text(ended.err)
-        if result and ended.code == 0:
-            result.write_text(ended.out)
-        return ended.code
-
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)
     given = {"prompts_per_step": 2, "group_size": 2, "rollout__max_new_tokens": 8, "update__warmup_steps": 0}
     given |= {} if name == "credit" else {"steps": 1}

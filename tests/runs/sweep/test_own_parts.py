@@ -2,15 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.conftest import ROOT
 from tests.runs.commands import Ended, setting, vtune
+from tests.runs.sweep.test_sweep import inside
 from vtune.runs.sweep.runs import run_sweep
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.uses import forget, used
@@ -29,16 +31,11 @@ def clean() -> Iterator[None]:
 def here(tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sweep with a part of the reward, a verifier and a tool, over a suite with a scorer."""
 
-    def inside(words: Sequence[str], *, log: Path, result: Path | None) -> int:
-        loaded = used()
-        forget(loaded)  # as a process of its own begins
-        ended = vtune(*words)
-        log.write_text(ended.err)
-        if result and ended.code == 0:
-            result.write_text(ended.out)
-        return ended.code
+    def afresh(*given: Any, **more: Any) -> object:
+        forget(used())  # as a process of its own begins
+        return inside(*given, **more)
 
-    monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)
+    monkeypatch.setitem(run_sweep.__kwdefaults__, "start", afresh)
     for name in (*FILES, "worst.py"):
         shutil.copy(OWN / name, tmp_path)
     rows = list(read_samples(lens / "train.parquet"))

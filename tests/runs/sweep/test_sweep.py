@@ -62,6 +62,15 @@ class Ended:
         self.signals.append(number)
 
 
+def inside(words: Sequence[str], *, log: Path, result: Path | None, **more: Any) -> Ended:
+    """Runs a command in this process, which has imported everything."""
+    ended = vtune(*words)
+    log.write_text(ended.err)
+    if result and ended.code == 0:
+        result.write_text(ended.out)
+    return Ended(ended.code)
+
+
 class Runs:
     """Takes the place of processes: notes the commands, and writes what they would leave."""
 
@@ -709,13 +718,6 @@ def test_an_interrupted_sweep_says_what_to_type(
 def test_a_sweep_of_real_runs(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def inside(words: Sequence[str], *, log: Path, result: Path | None, **more: Any) -> Ended:
-        ended = vtune(*words)
-        log.write_text(ended.err)
-        if result and ended.code == 0:
-            result.write_text(ended.out)
-        return Ended(ended.code)
-
     monkeypatch.setitem(run_sweep.__kwdefaults__, "start", inside)
     held = held_out(lens)
     held[0]["settings"] |= {"rollout.max_new_tokens": 8}
