@@ -29,7 +29,13 @@ class Start:
     """Show one JSON document."""
 
 
-Recipe = Annotated[str, typer.Option("--recipe", help="Name of a shipped recipe, or a path.")]
+Recipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        help="Name of a shipped recipe, or a path; with --resume, that of the run in --out if not given.",
+    ),
+]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override one key; repeatable.")
 ]

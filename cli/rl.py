@@ -28,7 +28,7 @@ from .options import (
 
 
 def rl(
-    recipe: Recipe,
+    recipe: Recipe = None,
     overrides: Overrides = None,
     sandbox: Protection = None,
     out: RunFolder = None,
@@ -63,6 +63,8 @@ def rl(
         as_json=as_json,
     )
     if sweep is not None:
+        if recipe is None:
+            raise typer.BadParameter("a sweep varies a recipe: name it", param_hint="--recipe")
         part = Part(only=tuple(only or ()), at_a_time=jobs or 1)
         own = with_protection(None, sandbox)
         train_variants(sweep, recipe, overrides or (), own, start, part, check=check)

@@ -21,7 +21,7 @@ from .options import (
 
 
 def sft(
-    recipe: Recipe,
+    recipe: Recipe = None,
     overrides: Overrides = None,
     out: RunFolder = None,
     resume: Resume = False,

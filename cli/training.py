@@ -33,12 +33,12 @@ class Verb(Generic[R]):
     """Raises where a step does not split over this many processes; None: every step does."""
 
 
-def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> None:
+def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Start) -> None:
     """Read a recipe, then check it or run it, and show the result.
 
     Args:
         verb: What is done with it.
-        name: Name of a shipped recipe, or a path.
+        name: Name of a shipped recipe, or a path; None where a run is continued by its own.
         overrides: `key.path=value`, applied in order.
         start: How; without a folder it is `runs/<recipe>`.
     """
@@ -46,7 +46,7 @@ def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> N
     from vtune.runs.processes.launch import launch, processes_of
     from vtune.runs.processes.machines import variables
 
-    path = find(name, verb.package)
+    path = _of_run(start) if name is None else find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
     processes = processes_of(start.gpus, start.hostfile)
     folder = start.out or Path("runs") / path.stem
@@ -74,6 +74,20 @@ def train(verb: Verb[R], name: str, overrides: Sequence[str], start: Start) -> N
         result = verb.run(recipe, folder, resume=start.resume, track=start.track, profile=start.profile)
     if first:
         show(result, render_values, as_json=start.as_json)
+
+
+def _of_run(start: Start) -> Path:
+    """The recipe of the run that is continued.
+
+    Raises:
+        typer.BadParameter: If none is.
+    """
+    if not start.resume or start.out is None:
+        raise typer.BadParameter("name one; only --resume --out RUN does without", param_hint="--recipe")
+    path = start.out / "recipe.yaml"
+    if not path.is_file():
+        raise typer.BadParameter(f"{start.out} has no run to resume: there is no {path}", param_hint="--out")
+    return path
 
 
 def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:

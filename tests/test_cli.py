@@ -292,7 +292,7 @@ class Plan(Strict):
     steps: int
 
 
-def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
+def planned(tmp_path: Path, *, named: bool = True, **options: Any) -> list[tuple[Plan, Path, bool]]:
     """Train a fake by a recipe; the calls that it got."""
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("steps: 3\n")
@@ -311,7 +311,7 @@ def planned(tmp_path: Path, **options: Any) -> list[tuple[Plan, Path, bool]]:
         check=lambda plan, gpus: {"samples": 9, **({"gpus": gpus} if gpus else {})},
         run=run,
     )
-    train(verb, str(recipe), ["steps=4"], Start(**(defaults | options)))
+    train(verb, str(recipe) if named else None, ["steps=4"], Start(**(defaults | options)))
     return calls
 
 
@@ -326,6 +326,18 @@ def test_training_resumes_where_it_is_told_to(tmp_path: Path, capfd: Any) -> Non
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, out=tmp_path / "run", resume=True) == [(Plan(steps=4), tmp_path / "run", True)]
+
+
+def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    with pytest.raises(typer.BadParameter, match="has no run to resume"):
+        planned(tmp_path, named=False, out=run, resume=True)
+    (run / "recipe.yaml").write_text("steps: 4\n")
+    assert planned(tmp_path, named=False, out=run, resume=True) == [(Plan(steps=4), run, True)]
+    for options in ({"out": run}, {"resume": True}):
+        with pytest.raises(typer.BadParameter, match="only --resume --out RUN does without"):
+            planned(tmp_path, named=False, **options)
 
 
 def test_a_dry_run_shows_the_recipe_as_it_would_run_and_starts_nothing(tmp_path: Path, capfd: Any) -> None:
