@@ -48,7 +48,7 @@ def rl(
     """Train a model with reinforcement learning, as a recipe says."""
     from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
-    from .sweep import Part, train_variants
+    from .sweep import Selection, train_variants
     from .training import Verb, planned_for, train
 
     check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
@@ -64,14 +64,14 @@ def rl(
     )
     if sweep is not None:
         if recipe is None:
-            raise typer.BadParameter("a sweep varies a recipe: name it", param_hint="--recipe")
-        part = Part(only=tuple(only or ()), at_a_time=jobs or 1)
+            raise typer.BadParameter("--sweep needs a recipe to vary", param_hint="--recipe")
+        selection = Selection(only=tuple(only or ()), at_a_time=jobs or 1)
         own = with_protection(None, sandbox)
-        train_variants(sweep, recipe, overrides or (), own, start, part, check=check)
+        train_variants(sweep, recipe, overrides or (), own, start, selection, check=check)
         return
     for option, value in (("--only", only), ("--jobs", jobs)):
         if value:
-            raise typer.BadParameter("it is about the runs of a --sweep", param_hint=option)
+            raise typer.BadParameter("only with --sweep", param_hint=option)
     verb = Verb(package="recipes.rl", kind=RLRecipe, check=check, run=_run, split=check_sizes)
     train(verb, recipe, with_protection(overrides, sandbox), start)
 

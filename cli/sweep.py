@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Selection:
     """Which runs of a sweep, and how many at the same time."""
 
     only: tuple[str, ...]
@@ -32,7 +32,7 @@ def train_variants(
     overrides: Sequence[str],
     protection: Sequence[str],
     start: Start,
-    part: Part,
+    selection: Selection,
     *,
     check: Callable[..., dict[str, Any]],
 ) -> None:
@@ -44,13 +44,14 @@ def train_variants(
         overrides: `key.path=value` for all variants.
         protection: Overrides of the sandbox, for runs and evaluations alike.
         start: How, for every run; without a folder it is `runs/sweep-<sweep>`.
-        part: Which runs.
+        selection: Which runs.
         check: (recipe, gpus=…) -> the plan of one run.
     """
     from vtune.config import find
     from vtune.metrics.trackers import check_tracker
     from vtune.runs.processes.machines import places
     from vtune.runs.sweep.recipe import load_sweep, variants_of
+    from vtune.runs.sweep.runs import runs_of
 
     path = find(name, "recipes.sweep")
     folder = start.out or Path("runs") / f"sweep-{path.stem}"
@@ -59,19 +60,25 @@ def train_variants(
         find(recipe, "recipes.rl"),
         [*overrides, *protection],
         suite_overrides=protection,
-        only=part.only and (*part.only, *(variants_of(folder) if start.resume else ())),
+        only=selection.only,
+        kept=variants_of(folder) if start.resume and selection.only else (),
     )
     check_tracker(start.track)
-    if part.at_a_time > 1 and start.hostfile is not None:
-        raise RecipeError("--jobs with --hostfile: runs on many machines go one by one", fix="leave one out")
-    shares = places(part.at_a_time, start.gpus or 1)
+    if selection.at_a_time > 1 and start.hostfile is not None:
+        raise RecipeError(
+            "--jobs cannot be combined with --hostfile: runs on many machines go one by one",
+            fix="leave one of them out",
+        )
+    at_a_time = min(selection.at_a_time, len(runs_of(plan, folder)))
     if start.dry_run:
-        _plan(plan, folder, start, check)
+        _plan(plan, folder, start, check, at_a_time)
     else:
-        _run(plan, folder, start, shares)
+        _run(plan, folder, start, places(at_a_time, start.gpus or 1))
 
 
-def _plan(plan: "Plan", folder: Path, start: Start, check: Callable[..., dict[str, Any]]) -> None:
+def _plan(
+    plan: "Plan", folder: Path, start: Start, check: Callable[..., dict[str, Any]], at_a_time: int
+) -> None:
     from vtune.report.progress import say
     from vtune.runs.processes.launch import processes_of
     from vtune.runs.sweep.runs import plan_sweep
@@ -90,7 +97,7 @@ def _plan(plan: "Plan", folder: Path, start: Start, check: Callable[..., dict[st
             processes=launched or 1,
             begin=begin,
         )
-    _show_plan(plan.sweep, facts, as_json=start.as_json)
+    _show_plan(plan.sweep, facts | {"at_a_time": at_a_time}, as_json=start.as_json)
 
 
 def _run(plan: "Plan", folder: Path, start: Start, shares: Sequence[Mapping[str, str]]) -> None:
@@ -138,6 +145,8 @@ def _show_plan(sweep: Any, facts: dict[str, Any], *, as_json: bool) -> None:
     lines = [f"{run}: {state}" for run, state in facts["runs"].items()]
     lines += [f"missing: {name}" for name in facts["missing"]]
     lines += power_lines(facts["power"], len(sweep.seeds))
+    if facts["at_a_time"] > 1:
+        lines += [f"{facts['at_a_time']} runs at a time, which share this machine's memory"]
     alike: dict[tuple[str, ...], list[str]] = {}
     for variant, plan in facts["variants"].items():
         alike.setdefault(tuple(plan_lines(plan)), []).append(variant)

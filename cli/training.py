@@ -82,9 +82,15 @@ def _of_run(start: Start) -> Path:
     Raises:
         typer.BadParameter: If none is.
     """
+    from vtune.runs.sweep.table import SWEEP
+
     if not start.resume or start.out is None:
-        raise typer.BadParameter("name one; only --resume --out RUN does without", param_hint="--recipe")
+        raise typer.BadParameter("required, unless --resume --out RUN continues a run", param_hint="--recipe")
     path = start.out / "recipe.yaml"
+    if (start.out / SWEEP).is_file():
+        raise typer.BadParameter(
+            f"{start.out} holds a sweep: give --recipe and --sweep as at its start", param_hint="--out"
+        )
     if not path.is_file():
         raise typer.BadParameter(f"{start.out} has no run to resume: there is no {path}", param_hint="--out")
     return path

@@ -333,10 +333,14 @@ def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
     run.mkdir()
     with pytest.raises(typer.BadParameter, match="has no run to resume"):
         planned(tmp_path, named=False, out=run, resume=True)
+    (run / "sweep.yaml").touch()
+    with pytest.raises(typer.BadParameter, match="holds a sweep: give --recipe and --sweep"):
+        planned(tmp_path, named=False, out=run, resume=True)
+    (run / "sweep.yaml").unlink()
     (run / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, named=False, out=run, resume=True) == [(Plan(steps=4), run, True)]
     for options in ({"out": run}, {"resume": True}):
-        with pytest.raises(typer.BadParameter, match="only --resume --out RUN does without"):
+        with pytest.raises(typer.BadParameter, match="required, unless --resume --out RUN"):
             planned(tmp_path, named=False, **options)
 
 

@@ -104,7 +104,7 @@ def _compared(out: Path, seed: int, common: Sequence[str]) -> _Parts:
     recipe = find("codev-tiny", "recipes.rl")
     plan = load_sweep(find(COMPARED, "recipes.sweep"), recipe, given, suite_overrides=common)
     # Both rewards at the same time, where there are two GPUs or cores.
-    shares = places(min(len(plan.recipes), gpus_here() or os.cpu_count() or 1), 1)
+    shares = places(min(len(plan.recipes), gpus_here() or len(os.sched_getaffinity(0))), 1)
     table = run_sweep(plan, out, resume=(out / SWEEP).exists(), processes=1, shares=shares)
     check_failed(table.pop("failed"))
     runs = [f"{row}/seed-{seed}" for row in table["variants"]]

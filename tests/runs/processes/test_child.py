@@ -49,10 +49,10 @@ def test_a_command_leaves_its_result_and_its_log(tmp_path: Path, capfd: pytest.C
 def test_lines_of_several_are_told_apart_and_come_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    program(tmp_path, "#!/bin/sh\nprintf 'one\ntw' >&2; sleep 0.2; echo o >&2\n", monkeypatch)
+    program(tmp_path, "#!/bin/sh\nprintf 'one\ntw' >&2; sleep 0.2; printf 'o\nend' >&2\n", monkeypatch)
     assert ended([], log=tmp_path / "log", result=None, title="plain/seed-3") == 0
-    assert capfd.readouterr().err == "plain/seed-3: one\nplain/seed-3: two\n"
-    assert (tmp_path / "log").read_text() == "one\ntwo\n"
+    assert capfd.readouterr().err == "plain/seed-3: one\nplain/seed-3: two\nplain/seed-3: end\n"
+    assert (tmp_path / "log").read_text() == "one\ntwo\nend"
 
 
 def test_a_kill_is_its_negative_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,7 @@ def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
         return {"page": str(out)}
 
     monkeypatch.setattr(demo, "run_sweep", sweep)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda who: {*range(4)})
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(demo, "write_page", page)
     out = tmp_path / "demo"

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.runs.processes.test_child import OBEDIENT, program
 from tests.runs.sweep.test_sweep import Ended
 from vtune.errors import RecipeError
 from vtune.runs.processes import machines
@@ -50,6 +53,7 @@ class Machine:
         self.places: list[tuple[str, Mapping[str, str], str]] = []
 
     def start(self, words: Sequence[str], *, log: Path, environment: Mapping[str, str], **more: Any) -> Noted:
+        log.touch()
         self.places.append((log.name, environment, more["title"]))
         self.started.append(Noted(log.name, self.events, int(words[1]), int(words[0])))
         return self.started[-1]
@@ -61,7 +65,6 @@ def job(name: str, seed: int | None, folder: Path, *looks: int, prepares: int = 
     def commands() -> Iterator[Command]:
         for number, count in enumerate(looks):
             words, log = [str(count), str(code)], folder / f"{name}:{number}"
-            log.touch()
             shared = number < prepares
             yield Command(
                 f"part {number}", words, log, folder / f"seed-{seed}" if shared else log, True, shared
@@ -179,16 +182,70 @@ def test_a_run_that_was_interrupted_by_itself_interrupts_the_others(tmp_path: Pa
     work = [job("a", 3, tmp_path, 1000), job("b", 5, tmp_path, 2, 0, code=130), job("c", 7, tmp_path, 0)]
     with pytest.raises(SystemExit):
         Jobs(work, [{}, {}], start=machine.start).run()
-    assert [one.signals for one in machine.started] == [[signal.SIGINT], []]
+    assert [one.signals for one in machine.started] == [[signal.SIGTERM], []]
+
+
+def test_where_we_fail_what_runs_is_told_to_save_and_waited_for(tmp_path: Path) -> None:
+    machine = Machine()
+
+    def ended(run: Run) -> None:
+        raise OSError("no space left")
+
+    class Saves(Noted):
+        def poll(self) -> int | None:
+            # It takes a while to end once it was told.
+            self.left = self.left - 1 if self.signals else 3
+            return 130 if self.left < 0 else super().poll() if not self.signals else None
+
+        left = 3
+
+    def start(words: Sequence[str], *, log: Path, **more: Any) -> Noted:
+        kind = Saves if log.name == "a:0" else Noted
+        machine.started.append(kind(log.name, machine.events, 0, int(words[0])))
+        return machine.started[-1]
+
+    work = [job("a", 3, tmp_path, 1000), job("b", 5, tmp_path, 1)]
+    with pytest.raises(OSError, match="no space left"):
+        Jobs(work, [{}, {}], start=start, ended=ended).run()
+    assert machine.started[0].signals == [signal.SIGTERM]
+    assert machine.started[0].poll() == 130
+
+
+def test_ctrl_c_reaches_real_processes_and_their_ends_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path, OBEDIENT, monkeypatch)
+    logs = [tmp_path / f"{name}:0" for name in "ab"]
+
+    def interrupt() -> None:
+        while not all("begun" in log.read_text() for log in logs if log.exists()) or not all(
+            log.exists() for log in logs
+        ):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    work = [job(name, seed, tmp_path, 1) for seed, name in enumerate("abc")]
+    monkeypatch.setattr(module, "LOOK", 0.02)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(SystemExit):
+        Jobs(work, [{}, {}]).run()
+    thread.join()
+    assert [log.read_text() for log in logs] == ["begun\ntold\n"] * 2
+    assert not (tmp_path / "c:0").exists()
 
 
 def test_each_run_has_gpus_or_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda who: {*range(8)})
     assert places(1, 4) == [{}]
     assert places(3, 1) == [{"OMP_NUM_THREADS": "2"}] * 3
     assert places(16, 1)[0] == {"OMP_NUM_THREADS": "1"}
+    monkeypatch.setenv("OMP_NUM_THREADS", "16")
+    assert places(2, 1)[0] == {"OMP_NUM_THREADS": "4"}
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert places(2, 1)[0] == {"OMP_NUM_THREADS": "1"}
     monkeypatch.setattr(machines, "gpus_here", lambda: 4)
     assert places(2, 2) == [{"CUDA_VISIBLE_DEVICES": "0,1"}, {"CUDA_VISIBLE_DEVICES": "2,3"}]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7,GPU-aa,2,3")
@@ -196,3 +253,6 @@ def test_each_run_has_gpus_or_cores_of_its_own(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(RecipeError, match="--jobs 3 with 2 GPUs each, and this machine has 4") as caught:
         places(3, 2)
     assert caught.value.fix == "--jobs 2"
+    with pytest.raises(RecipeError, match="--jobs 2 with 8 GPUs each") as caught:
+        places(2, 8)
+    assert caught.value.fix == "--jobs 1 --gpus 4"

@@ -497,15 +497,53 @@ def test_some_variants_are_run_now_and_others_later(
     assert {Path(w[w.index("--out") + 1]).parts[-2] for w in runs.words if w[0] == "rl"} == {"sharp"}
     assert (set(both["variants"]), list(both["differences"])) == ({"plain", "sharp"}, ["sharp - plain"])
     assert both["variants"]["plain"] == first["variants"]["plain"]
+    # One that is no longer in the file costs nothing.
+    write(
+        tmp_path / "sweeps",
+        held_out=held_out(lens),
+        variants={"sharp": SWEEP["variants"]["sharp"]},
+        differences=[],
+    )
+    alone = json.loads(vtune(*command, "--only", "sharp", "--resume").out)
+    assert list(alone["variants"]) == ["sharp"]
     missed = vtune(*command, "--only", "sharpe", "--resume")
     assert (missed.code, "the sweep has no variant `sharpe`" in missed.err) == (2, True)
     assert "did you mean `sharp`" in missed.err
 
 
+@pytest.mark.parametrize(
+    ("only", "message", "fix"),
+    [
+        ("plain,sharp", "no variant `plain,sharp`", "one name for each --only"),
+        ("plain-0.5", "no variant `plain-0.5`", "`--only plain` runs it at all values of p"),
+        ("start", "only models that are not trained", "plain, sharp"),
+    ],
+)
+def test_what_only_cannot_mean_says_what_was_meant(only: str, message: str, fix: str, tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        axes={"p": [0.5, 0.9]},
+        untrained={"start": START},
+        held_out=[{"suite": "lens", "settings": {}}],
+    )
+    with pytest.raises(RecipeError, match=re.escape(message)) as caught:
+        load_sweep(path, RECIPE, ["steps=3"], only=[only])
+    assert fix in (caught.value.fix or "")
+
+
+def test_a_dry_run_says_how_many_runs_go_on_at_a_time(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    path = write(tmp_path / "sweeps", held_out=held_out(lens))
+    given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]", steps=3)
+    words = ["rl", "--recipe", "codev-tiny", "--sweep", path, "--out", tmp_path / "out"]
+    command = [*words, *given, "--dry-run"]
+    assert "# 4 runs at a time, which share this machine's memory" in vtune(*command, "--jobs", "9").out
+    assert "runs at a time" not in vtune(*command).out
+
+
 def test_what_is_about_a_sweep_needs_one(tmp_path: Path) -> None:
     for option, value in (("--jobs", "2"), ("--only", "plain")):
         told = vtune("rl", "--recipe", "codev-tiny", "--out", tmp_path / "out", option, value)
-        assert (told.code, "it is about the runs of a --sweep" in told.err) == (2, True)
+        assert (told.code, "only with --sweep" in told.err) == (2, True)
     hosts = ("--gpus", "1", "--hostfile", tmp_path / "hosts")
     told = vtune("rl", "--recipe", "credit-tiny", "--sweep", "credit-tiny", "--jobs", "2", *hosts)
     assert (told.code, "runs on many machines go one by one" in told.err) == (2, True)

@@ -53,7 +53,7 @@ class Child:
     def poll(self) -> int | None:
         """Its exit status, None while it runs; negative: the signal that killed it."""
         ended = self._process.poll() is not None
-        self._voice.pass_on()
+        self._voice.pass_on(ended=ended)
         if ended and self._part and self._result and self._process.returncode == 0:
             self._part.replace(self._result)
             self._part = None

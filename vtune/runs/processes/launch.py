@@ -227,19 +227,19 @@ class Voice:
         self._title = title
         self._at = log.stat().st_size if log.exists() else 0
 
-    def pass_on(self) -> None:
-        """Pass on what was added since the last time."""
+    def pass_on(self, *, ended: bool = False) -> None:
+        """Pass on what was added since the last time; `ended`: a last line without an end, too."""
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
             file.seek(self._at)
             text = file.read()
-        if self._title:
+        if self._title and not ended:
             text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
         said = text.decode("utf-8", errors="replace")
-        if self._title:
-            said = "".join(f"{self._title}: {line}" for line in said.splitlines(keepends=True))
+        if self._title and said:
+            said = "".join(f"{self._title}: {line}\n" for line in said.removesuffix("\n").split("\n"))
         sys.stderr.write(said)
         sys.stderr.flush()
 

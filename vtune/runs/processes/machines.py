@@ -128,7 +128,8 @@ def places(runs: int, processes: int) -> list[dict[str, str]]:
 
     Args:
         runs: How many, at least one.
-        processes: Of each: it gets as many GPUs.
+        processes: Of each: it gets as many GPUs. On a CPU the user's `OMP_NUM_THREADS` holds where it is less
+            than the share.
 
     Raises:
         RecipeError: If there are GPUs, and too few.
@@ -137,16 +138,15 @@ def places(runs: int, processes: int) -> list[dict[str, str]]:
         return [{}]
     there = gpus_here()
     if not there:
-        cores = max(1, (os.cpu_count() or 1) // (runs * processes))
-        threads = os.environ.get("OMP_NUM_THREADS") or str(cores)
-        return [{"OMP_NUM_THREADS": threads} for _ in range(runs)]
+        share = max(1, len(os.sched_getaffinity(0)) // (runs * processes))
+        said = os.environ.get("OMP_NUM_THREADS", "")
+        threads = min(share, int(said)) if said.isdecimal() else share
+        return [{"OMP_NUM_THREADS": str(threads)} for _ in range(runs)]
     if runs * processes > there:
-        raise RecipeError(
-            f"--jobs {runs} with {processes} GPUs each, and this machine has {there}",
-            fix=f"--jobs {there // processes}" if processes <= there else "ask for fewer with --gpus",
-        )
-    said = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = said.split(",") if said else [*map(str, range(there))]
+        most = f"--jobs {there // processes}" if processes <= there else f"--jobs 1 --gpus {there}"
+        raise RecipeError(f"--jobs {runs} with {processes} GPUs each, and this machine has {there}", fix=most)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = visible.split(",") if visible else [*map(str, range(there))]
     starts = range(0, runs * processes, processes)
     return [{"CUDA_VISIBLE_DEVICES": ",".join(names[start : start + processes])} for start in starts]
 

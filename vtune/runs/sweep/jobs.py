@@ -99,7 +99,7 @@ class Jobs:
                         passed += 1
                     self._look(noted)
             except BaseException:
-                self._send(signal.SIGTERM)
+                self._stop()
                 raise
         if noted:
             raise SystemExit(INTERRUPTED)
@@ -116,6 +116,12 @@ class Jobs:
         prepared = {job.run.seed for job in self._active if job.prepares}
         return next((job for job in self._waiting if job.run.seed not in prepared), None)
 
+    def _stop(self) -> None:
+        """End what runs, each with a checkpoint, and wait for it: it would be killed with this process."""
+        self._send(signal.SIGTERM)
+        while any(job.child is not None and job.child.poll() is None for job in self._active):
+            time.sleep(LOOK)
+
     def _send(self, number: int) -> None:
         for job in self._active:
             if job.child is not None:
@@ -131,7 +137,7 @@ class Jobs:
                 continue
             idle = False
             if code == INTERRUPTED and not noted:
-                noted.append(signal.SIGINT)
+                noted.append(signal.SIGTERM)  # the others keep what they have done
             if noted:
                 self._end(job)
             elif self._may_go_on(job, code):

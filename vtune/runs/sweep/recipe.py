@@ -218,6 +218,7 @@ def load_sweep(
     *,
     suite_overrides: Sequence[str] = (),
     only: Sequence[str] = (),
+    kept: Sequence[str] = (),
 ) -> Plan:
     """Read a sweep, and the recipe in every variant.
 
@@ -227,13 +228,14 @@ def load_sweep(
         overrides: `key.path=value` for all variants; `sweep.key.path=value` is for the sweep itself.
         suite_overrides: `key.path=value` for all evaluations.
         only: Names of variants and untrained models: the others are left out. Empty: all.
+        kept: Names that are not left out either, where the sweep still has them.
 
     Raises:
         RecipeError: With the problems found, in all variants; if there is no variant of a name; also where an
             override would be without effect because the sweep sets its key.
     """
     own, overrides = _split(overrides)
-    sweep = _part(load_recipe(path, Sweep, own), only)
+    sweep = _chosen(load_recipe(path, Sweep, own), only, kept)
     _check_overrides(sweep, overrides)
     # What is wrong with it is reported once, not for each variant.
     base = load_recipe(recipe, RLRecipe, overrides)
@@ -263,22 +265,36 @@ def load_sweep(
     return Plan(sweep, recipes, _suites(sweep, {}, suite_overrides, "`held_out`"), untrained, at)
 
 
-def _part(sweep: Sweep, only: Sequence[str]) -> Sweep:
+def _chosen(sweep: Sweep, only: Sequence[str], kept: Sequence[str]) -> Sweep:
     """The sweep with some of its variants and untrained models, and the differences between these."""
     if not only:
         return sweep
-    known = (*sweep.variants, *sweep.untrained)
     for name in only:
-        if name not in known:
-            raise RecipeError(f"the sweep has no variant `{name}`", fix=nearest(name, known))
-    kept = {
-        "variants": {name: one for name, one in sweep.variants.items() if name in only},
-        "untrained": {name: one for name, one in sweep.untrained.items() if name in only},
-        "differences": tuple(pair for pair in sweep.differences if {*pair} <= {*only}),
+        if name not in (*sweep.variants, *sweep.untrained):
+            raise RecipeError(f"the sweep has no variant `{name}`", fix=_meant(sweep, name))
+    names = {*only, *kept}
+    chosen: dict[str, Any] = {
+        "variants": {name: one for name, one in sweep.variants.items() if name in names},
+        "untrained": {name: one for name, one in sweep.untrained.items() if name in names},
+        "differences": tuple(pair for pair in sweep.differences if {*pair} <= names),
     }
-    if not kept["variants"]:
-        raise RecipeError("none of these is trained", fix=f"add one of {', '.join(sweep.variants)}")
-    return sweep.model_copy(update=kept)
+    if not chosen["variants"]:
+        raise RecipeError(
+            "`--only` names only models that are not trained",
+            fix=f"add one that is: {', '.join(sweep.variants)}",
+        )
+    return sweep.model_copy(update=chosen)
+
+
+def _meant(sweep: Sweep, name: str) -> str:
+    """The remedy for a name that no variant has."""
+    if "," in name:
+        return "one name for each --only"
+    every = (*sweep.rows(sweep.variants), *sweep.rows(sweep.untrained))
+    row = next((row for row in every if row.name == name), None)
+    if row is not None:
+        return f"`--only {row.of}` runs it at all values of {', '.join(row.at)}"
+    return nearest(name, (*sweep.variants, *sweep.untrained))
 
 
 def variants_of(folder: Path) -> list[str]:

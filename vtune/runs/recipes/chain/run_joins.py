@@ -43,7 +43,7 @@ class Runs:
         self._shop = shop
         self._following: list[str] = []
         self._rows = functools.cache(_rows)
-        """Of a file: the variants of a sweep read the same, and no file changes during a walk."""
+        """The first rows of a file, read once: the variants of a sweep read the same, and no file changes."""
 
     def joins(self, node: Node) -> Iterator[Join]:
         """The joins of one recipe with whoever writes what it reads."""
