@@ -62,7 +62,7 @@ def render_demo(result: Mapping[str, Any]) -> RenderableType:
 def _compared(result: Mapping[str, Any]) -> Iterator[RenderableType]:
     """A table for each held-out set of a comparison."""
     found = result["compared"]
-    yield Text(f"seed {result['seed']}, {result['seconds'] / 60:.1f} min, {result['folder']}")
+    yield Text(f"seed {result['seed']}, {result['seconds'] / 60:.1f} min of runs, {result['folder']}")
     for suite in found["suites"]:
         table = Table(title=f"held-out puzzles: {suite}", title_justify="left")
         table.add_column("policy", no_wrap=True)

@@ -26,8 +26,9 @@ def program(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ended(words: list[str], *, log: Path, result: Path | None, title: str = "") -> int:
     """The exit status of a command, which gets the signals that this process gets."""
-    child, passed = Child(words, log=log, result=result, title=title), 0
     with noted_signals() as noted:
+        # Started within: where this process ignores Ctrl-C, as a background job does, the child would, too.
+        child, passed = Child(words, log=log, result=result, title=title), 0
         while (code := child.poll()) is None:
             for number in noted[passed:]:
                 child.send(number)
