@@ -50,8 +50,9 @@ def train_variants(
     from vtune.config import find
     from vtune.metrics.trackers import check_tracker
     from vtune.runs.processes.machines import places
-    from vtune.runs.sweep.recipe import load_sweep, variants_of
+    from vtune.runs.sweep.recipe import load_sweep
     from vtune.runs.sweep.runs import runs_of
+    from vtune.runs.sweep.table import variants_of
 
     path = find(name, "recipes.sweep")
     folder = start.out or Path("runs") / f"sweep-{path.stem}"

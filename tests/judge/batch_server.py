@@ -52,7 +52,7 @@ class BatchServer:
         }
 
     def looked_at(self, number: int) -> tuple[dict[str, Any], int]:
-        """(a batch, a status); an error where there is none of that number."""
+        """(a batch, a status); an error if there is no such batch."""
         if number >= len(self.batches):
             return {"error": {"message": "No batch found"}}, 404
         self.batches[number] += 1

@@ -327,7 +327,7 @@ def test_a_batch_that_fails_is_said_and_the_replies_are_named(
     assert ended.code == 1
     assert "ended as expired without a reply" in ended.err
     assert "mathverse/1" in ended.err
-    # Whoever then asks one by one finishes a folder that names no batch of before.
+    # Whoever then asks one by one finishes a folder that no longer names the batch.
     stale = [tmp_path / "out" / BATCH, tmp_path / "out" / "judge.batch.json"]
     for path in stale:
         path.write_text('{"of": "elsewhere", "batches": []}')

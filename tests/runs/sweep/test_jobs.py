@@ -193,7 +193,7 @@ def test_where_we_fail_what_runs_is_told_to_save_and_waited_for(tmp_path: Path) 
 
     class Saves(Noted):
         def poll(self) -> int | None:
-            # It takes a while to end once it was told.
+            # It takes a while to end after the signal.
             self.left = self.left - 1 if self.signals else 3
             return 130 if self.left < 0 else super().poll() if not self.signals else None
 

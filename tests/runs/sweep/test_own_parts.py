@@ -100,7 +100,7 @@ def test_every_run_of_a_sweep_keeps_them_and_a_resumed_sweep_takes_no_others(
     assert (out / "uses/brief.py").read_bytes() == (OWN / "brief.py").read_bytes()
 
     (out / "short/seed-3/eval/suite/results.json").unlink()
-    again = swept(here, tiny, lens, "--resume")
+    again = swept(here, tiny, lens, "--resume", "--only", "short")
     assert again.code == 0, again.err
 
     for name, folder in (("anls.py", "out/plain/seed-3"), ("worst.py", "out/plain/seed-3/eval/suite")):

@@ -506,6 +506,11 @@ def test_some_variants_are_run_now_and_others_later(
     )
     alone = json.loads(vtune(*command, "--only", "sharp", "--resume").out)
     assert list(alone["variants"]) == ["sharp"]
+    kept = (out / "sweep.yaml").read_text()
+    (out / "sweep.yaml").write_text("- not\n- a sweep\n")
+    broken = vtune(*command, "--only", "sharp", "--resume")
+    assert (broken.code, "not the settings of a sweep" in broken.err) == (2, True)
+    (out / "sweep.yaml").write_text(kept)
     missed = vtune(*command, "--only", "sharpe", "--resume")
     assert (missed.code, "the sweep has no variant `sharpe`" in missed.err) == (2, True)
     assert "did you mean `sharp`" in missed.err

@@ -297,18 +297,6 @@ def _meant(sweep: Sweep, name: str) -> str:
     return nearest(name, (*sweep.variants, *sweep.untrained))
 
 
-def variants_of(folder: Path) -> list[str]:
-    """Names of the variants and untrained models of the sweep in a folder; empty where there is no sweep.
-
-    Raises:
-        RecipeError: If its file cannot be read.
-    """
-    if not (folder / SWEEP).exists():
-        return []
-    found = load_recipe(folder / SWEEP, Sweep, [])
-    return [*found.variants, *found.untrained]
-
-
 def _start(sweep: Sweep, row: Row, model: str, overrides: Sequence[str]) -> Start:
     one = sweep.untrained[row.of]
     settings = filled(one.settings, row.at)

@@ -136,6 +136,18 @@ def _finished(
     return found, unfinished
 
 
+def variants_of(folder: Path) -> list[str]:
+    """Names of the variants and untrained models of the sweep in a folder; empty where there is no sweep.
+
+    Raises:
+        DataError: If its file cannot be read.
+    """
+    if not is_sweep(folder):
+        return []
+    sweep = _settings(folder / SWEEP)
+    return [*sweep["variants"], *(sweep.get("untrained") or ())]
+
+
 def _settings(file: Path) -> dict[str, Any]:
     sweep = read_values(file, fix="the sweep wrote a complete file; restore it")
     if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
