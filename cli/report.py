@@ -7,13 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from .options import AsJson
+from .output import show, show_text
 from .show import Data
 
 AsCsv = Annotated[
-    bool, typer.Option("--csv", help="Evaluations as CSV: scores and faithfulness, by source, too.")
+    bool,
+    typer.Option("--csv", help="As CSV: evaluations by source, or every number of sweeps."),
 ]
 AsLatex = Annotated[
-    bool, typer.Option("--latex", help="Evaluations as one table for a paper (booktabs), a row for each.")
+    bool,
+    typer.Option("--latex", help="Evaluations, or a sweep's variants, as a table for a paper (booktabs)."),
 ]
 
 
@@ -34,6 +37,10 @@ def report(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write a page with curves and trajectories to this file.")
     ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option("--figure", help="Draw a sweep to this file: .svg, .pdf or .png by its ending."),
+    ] = None,
     trajectories: Annotated[
         int | None, typer.Option("--trajectories", min=0, help="Of each run on that page: 40 if not given.")
     ] = None,
@@ -44,54 +51,83 @@ def report(
 ) -> None:
     """Show the numbers of runs, by source."""
     if as_csv or as_latex:
-        others = html, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
+        others = html, figure, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
         if any(one not in (None, False) for one in others):
             raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
-        _print_evaluations(runs, latex=as_latex)
+        _print_table(runs, latex=as_latex)
         return
+    if sum((html is not None, figure is not None, credit, replies)) > 1:
+        raise typer.BadParameter("choose --html, --figure, --credit or --replies", param_hint="--html")
+    if everything and (html is not None or figure is not None or credit):
+        raise typer.BadParameter("--html, --figure and --credit show what they have", param_hint="--all")
+    for option, given in (("--trajectories", trajectories), ("--data", data)):
+        if given is not None and html is None:
+            raise typer.BadParameter("is of the page that --html writes", param_hint=option)
+    if html is not None:
+        _show_page(runs, html, trajectories, data, as_json=as_json)
+    elif figure is not None:
+        _show_figure(runs, figure, as_json=as_json)
+    elif credit:
+        _show_credit(runs, as_json=as_json)
+    else:
+        _show_runs(runs, replies=replies, everything=everything, as_json=as_json)
+
+
+def _show_page(
+    runs: list[Path], page: Path, trajectories: int | None, data: list[Path] | None, *, as_json: bool
+) -> None:
+    from vtune.report.values import render_values
+    from vtune.runs.view.page import TRAJECTORIES, write_page
+
+    most = TRAJECTORIES if trajectories is None else trajectories
+    show(write_page(runs, page, trajectories=most, data=data or ()), render_values, as_json=as_json)
+
+
+def _show_figure(runs: list[Path], figure: Path, *, as_json: bool) -> None:
+    from vtune.report.values import render_values
+    from vtune.runs.report.figure import write_figure
+
+    show(write_figure(runs, figure), render_values, as_json=as_json)
+
+
+def _show_credit(runs: list[Path], *, as_json: bool) -> None:
     from vtune.report.credit import render_credit
-    from vtune.report.terminal import render_report
     from vtune.runs.report.credit import run_credit
+
+    show(run_credit(runs), render_credit, as_json=as_json)
+
+
+def _show_runs(runs: list[Path], *, replies: bool, everything: bool, as_json: bool) -> None:
+    from vtune.report.terminal import render_report
     from vtune.runs.report.document import run_report
 
-    from .output import show
-
-    if sum((html is not None, credit, replies)) > 1:
-        raise typer.BadParameter("choose --html, --credit or --replies", param_hint="--html")
-    if everything and (html is not None or credit):
-        raise typer.BadParameter("--html and --credit show everything they have", param_hint="--all")
-    if html is not None:
-        from vtune.report.values import render_values
-        from vtune.runs.view.page import TRAJECTORIES, write_page
-
-        most = TRAJECTORIES if trajectories is None else trajectories
-        show(write_page(runs, html, trajectories=most, data=data or ()), render_values, as_json=as_json)
-        return
-    for option, given in (("--trajectories", trajectories), ("--data", data)):
-        if given is not None:
-            raise typer.BadParameter("is of the page that --html writes", param_hint=option)
-    if credit:
-        show(run_credit(runs), render_credit, as_json=as_json)
-        return
-    show(run_report(runs, replies=replies), partial(render_report, everything=everything), as_json=as_json)
+    render = partial(render_report, everything=everything)
+    show(run_report(runs, replies=replies), render, as_json=as_json)
 
 
-def _print_evaluations(paths: list[Path], *, latex: bool) -> None:
-    """Print evaluations as a table for elsewhere.
+def _print_table(paths: list[Path], *, latex: bool) -> None:
+    """Print evaluations, or sweeps, as a table for elsewhere.
 
     Raises:
         RecipeError: If a folder holds something else: curves have no row.
     """
     from vtune.errors import RecipeError
     from vtune.report.evaluations_table import evaluations_csv, evaluations_latex
+    from vtune.report.sweep_table import sweeps_csv, sweeps_latex
     from vtune.runs.report.document import run_report
 
-    from .output import show_text
-
     report: Any = run_report(paths)
-    if others := [*report["runs"], *report["sweeps"]]:
+    if report["runs"]:
         raise RecipeError(
-            f"{others[0]['path']} is no evaluation: --csv and --latex are of what `vtune eval` wrote",
+            f"{report['runs'][0]['path']} is neither an evaluation nor a sweep, whose tables these are",
             fix="`vtune faithfulness RUN --csv` has the looks of a run, and its metrics.jsonl every number",
         )
+    if report["sweeps"] and report["evaluations"]:
+        raise RecipeError(
+            "sweeps and evaluations have no columns in common",
+            fix="give --csv and --latex one kind of folder",
+        )
+    if report["sweeps"]:
+        show_text((sweeps_latex if latex else sweeps_csv)(report["sweeps"]))
+        return
     show_text((evaluations_latex if latex else evaluations_csv)(report["evaluations"]))

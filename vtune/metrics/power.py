@@ -4,8 +4,10 @@ For a test at 5 %, two-sided, that finds the difference in 80 of 100 cases. Ques
 approximation, seeds, of which there are few, by Student's t.
 """
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import stdev
 from typing import Any
 
 import numpy as np
@@ -91,6 +93,21 @@ def power_of(spread: Mapping[str, float], seeds: int) -> dict[str, Any]:
     }
 
 
+def shown_by(differences: Sequence[float]) -> float | None:
+    """The smallest true difference that as many seeds show in 80 of 100 sweeps, if they vary as these do.
+
+    Args:
+        differences: One a seed.
+
+    Returns:
+        None with fewer than two.
+    """
+    if len(differences) < 2:
+        return None
+    return shown_by_seeds(len(differences)) * stdev(differences)
+
+
+@functools.cache
 def shown_by_seeds(seeds: int, *, power: float = POWER) -> float:
     """The smallest mean of a normal distribution with standard deviation 1 that Student's t tells from 0.
 

@@ -1,4 +1,4 @@
-"""Sweeps: one row per variant, with intervals over seeds, and the differences of pairs."""
+"""Sweeps: one row per variant, with intervals over seeds, differences of pairs, and what they could show."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,15 +7,27 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vtune.report.numbers import number
+from vtune.report.numbers import GAP, number
 from vtune.report.values import cell
 
 Rows = Mapping[str, Mapping[str, Any]]
+Plain = dict[str, Any]
+"""`title`, `note`, `head` and `rows` of plain texts: a table of a terminal or of a page."""
 
-_APART = {"boxes": ("iou@", "ap"), "gradients": ("gradient norm",)}
+_APART = {
+    "rewards": ("format reward", "tool reward", "consistency reward"),
+    (_WHOLE := "all steps"): ("accuracy, all steps", "largest fall", "minutes"),
+    "habits": ("no look", "whole picture", "look beside", "by cue"),
+    "boxes": ("iou@", "ap"),
+    "gradients": ("gradient norm",),
+}
 """Numbers that have a table of their own -> what their names begin with."""
 _FACTS = ("seeds", "held_out", "no_shares")
 """What of a row is not a number."""
+_UNITS = ("entropy", "tool calls", "minutes", "gradient norm", *_APART["rewards"])
+"""What the names of numbers begin with that are no shares; shares are shown in percent."""
+MAIN = ("accuracy", "faithful", "iou@99")
+"""Numbers whose differences are drawn, and of which it is said how small a difference could be shown."""
 
 
 def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -36,61 +48,158 @@ def power_lines(power: Mapping[str, Any], seeds: int) -> Iterator[str]:
         )
 
 
-def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:
-    yield Text(f"{table['name']}  ({table['path']}; in brackets: {table['interval']})")
+def plain_tables(table: Mapping[str, Any]) -> Iterator[Plain]:
+    """The tables of a sweep, in order. A number that is 0 in every run has no column."""
     rows = table["variants"]
     trained = {name: row for name, row in rows.items() if row["seeds"] is not None}
-    yield from _tables(f"training: means of the last {table['last_steps']} steps", trained)
+    # An untrained model has no training that could differ.
+    pairs = {name: row for name, row in table["differences"].items() if _numbers(row)}
+    last = f"; mean of the last {table['last_steps']} steps"
+    yield from _tables("training", trained, trained, last=last)
     for suite in table["suites"]:
-        yield from _tables(f"held out: {suite}", _on(suite, rows))
-        yield from _reasons(_on(suite, rows))
-    if table["differences"]:
-        # An untrained model has no training that could differ.
-        told = {name: row for name, row in table["differences"].items() if _numbers(row)}
-        yield from _tables("differences, seed by seed: training", told)
-        for suite in table["suites"]:
-            yield from _tables(f"differences, seed by seed: {suite}", _on(suite, table["differences"]))
+        of = on_suite(suite, rows)
+        yield from _tables(f"held out: {suite}", of, of, note="; ".join(_reasons(of)))
+    yield from _tables("differences, seed by seed: training", pairs, trained, last=last)
+    for suite in table["suites"]:
+        of = on_suite(suite, table["differences"])
+        yield from _tables(f"differences, seed by seed: {suite}", of, on_suite(suite, rows))
+    yield from _power(table)
+
+
+def effects(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What is drawn of a sweep's differences: of accuracy, faithful answers and tight boxes on every suite.
+
+    Returns:
+        `title`, `unit`, and `rows` with `name`, `value`, `low`, `high` (None with one seed) and `values`, one
+        for each seed; in points of percent where they are differences of shares.
+    """
+    for suite in table["suites"]:
+        measured, pairs = on_suite(suite, table["variants"]), on_suite(suite, table["differences"])
+        for key in MAIN:
+            rows = {name: row[key] for name, row in pairs.items() if row[key] is not None}
+            if rows:
+                share = is_share(key, measured)
+                yield {
+                    "title": f"{suite}: {key}",
+                    "unit": "points" if share else "",
+                    "rows": [_scaled(name, one, 100 if share else 1) for name, one in rows.items()],
+                }
+
+
+def _scaled(name: str, found: Mapping[str, Any], scale: int) -> dict[str, Any]:
+    ends = {end: None if found[end] is None else scale * found[end] for end in ("value", "low", "high")}
+    return {"name": name, **ends, "values": [scale * value for value in found["values"]]}
+
+
+def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:
+    yield Text(f"{table['name']}  ({table['path']}; in brackets: {table['interval']})")
+    for one in plain_tables(table):
+        drawn = Table(title=one["title"], title_justify="left")
+        drawn.add_column(no_wrap=True)
+        for column in one["head"][1:]:
+            drawn.add_column(column, justify="right")
+        for name, *cells in one["rows"]:
+            drawn.add_row(name, *(text.replace(" [", "\n[") for text in cells))
+        yield drawn
+        if one["note"]:
+            yield Text(one["note"])
     if table["unfinished"]:
         yield Text(f"not finished: {', '.join(table['unfinished'])}")
 
 
-def _on(suite: str, rows: Rows) -> dict[str, Mapping[str, Any]]:
+def on_suite(suite: str, rows: Rows) -> dict[str, Mapping[str, Any]]:
     """The rows of one suite."""
     return {name: {"seeds": row["seeds"], **row["held_out"][suite]} for name, row in rows.items()}
 
 
-def _reasons(rows: Rows) -> Iterator[Text]:
+def _reasons(rows: Rows) -> Iterator[str]:
     """Why a row has no share of faithful answers, each reason once."""
     reasons: dict[str, list[str]] = {}
     for name, row in rows.items():
         if row["no_shares"] is not None:
             reasons.setdefault(row["no_shares"], []).append(name)
     for why, names in reasons.items():
-        yield Text(f"no shares for {', '.join(names)}: {why}")
+        yield f"no shares for {', '.join(names)}: {why}"
 
 
-def _tables(title: str, rows: Rows) -> Iterator[Table]:
-    """A column for every number that some row has; boxes and gradients have tables of their own."""
-    there = {name for row in rows.values() for name in _numbers(row)}
-    columns = [name for name in dict.fromkeys(name for row in rows.values() for name in row) if name in there]
+def _tables(title: str, rows: Rows, measured: Rows, *, last: str = "", note: str = "") -> Iterator[Plain]:
+    """A column for every number that is not 0 in all rows; some have tables of their own.
+
+    Args:
+        title: Of the tables.
+        rows: What is shown.
+        measured: The rows of variants, by whose values a number is a share or is not.
+        last: Behind the title of all that is not of all steps.
+        note: Below the first table.
+    """
+    columns = [
+        name
+        for name in dict.fromkeys(name for row in rows.values() for name in _numbers(row))
+        if name == "accuracy" or any(_moves(row.get(name)) for row in rows.values())
+    ]
     apart = {
         part: [name for name in columns if name.startswith(beginnings)] for part, beginnings in _APART.items()
     }
     rest = [name for name in columns if not any(name in names for names in apart.values())]
-    yield _table(title, rows, rest)
-    for part, names in apart.items():
+    parts = [(title + last, rest, note)]
+    parts += [
+        (f"{title}; {part}" + (last if part != _WHOLE else ""), names, "") for part, names in apart.items()
+    ]
+    for name, names, below in parts:
         if names:
-            yield _table(f"{title}; {part}", rows, names)
+            yield _table(name, rows, {one: is_share(one, measured) for one in names}, below)
 
 
-def _table(title: str, rows: Rows, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column(no_wrap=True)
-    for column in ("seeds", *columns):
-        table.add_column(column, justify="right")
-    for name, row in rows.items():
-        table.add_row(name, cell(row["seeds"]), *(_cell(row.get(column), row["seeds"]) for column in columns))
-    return table
+def _table(title: str, rows: Rows, columns: Mapping[str, bool], note: str) -> Plain:
+    """Args: columns: Number -> whether it is a share."""
+    return {
+        "title": title,
+        "note": note,
+        "head": ["", "seeds", *(f"{name}, %" if share else name for name, share in columns.items())],
+        "rows": [
+            [
+                name,
+                cell(row["seeds"]),
+                *(_cell(row.get(column), row["seeds"], share=share) for column, share in columns.items()),
+            ]
+            for name, row in rows.items()
+        ],
+    }
+
+
+def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
+    """What the seeds that there are could have shown: a column for training and for each suite."""
+    measured = {
+        "training": table["variants"],
+        **{suite: on_suite(suite, table["variants"]) for suite in table["suites"]},
+    }
+    found = {
+        "training": table["differences"],
+        **{suite: on_suite(suite, table["differences"]) for suite in table["suites"]},
+    }
+    rows = [
+        [
+            f"{pair}: {name}",
+            cell(row["seeds"]),
+            *(
+                _size(_shown(of[pair].get(name)), share=is_share(name, measured[place]))
+                for place, of in found.items()
+            ),
+        ]
+        for pair, row in table["differences"].items()
+        for name in MAIN
+        if any(_shown(of[pair].get(name)) is not None for of in found.values())
+    ]
+    if rows:
+        title = "the smallest difference that 80 of 100 such sweeps show, by how much the seeds differ"
+        note = "Shares in points of percent."
+        yield {"title": title, "note": note, "head": ["", "seeds", *found], "rows": rows}
+
+
+def is_share(name: str, rows: Rows) -> bool:
+    """Whether a number is a share in [0, 1], and is shown in percent: some benchmarks count points."""
+    there = [row[name]["value"] for row in rows.values() if row.get(name)]
+    return not name.startswith(_UNITS) and all(abs(value) <= 1 for value in there)
 
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
@@ -98,9 +207,28 @@ def _numbers(row: Mapping[str, Any]) -> list[str]:
     return [name for name, value in row.items() if name not in _FACTS and value is not None]
 
 
-def _cell(value: Mapping[str, Any] | None, seeds: int | None) -> str:
+def _moves(value: Mapping[str, Any] | None) -> bool:
+    return value is not None and any(value["values"])
+
+
+def _shown(value: Mapping[str, Any] | None) -> float | None:
+    found: float | None = value["shown"] if value else None
+    return found
+
+
+def _cell(value: Mapping[str, Any] | None, seeds: int | None, *, share: bool) -> str:
     """A mean, with its interval if it has one; where fewer runs have it than there are, of how many it is."""
     if value is None:
-        return cell(None)
-    text = cell(value["value"] if value["low"] is None else value)
+        return GAP
+    text = _size(value["value"], share=share)
+    if value["low"] is not None:
+        text += f" [{_size(value['low'], share=share)}, {_size(value['high'], share=share)}]"
     return text if seeds is None or value["n"] == seeds else f"{text} (of {value['n']})"
+
+
+def _size(value: float | None, *, share: bool) -> str:
+    if value is None:
+        return GAP
+    if share:
+        return f"{100 * value:.1f}"
+    return number(float(f"{value:.3g}"))

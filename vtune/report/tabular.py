@@ -62,12 +62,19 @@ def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str) -> str:
     return out.getvalue()
 
 
-def as_latex(rows: Iterable[Row], columns: Sequence[Column], notes: Iterable[str]) -> str:
-    """A `tabular` for the package booktabs, in percent with intervals; notes are comments above it."""
+def as_latex(rows: Iterable[Row | None], columns: Sequence[Column], notes: Iterable[str]) -> str:
+    """A `tabular` for the package booktabs, in percent with intervals; notes are comments above it.
+
+    A row that is None is a rule.
+    """
     head = " & ".join(["", "$n$", *(_escaped(one.title) for one in columns)])
     lines = [f"% {_one_line(note)}" for note in notes]
     lines += [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
-    for name, numbers in rows:
+    for row in rows:
+        if row is None:
+            lines.append(r"\midrule")
+            continue
+        name, numbers = row
         cells = [_in_latex(numbers.get(one.name), one) for one in columns]
         lines.append(rf"{' & '.join([_escaped(name), str(numbers['n']), *cells])} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])

@@ -230,7 +230,7 @@ def test_a_report_shows_the_table_again(
         "call errors",
         "sharp - plain",
         "Student's t",
-        "0.5 [-0.7706, 1.771]",
+        "[-77.1, 177.1]",
     ):
         assert word in shown.out
     assert run_report([out / "plain" / "seed-3"])["runs"][0]["name"] == "seed-3"  # type: ignore[index]
@@ -247,6 +247,7 @@ def test_a_failing_run_costs_no_other_and_is_named(plan: Plan, tmp_path: Path, r
         "low": None,
         "high": None,
         "n": 1,
+        "values": [0.9],
     }
     with pytest.raises(RunFailed, match="no more memory") as caught:
         check_failed(table["failed"])

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.conftest import HANGS, ROOT
+from tests.runs.sweep.folders import make_sweep
 from tests.runs.view.test_pairs import AFTER, BEFORE
 from tests.runs.view.test_show import hostile
 from tests.runs.view.test_tokens import write_tokenizer
@@ -66,8 +67,10 @@ def served(run: Path) -> Iterator[str]:
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         lines = iter(server.stdout.readline, "}\n")
-        yield json.loads("".join(lines) + "}")["url"]
-        server.terminate()
+        try:
+            yield json.loads("".join(lines) + "}")["url"]
+        finally:  # a test that failed does not wait for it for ever
+            server.terminate()
         assert server.wait() == 0
 
 
@@ -447,4 +450,33 @@ def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
         one.page.wait_for_selector("text=Nothing is like that.")
         write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
         one.page.wait_for_selector("text=step-000009/0")
+        one.closed(address)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_sweep_shows_its_differences_and_its_tables(browser: Any, tmp_path: Path, width: int) -> None:
+    folder = make_sweep(tmp_path / "swept")
+    with served(folder) as address:
+        one = Watched(browser, width)
+        one.page.goto(address)
+        chart = one.page.locator(".charted", has_text="same: accuracy")
+        playwright.expect(chart.locator("svg")).to_have_attribute(
+            "aria-label", "same: accuracy: sharp - plain 10.0 [-14.8, 34.8]"
+        )
+        playwright.expect(chart.locator(".seed")).to_have_count(3)
+        table = one.page.locator("section", has_text="held out: same").last
+        playwright.expect(table).to_contain_text("70.0 [27.0, 113.0]")
+        assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+        folded = one.page.locator("details", has_text="80 of 100")
+        folded.locator("summary").click()
+        playwright.expect(folded).to_contain_text("sharp - plain: accuracy")
+        with one.page.expect_download() as saved:
+            chart.locator("text=SVG").click()
+        assert "<svg" in Path(saved.value.path()).read_text()
+        if AXE.is_file():
+            one.page.evaluate(AXE.read_text())
+            found = one.page.evaluate("axe.run()")
+            assert [
+                fault["id"] for fault in found["violations"] if fault["impact"] in ("serious", "critical")
+            ] == []
         one.closed(address)

@@ -31,13 +31,15 @@ COLUMNS = {
     "consistency reward": "reward_consistency",
     "entropy": "entropy",
     "tool calls": "tool_calls",
+    "correctable calls": "credit_correctable_calls",
     **{name: name for name in BOXES},
     **GRADIENTS,
 }
 """Number of training -> its column in `metrics.jsonl`."""
 AREA = "accuracy, all steps"
 FALL = "largest fall"
-TRAINING = (*COLUMNS, "call errors", AREA, FALL)
+MINUTES = "minutes"
+TRAINING = (*COLUMNS, "call errors", AREA, FALL, MINUTES)
 
 FAITHFUL = {"faithful": "faithful_of_all", "faithful of right": "faithful_of_correct"}
 """Number of an evaluation -> its name in `faithfulness`: Table 5's share, and that of algorithm 1."""
@@ -58,7 +60,7 @@ _ALONE = SeedMean(0.0, None, None, 1)
 
 
 def of_training(folder: Path, last_steps: int) -> Numbers:
-    """Means over the last steps of a run; of all, the mean accuracy and the largest fall of its reward."""
+    """Means over the last steps of a run; of all, the mean accuracy, the largest fall, and their minutes."""
     every = [line for line in read_metrics(folder / "metrics.jsonl") if line.source == ALL]
     lines = every[-last_steps:]
     values = {name: _values(lines, column) for name, column in COLUMNS.items()}
@@ -71,6 +73,8 @@ def of_training(folder: Path, last_steps: int) -> Numbers:
         numbers[AREA] = fmean(curve)
     if paid := _values(every, "reward_accuracy"):
         numbers[FALL] = largest_fall(paid, last_steps)
+    if seconds := _values(every, "seconds"):
+        numbers[MINUTES] = sum(seconds) / 60
     return {name: replace(_ALONE, value=value) for name, value in numbers.items()}
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from vtune.config import read_values
 from vtune.errors import DataError
+from vtune.metrics.power import shown_by
 from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
 from vtune.runs.sweep.numbers import HELD_OUT, RESULTS, TRAINING, Numbers, of_evaluation, of_training
 from vtune.runs.sweep.placeholders import OF_RUNS, differences, marks, rows
@@ -60,9 +61,10 @@ def sweep_table(path: Path) -> dict[str, Any]:
 
     Of training, means over the last steps: `accuracy`, the share of right answers; the parts of the reward,
     unweighted; `entropy` of a token in nats; `tool calls` a rollout; `call errors`, the share of the calls in
-    these steps that failed by the model's doing; of boxes `iou@50` to `iou@99` and `ap`; `gradient norm`
-    before clipping, and those of parts. Of all steps: `accuracy, all steps`, the mean (an area under the
-    curve), and `largest fall`, of the reward's accuracy part from a mean of as many steps to a later one.
+    these steps that failed by the model's doing; `correctable calls` of failing conversations, where credit
+    is transferred; of boxes `iou@50` to `iou@99` and `ap`; `gradient norm` before clipping, and those of
+    parts. Of all steps: `accuracy, all steps`, the mean (an area under the curve), `largest fall`, of the
+    reward's accuracy part from a mean of as many steps to a later one, and `minutes`.
 
     Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of boxes as above; of
     the questions that need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of
@@ -77,9 +79,11 @@ def sweep_table(path: Path) -> dict[str, Any]:
     Returns:
         `name`, `path`, `interval` (the method), `last_steps`, `suites`; `variants`: name -> `seeds` (finished
         runs; None for an untrained model, which is one and the same for every seed), each number as `value`,
-        `low`, `high` and `n`, the runs that have it (None where none has), and `held_out`: suite -> the same;
-        `differences`: `A - B` -> the same of the differences, seed by seed; `runs`: name -> `training` and
-        `held_out` of each run; `unfinished`: runs and evaluations that are missing.
+        `low`, `high`, `n`, the runs that have it, and their `values`, by seed (None where none has), and
+        `held_out`: suite -> the same; `differences`: `A - B` -> the same, of differences seed by seed, and
+        `shown`, the smallest true difference that as many seeds that vary as much show in 80 of 100 sweeps
+        (None with one seed); `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and
+        evaluations that are missing.
 
     Raises:
         DataError: If a file in the folder is broken, or the sweep older than suites of its table.
@@ -98,7 +102,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
             for variant, found in by_row.items()
         },
         "differences": {
-            f"{first} - {second}": {"seeds": len(pairs)} | _row(pairs, suites)
+            f"{first} - {second}": {"seeds": len(pairs)} | _row(pairs, suites, paired=True)
             for first, second in differences(sweep["differences"], sweep.get("axes", {}))
             for pairs in [_differences(by_row[first], by_row[second])]
         },
@@ -174,12 +178,12 @@ def _found(run: Run, suites: Sequence[str], last_steps: int) -> Found:
     )
 
 
-def _row(runs: Sequence[Found], suites: Sequence[str]) -> dict[str, Any]:
-    """The mean of each number over runs."""
-    row: dict[str, Any] = _means([run.training for run in runs], TRAINING)
+def _row(runs: Sequence[Found], suites: Sequence[str], *, paired: bool = False) -> dict[str, Any]:
+    """The mean of each number over runs, or over pairs of them."""
+    row: dict[str, Any] = _means([run.training for run in runs], TRAINING, paired=paired)
     row["held_out"] = {
         suite: {
-            **_means([run.held_out.get(suite, {}) for run in runs], HELD_OUT),
+            **_means([run.held_out.get(suite, {}) for run in runs], HELD_OUT, paired=paired),
             "no_shares": next((run.no_shares[suite] for run in runs if suite in run.no_shares), None),
         }
         for suite in suites
@@ -187,13 +191,16 @@ def _row(runs: Sequence[Found], suites: Sequence[str]) -> dict[str, Any]:
     return row
 
 
-def _means(runs: Sequence[Numbers], names: Sequence[str]) -> dict[str, Any]:
+def _means(runs: Sequence[Numbers], names: Sequence[str], *, paired: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in names:
         there = [run[name] for run in runs if name in run]
+        values = [number.value for number in there]
         # One alone keeps the interval that it has by itself.
-        mean = there[0] if len(there) == 1 else over_seeds([number.value for number in there])
-        found[name] = asdict(mean) if mean else None
+        mean = there[0] if len(there) == 1 else over_seeds(values)
+        found[name] = (asdict(mean) | {"values": values}) if mean else None
+        if mean and paired:
+            found[name]["shown"] = shown_by(values)
     return found
 
 

@@ -16,6 +16,7 @@ from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import KINDS, compared, suggested
 from vtune.runs.view.pictures import page_picture
+from vtune.runs.view.sweeps import sweeps_in, sweeps_of
 from vtune.view.bundle import one_file
 from vtune.view.place import find_places
 from vtune.view.query import facets
@@ -62,7 +63,7 @@ def write_page(
     opened = [Opened(place, data) for path in paths for place in find_places(path)]
     try:
         held = _Held(opened, trajectories)
-        page = one_file(held.values())
+        page = one_file(held.values() | {"sweeps": sweeps_of(sweeps_in(paths))})
     finally:
         for one in opened:
             one.index.close()

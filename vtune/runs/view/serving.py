@@ -20,6 +20,7 @@ from vtune.runs.view.opened import Opened, told
 from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import compared, sides_of
 from vtune.runs.view.pictures import page_picture
+from vtune.runs.view.sweeps import sweeps_in, sweeps_of
 from vtune.schema.labels import NOTE, Judgement, Label, append_label
 from vtune.schema.sample import Sample
 from vtune.view.bundle import static
@@ -43,6 +44,7 @@ MODULES = (
     "query",
     "run",
     "source",
+    "sweep",
     "tokens",
     "trajectory",
 )
@@ -80,31 +82,19 @@ def run_view(
                 "url": f"http://{HOST}:{number}/{token}/",
                 "ssh": f"ssh -L {number}:{HOST}:{number} THIS_MACHINE",
             }
-            asyncio.run(serve_until_told(app_of(opened, token), listener, lambda: ready(facts)))
+            asyncio.run(
+                serve_until_told(app_of(opened, token, sweeps_in(paths)), listener, lambda: ready(facts))
+            )
     finally:
         for one in opened:
             one.index.close()
 
 
-def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
-    """The ASGI application that shows places, by their numbers."""
+def app_of(opened: Sequence[Opened], token: str, sweeps: Sequence[Path] = ()) -> ASGIApp:
+    """The ASGI application that shows places, by their numbers, and what sweeps have found."""
     app = FastAPI(title="vtune view", openapi_url=None)
 
-    @app.get("/api/places")
-    def places() -> Response:
-        return answer([_place(number, one) for number, one in enumerate(opened)])
-
-    @app.get("/api/films")
-    def suggested() -> Response:
-        return answer(films(opened))
-
-    @app.get("/api/film")
-    def one_film(sample: str) -> Response:
-        return answer(film(opened, sample))
-
-    @app.get("/api/pair")
-    def pair(sides: str) -> Response:
-        return answer(compared(opened, *sides_of(sides)))
+    _add_overall(app, opened, sweeps)
 
     @app.get("/api/{number}/run")
     def run(number: int) -> Response:
@@ -144,6 +134,30 @@ def app_of(opened: Sequence[Opened], token: str) -> ASGIApp:
         return answer({"error": error.what, "fix": error.fix}, 422)
 
     return Gate(app, token)
+
+
+def _add_overall(app: FastAPI, opened: Sequence[Opened], sweeps: Sequence[Path]) -> None:
+    """What is said of several places at once."""
+
+    @app.get("/api/places")
+    def places() -> Response:
+        return answer([_place(number, one) for number, one in enumerate(opened)])
+
+    @app.get("/api/sweeps")
+    def swept() -> Response:
+        return answer(sweeps_of(sweeps))
+
+    @app.get("/api/films")
+    def suggested() -> Response:
+        return answer(films(opened))
+
+    @app.get("/api/film")
+    def one_film(sample: str) -> Response:
+        return answer(film(opened, sample))
+
+    @app.get("/api/pair")
+    def pair(sides: str) -> Response:
+        return answer(compared(opened, *sides_of(sides)))
 
 
 def _of(opened: Sequence[Opened], number: int) -> Opened:

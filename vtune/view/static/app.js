@@ -7,6 +7,7 @@ import { address, listPage, placesPage, runAddress } from "./list.js";
 import { pairAddress, pairLinks, pairPage, sidesOf } from "./pair.js";
 import { mainCurves, runPage } from "./run.js";
 import * as source from "./source.js";
+import { sweepSections } from "./sweep.js";
 import { trajectoryPage } from "./trajectory.js";
 
 const main = document.getElementById("main");
@@ -56,7 +57,8 @@ async function pageOf(at, places) {
   if (at.page === "pair") return pair(at, places);
   const place = places[Number(at.place)];
   if (at.place === "" || !place) {
-    return places.length === 1 ? runs({ ...at, place: "0" }, places) : all(at, places);
+    const sweeps = await source.sweeps();
+    return places.length === 1 && !sweeps.length ? runs({ ...at, place: "0" }, places) : all(at, places, sweeps);
   }
   if (at.page === "group") return [await groupPage(places, place, await source.one(place.number, at.key), source.one), at.key, place];
   return at.key ? trajectory(at, place) : list(at, place);
@@ -75,11 +77,11 @@ async function overviews(places) {
   }));
 }
 
-async function all(at, places) {
+async function all(at, places, sweeps) {
   const runs = await overviews(places);
   const [asked, change] = settings(at, "#/");
   const curves = mainCurves(places, runs, asked, change);
-  return [[...said(), ...placesPage(places, runs), ...compared(places), ...curves, ...await film(places)], "runs", null];
+  return [[...said(), ...sweepSections(sweeps), ...placesPage(places, runs), ...compared(places), ...curves, ...await film(places)], "runs", null];
 }
 
 async function runs(at, places) {

@@ -153,7 +153,7 @@ function said(one) {
 
 const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family"];
 
-function saveSvg(drawing, title) {
+export function saveSvg(drawing, title) {
   const copy = drawing.cloneNode(true);
   const [from, to] = [drawing, copy].map((one) => [one, ...one.querySelectorAll("*")]);
   from.forEach((one, at) => STYLES.forEach((name) => to[at].setAttribute(name, getComputedStyle(one).getPropertyValue(name))));

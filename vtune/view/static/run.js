@@ -220,11 +220,11 @@ function bar(share) {
     s("path", { class: "whole", d: "M0 3H100" }), s("path", { class: "part", d: `M0 3H${(100 * share).toFixed(1)}` })) : "";
 }
 
-function drawn(one, prefix) {
+export function drawn(one, prefix, fold = one.rows.length > 12) {
   const rows = one.rows.map(([first, ...cells]) => h("tr", { class: cells.at(-1) === "reported" ? "reported" : null }, h("th", { scope: "row" }, first),
     ...cells.map((cell) => h("td", { class: /^[\d.–-]/.test(cell) ? "number" : null }, cell))));
   const body = [one.note ? h("p", { class: "quiet" }, one.note) : null, table(one.head, rows)];
-  return one.rows.length > 12 ? folded(`${prefix}${one.title}`, ...body) : h("section", {}, h("h2", {}, `${prefix}${one.title}`), ...body);
+  return fold ? folded(`${prefix}${one.title}`, ...body) : h("section", {}, h("h2", {}, `${prefix}${one.title}`), ...body);
 }
 
 function folded(title, ...body) {

@@ -77,6 +77,11 @@ export async function films() {
   return kept ? kept.films : ask("api/films");
 }
 
+// Sweeps among what was opened, see `vtune.runs.view.sweeps`.
+export async function sweeps() {
+  return kept ? kept.sweeps : ask("api/sweeps");
+}
+
 export function picture(place, index, key) {
   return kept ? kept.pictures[kept.shown[`${place}/${index}/${key}`]] : `api/${place}/picture/${index}/${inUrl(key)}`;
 }

@@ -1,0 +1,217 @@
+"""A finished sweep as tables of a terminal, as CSV, LaTeX and a figure, and on a page."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from tests.runs.commands import vtune
+from tests.runs.sweep.folders import SCORES, make_sweep
+from tests.runs.view.test_page import held
+from vtune.metrics.power import shown_by_seeds
+from vtune.report.sweep import effects, plain_tables
+from vtune.runs.sweep.curves import sweep_curves
+from vtune.runs.sweep.table import sweep_table
+from vtune.runs.view.serving import app_of
+from vtune.runs.view.sweeps import sweeps_in, sweeps_of
+
+T = 4.302653
+"""Student's t of two degrees of freedom."""
+SD = 0.1
+"""Of the differences 0.1, 0, 0.2."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_sweep(tmp_path / "swept")
+
+
+@pytest.fixture
+def table(folder: Path) -> dict[str, Any]:
+    return sweep_table(folder)
+
+
+def titled(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["title"]: one for one in plain_tables(table)}
+
+
+def test_numbers_have_their_values_by_seed_and_differences_what_they_could_show(
+    table: dict[str, Any],
+) -> None:
+    same = table["variants"]["sharp"]["held_out"]["same"]["accuracy"]
+    assert same["values"] == list(SCORES["sharp"])
+    assert "shown" not in same
+    found = table["differences"]["sharp - plain"]["held_out"]["same"]["accuracy"]
+    assert found["values"] == pytest.approx([0.1, 0.0, 0.2])
+    assert found["shown"] == pytest.approx(shown_by_seeds(3) * SD)
+    assert (found["low"], found["high"]) == pytest.approx((0.1 - T * SD / 3**0.5, 0.1 + T * SD / 3**0.5))
+    assert table["variants"]["plain"]["minutes"]["value"] == pytest.approx(4 * 0.5)
+
+
+def test_shares_are_in_percent_points_are_not_and_zeros_have_no_column(table: dict[str, Any]) -> None:
+    tables = titled(table)
+    same, points = tables["held out: same"], tables["held out: points"]
+    assert same["head"] == ["", "seeds", "accuracy, %", "faithful, %", "faithful of right, %"]
+    assert same["rows"][0][2] == "60.0 [35.2, 84.8]"
+    assert points["head"][2] == "accuracy"
+    assert points["rows"][0][2] == "60 [35.2, 84.8]"
+    assert tables["training; mean of the last 2 steps"]["head"] == ["", "seeds", "accuracy, %", "entropy"]
+    assert tables["training; all steps"]["head"][2:] == ["accuracy, all steps, %", "minutes"]
+
+
+def test_what_seeds_can_show_stands_below(table: dict[str, Any]) -> None:
+    *_, last = plain_tables(table)
+    assert "80 of 100" in last["title"]
+    assert last["head"] == ["", "seeds", "training", "same", "points"]
+    shown = shown_by_seeds(3) * SD
+    accuracy, faithful = last["rows"]
+    assert accuracy == ["sharp - plain: accuracy", "3", "0.0", f"{100 * shown:.1f}", f"{100 * shown:.3g}"]
+    assert faithful[0] == "sharp - plain: faithful"
+
+
+def test_one_seed_could_show_nothing(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "one")
+    (folder / "sweep.yaml").write_text((folder / "sweep.yaml").read_text().replace("- 1\n- 2\n", ""))
+    table = sweep_table(folder)
+    found = table["differences"]["sharp - plain"]["held_out"]["same"]["accuracy"]
+    assert (found["n"], found["low"], found["shown"]) == (1, None, None)
+    assert not any("80 of 100" in title for title in titled(table))
+    assert vtune("report", folder, "--figure", tmp_path / "one.svg").code == 0
+
+
+def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> None:
+    drawn = {one["title"]: one for one in effects(table)}
+    assert list(drawn) == ["same: accuracy", "same: faithful", "points: accuracy", "points: faithful"]
+    (row,) = drawn["same: accuracy"]["rows"]
+    assert (drawn["same: accuracy"]["unit"], row["name"]) == ("points", "sharp - plain")
+    assert row["values"] == pytest.approx([10, 0, 20])
+    (row,) = drawn["points: accuracy"]["rows"]
+    assert (drawn["points: accuracy"]["unit"], row["values"]) == ("", pytest.approx([10, 0, 20]))
+
+
+def test_a_csv_has_every_number(folder: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(vtune("report", folder, "--csv").out)))
+    (row,) = [
+        row
+        for row in rows
+        if (row["kind"], row["where"], row["number"]) == ("difference", "same", "accuracy")
+    ]
+    assert (row["sweep"], row["name"], row["n"]) == ("swept", "sharp - plain", "3")
+    assert [float(value) for value in row["values"].split()] == pytest.approx([0.1, 0.0, 0.2])
+    assert float(row["shown"]) == pytest.approx(shown_by_seeds(3) * SD)
+    assert {row["where"] for row in rows} == {"training", "same", "points"}
+
+
+def test_a_latex_table_has_variants_a_rule_and_differences(folder: Path) -> None:
+    lines = vtune("report", folder, "--latex").out.splitlines()
+    names = [line.split(" ")[0] for line in lines[lines.index(r"\midrule") :]]
+    assert names == [r"\midrule", "plain", "sharp", r"\midrule", "sharp", r"\bottomrule", r"\end{tabular}"]
+    assert r"60.0 {\scriptsize [35.2, 84.8]}" in "".join(lines)
+
+
+def test_a_table_is_of_one_kind_of_folder(folder: Path) -> None:
+    ended = vtune("report", folder, folder / "plain/seed-0/eval/same", "--csv")
+    assert (ended.code, ended.out) == (2, "")
+    assert "no columns in common" in ended.err
+
+
+def test_a_curve_is_the_running_mean_over_seeds_with_the_lowest_and_the_highest(folder: Path) -> None:
+    curves = sweep_curves(folder, sweep_table(folder))
+    assert list(curves) == ["accuracy", "entropy"]  # nobody called a tool
+    curve = curves["accuracy"]["plain"]
+    assert list(curve.steps) == [0, 1, 2, 3]
+    # Seed 1 of three at steps 0 to 3: 0.1, 0.2, 0.3, 0.4; each with the one before it.
+    assert list(curve.mean) == pytest.approx([0.1, 0.15, 0.25, 0.35])
+    assert list(curve.low) == pytest.approx([0.0, 0.05, 0.15, 0.25])
+    assert list(curve.high) == pytest.approx([0.2, 0.25, 0.35, 0.45])
+
+
+@pytest.mark.parametrize("part", ["vision", "connector"])
+def test_gradients_are_drawn_where_variants_train_other_parts(tmp_path: Path, part: str) -> None:
+    alike = {"grad_norm_language": 0.5}
+    folder = make_sweep(tmp_path / "parts", plain=alike, sharp=alike | {f"grad_norm_{part}": 0.25})
+    curves = sweep_curves(folder, sweep_table(folder))
+    assert set(curves[f"gradient norm, {part}"]) == {"sharp"}
+    assert set(curves["gradient norm, language"]) == {"plain", "sharp"}
+    same = make_sweep(tmp_path / "same", plain=alike, sharp=alike)
+    assert not any("gradient" in title for title in sweep_curves(same, sweep_table(same)))
+
+
+def test_a_figure_holds_its_texts_and_is_the_same_again(folder: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("one.svg", "two.svg")]
+    for file in files:
+        told = json.loads(vtune("report", folder, "--figure", file, "--json").out)
+        assert told["curves"] == ["accuracy", "entropy"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    text = files[0].read_text()
+    for word in ("same: accuracy", "sharp - plain  +10.0 [-14.8, 34.8]", "step (mean of 2)"):
+        assert word in text
+
+
+@pytest.mark.parametrize(("ending", "begins"), [("pdf", b"%PDF"), ("PNG", b"\x89PNG")])
+def test_its_ending_says_what_a_figure_is(folder: Path, tmp_path: Path, ending: str, begins: bytes) -> None:
+    file = tmp_path / f"figure.{ending}"
+    assert vtune("report", folder, "--figure", file).code == 0
+    assert file.read_bytes().startswith(begins)
+    if ending == "PNG":
+        assert Image.open(file).size[0] > 1000
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "why"),
+    [
+        ("", "figure.gif", "no picture by its ending"),
+        ("plain/seed-0", "figure.svg", "of one sweep"),
+        ("", "sweep.yaml/figure.svg", "is a file, not a folder"),
+    ],
+)
+def test_what_is_no_figure_is_an_error(folder: Path, of: str, name: str, why: str) -> None:
+    ended = vtune("report", folder / of, "--figure", folder / name)
+    assert ended.code == 2
+    assert why in ended.err
+    assert "fix" in ended.err
+
+
+def test_nothing_finished_is_an_error(folder: Path, tmp_path: Path) -> None:
+    for file in folder.glob("*/*/done.json"):
+        file.unlink()
+    ended = vtune("report", folder, "--figure", tmp_path / "figure.svg")
+    assert ended.code == 2
+    assert "is finished yet" in ended.err
+    assert not (tmp_path / "figure.svg").exists()
+
+
+def test_a_page_shows_what_a_sweep_has_found(folder: Path, tmp_path: Path) -> None:
+    assert vtune("report", folder, "--html", tmp_path / "page.html").code == 0
+    values: Any = held(tmp_path / "page.html")
+    assert values["sweeps"] == json.loads(json.dumps(sweeps_of([folder])))
+    (one,) = values["sweeps"]
+    assert (one["name"], one["problem"], one["unfinished"]) == ("swept", "", [])
+    assert [table["title"] for table in one["tables"]] == list(titled(sweep_table(folder)))
+    client = TestClient(app_of([], "token", [folder]), base_url="http://127.0.0.1:8195/token/")
+    assert client.get("api/sweeps").json() == values["sweeps"]
+
+
+def test_sweeps_are_found_in_the_folder_that_holds_them(folder: Path) -> None:
+    assert sweeps_in([folder]) == [folder]
+    assert sweeps_in([folder.parent]) == [folder]
+    assert sweeps_in([folder / "plain", folder / "plain/seed-0/metrics.jsonl"]) == []
+
+
+def test_a_damaged_sweep_says_so_on_its_page(folder: Path) -> None:
+    (folder / "plain/seed-0/metrics.jsonl").write_text("broken\n{}\n")
+    (one,) = sweeps_of([folder])
+    assert "metrics.jsonl" in one["problem"]
+    assert (one["tables"], one["effects"]) == ([], [])
+
+
+def test_texts_of_a_sweep_hold_no_interval_that_was_not_measured(table: dict[str, Any]) -> None:
+    for one in plain_tables(table):
+        assert all(len(row) == len(one["head"]) for row in one["rows"])
+        assert not re.search(r"nan|None", json.dumps(one))

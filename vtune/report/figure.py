@@ -1,0 +1,130 @@
+"""A sweep as one figure: curves over its seeds, and differences with their intervals."""
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vtune.report.sweep import effects
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+KINDS = ("svg", "pdf", "png")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8f6200")
+"""Okabe and Ito's, which people with any colour vision can tell apart, without the yellow."""
+STYLES = ("-", "--", ":", "-.")
+ACROSS = 3
+"""Panels side by side."""
+WIDE, HIGH, ROW, AROUND = 3.2, 2.2, 0.4, 0.7
+"""Inches: of a panel; of one with curves; of a difference, and of what is around all of them."""
+SETTINGS = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",  # texts stay texts
+    "svg.hashsalt": "vtune",  # the same numbers make the same file
+    "pdf.fonttype": 42,
+    "savefig.dpi": 120,
+}
+
+
+class Curve(NamedTuple):
+    """One number of one variant, at every step that all of its runs have measured."""
+
+    steps: Sequence[int]
+    mean: Sequence[float]
+    low: Sequence[float]
+    """The lowest of the runs."""
+    high: Sequence[float]
+    """The highest of the runs."""
+
+
+Curves = Mapping[str, Mapping[str, Curve]]
+"""Title -> variant -> its curve."""
+
+
+def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
+    """Draw a sweep: above, means over seeds with bands from the lowest to the highest; below, differences.
+
+    Args:
+        table: What `vtune.runs.sweep.table.sweep_table` returned.
+        curves: Those of it.
+        kind: One of `KINDS`.
+
+    Returns:
+        The file's content.
+    """
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    found = list(effects(table))
+    above, below = (math.ceil(len(panels) / ACROSS) for panels in (curves, found))
+    heights = [HIGH] * above + [AROUND + ROW * max((len(one["rows"]) for one in found), default=0)] * below
+    with mpl.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDE * ACROSS, sum(heights) + AROUND), layout="constrained")
+        panels = figure.subplots(above + below, ACROSS, squeeze=False, height_ratios=heights)
+        for axes in panels.flat:
+            axes.set_axis_off()
+        lines = _draw_curves(panels[:above].flat, curves, table["last_steps"])
+        _draw_effects(panels[above:].flat, found)
+        if lines:
+            figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=5, frameon=False)
+        # Neither the time nor the version: the same numbers make the same file.
+        unsaid = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+        out = io.BytesIO()
+        figure.savefig(out, format=kind, metadata=unsaid[kind])
+    return out.getvalue()
+
+
+def _draw_curves(panels: Iterable["Axes"], curves: Curves, smooth: int) -> dict[str, "Line2D"]:
+    """One panel for each number. Returns variant -> a line of it, for the legend."""
+    names = list(dict.fromkeys(name for of in curves.values() for name in of))
+    lines: dict[str, Line2D] = {}
+    for axes, (title, of) in zip(panels, curves.items(), strict=False):
+        axes.set_axis_on()
+        axes.set_title(title)
+        axes.set_xlabel(f"step (mean of {smooth})")
+        for name, curve in of.items():
+            at = names.index(name)
+            colour, style = COLOURS[at % len(COLOURS)], STYLES[at // len(COLOURS) % len(STYLES)]
+            axes.fill_between(curve.steps, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+            (lines[name],) = axes.plot(curve.steps, curve.mean, color=colour, linestyle=style, linewidth=1.2)
+    return lines
+
+
+def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) -> None:
+    """One panel for each suite and number: a dot with its interval per difference, a tick per seed."""
+    for axes, one in zip(panels, found, strict=False):
+        axes.set_axis_on()
+        axes.spines["left"].set_visible(False)
+        axes.set_title(one["title"])
+        axes.set_xlabel(f"{one['unit']} [95 %]".strip())
+        axes.set_yticks([])
+        axes.set_ylim(len(one["rows"]) - 0.5, -0.7)
+        axes.set_xlim(*_ends(other for other in found if other["unit"] == one["unit"]))
+        axes.axvline(0, color="0.6", linewidth=0.8)
+        for at, row in enumerate(one["rows"]):
+            ends = "" if row["low"] is None else f" [{row['low']:.1f}, {row['high']:.1f}]"
+            text = f"{row['name']}  {row['value']:+.1f}{ends}"
+            place = axes.get_yaxis_transform()
+            said = axes.text(0, at - 0.3, text, fontsize=7, transform=place, backgroundcolor="white")
+            said.set_in_layout(False)  # a long name does not make the panel narrower
+            axes.plot(row["values"], [at] * len(row["values"]), "|", color="0.4", markersize=6)
+            if row["low"] is not None:
+                axes.plot([row["low"], row["high"]], [at, at], color=COLOURS[0], linewidth=1.5)
+            axes.plot(row["value"], at, "o", color=COLOURS[0], markersize=4)
+
+
+def _ends(found: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
+    """The least and the most of panels that are read side by side, 0 included, with some room."""
+    rows = [row for one in found for row in one["rows"]]
+    values = [
+        0.0,
+        *(value for row in rows for value in (row["low"], row["high"], *row["values"]) if value is not None),
+    ]
+    room = 0.05 * (max(values) - min(values)) or 1.0
+    return min(values) - room, max(values) + room

@@ -1,0 +1,47 @@
+"""`vtune report --figure`: a sweep as a figure for a paper."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError, RecipeError
+from vtune.files.writing import check_file_output, write_atomically
+from vtune.report.figure import KINDS, draw_sweep
+from vtune.runs.sweep.curves import sweep_curves
+from vtune.runs.sweep.table import is_sweep, sweep_table
+
+
+def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
+    """Draw a sweep.
+
+    Args:
+        paths: Its folder, alone.
+        out: The file; by its ending it is SVG, PDF or PNG.
+
+    Returns:
+        `figure`, `bytes`; `curves` and `variants`, what is drawn.
+
+    Raises:
+        DataError: If no run of it is finished, or a file in it is broken.
+        RecipeError: If it is another folder, or the file cannot be written.
+    """
+    kind = out.suffix.removeprefix(".").lower()
+    if kind not in KINDS:
+        raise RecipeError(f"{out} is no picture by its ending", fix=f"end it in .{', .'.join(KINDS)}")
+    path, *others = paths
+    if others or not is_sweep(path):
+        raise RecipeError(
+            "a figure is of one sweep",
+            fix="give a folder that `vtune rl --sweep` wrote; `vtune view` draws the curves of runs",
+        )
+    check_file_output(out, option="--figure")
+    table = sweep_table(path)
+    if not table["runs"]:
+        raise DataError(
+            f"no run in {path} is finished yet", fix="`vtune rl --sweep … --resume` goes on with it"
+        )
+    curves = sweep_curves(path, table)
+    content = draw_sweep(table, curves, kind)
+    write_atomically(out, content)
+    variants = [name for name, row in table["variants"].items() if row["seeds"] != 0]
+    return {"figure": str(out), "bytes": len(content), "curves": list(curves), "variants": variants}

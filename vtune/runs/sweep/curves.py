@@ -1,0 +1,88 @@
+"""Curves of a sweep: a number of training over the steps, of every variant, over its seeds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vtune.metrics.by_source import ALL
+from vtune.metrics.log import read_metrics
+from vtune.report.figure import Curve
+
+CURVES = {
+    "accuracy": "accuracy",
+    "IoU@99": "iou@99",
+    "a call shows a target": "evidence_rate",
+    "tool calls": "tool_calls",
+    "correctable calls": "credit_correctable_calls",
+    "entropy": "entropy",
+}
+"""What is drawn -> its column in `metrics.jsonl`."""
+GRADIENTS = {f"gradient norm, {part}": f"grad_norm_{part}" for part in ("vision", "connector", "language")}
+"""The same, where variants differ in what they train."""
+
+
+def sweep_curves(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Curve]]:
+    """The curves of a sweep's finished runs.
+
+    Args:
+        path: The sweep's folder.
+        table: Of `sweep_table`: a value at a step is the mean of `last_steps` steps up to it, or of as many
+            as there are, as the last one is in the table.
+
+    Returns:
+        Title -> variant -> its curve. What is 0 throughout, or was measured nowhere, is missing.
+    """
+    logs: dict[str, list[dict[str, dict[int, float]]]] = {}
+    for name in table["runs"]:
+        if (file := path / name / "metrics.jsonl").is_file():
+            logs.setdefault(name.rpartition("/seed-")[0], []).append(_columns(file))
+    found = {title: _over_seeds(logs, column, table["last_steps"]) for title, column in CURVES.items()}
+    gradients = {title: _over_seeds(logs, column, table["last_steps"]) for title, column in GRADIENTS.items()}
+    if any(0 < len(of) < len(logs) for of in gradients.values()):
+        found |= gradients
+    return {title: of for title, of in found.items() if any(any(curve.high) for curve in of.values())}
+
+
+def _over_seeds(
+    logs: Mapping[str, Sequence[Mapping[str, Mapping[int, float]]]], column: str, width: int
+) -> dict[str, Curve]:
+    """Variant -> the curve of a column, of those that have it."""
+    logged = {
+        variant: [_smooth(columns[column], width) for columns in runs if column in columns]
+        for variant, runs in logs.items()
+    }
+    return {variant: curve for variant, runs in logged.items() if runs and (curve := _curve(runs)).steps}
+
+
+def _columns(file: Path) -> dict[str, dict[int, float]]:
+    """Of one run: column -> step -> value, over all sources."""
+    found: dict[str, dict[int, float]] = {}
+    for line in read_metrics(file):
+        if line.source == ALL:
+            for column in (*CURVES.values(), *GRADIENTS.values()):
+                if column in line.values:
+                    found.setdefault(column, {})[line.step] = line.values[column]
+    return found
+
+
+def _smooth(curve: Mapping[int, float], width: int) -> dict[int, float]:
+    """The running mean over so many values, up to each step."""
+    values = list(curve.values())
+    return {
+        step: sum(part) / len(part)
+        for at, step in enumerate(curve)
+        for part in [values[max(0, at - width + 1) : at + 1]]
+    }
+
+
+def _curve(logged: Sequence[Mapping[int, float]]) -> Curve:
+    steps = sorted(set[int].intersection(*(set(one) for one in logged)))
+    values = np.array([[one[step] for step in steps] for one in logged])
+    return Curve(
+        steps=steps,
+        mean=values.mean(axis=0).tolist(),
+        low=values.min(axis=0).tolist(),
+        high=values.max(axis=0).tolist(),
+    )

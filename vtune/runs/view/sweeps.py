@@ -1,0 +1,49 @@
+"""What a sweep has found, for its page: the tables of a terminal, and differences to be drawn."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import DataError, RecipeError
+from vtune.report.sweep import effects, plain_tables
+from vtune.runs.sweep.table import is_sweep, sweep_table
+from vtune.runs.view.opened import told
+
+
+def sweeps_in(paths: Sequence[Path]) -> list[Path]:
+    """The folders that are those of sweeps, and the sweeps directly in the others."""
+    found: list[Path] = []
+    for path in paths:
+        if is_sweep(path):
+            found.append(path)
+        elif path.is_dir():
+            found += sorted(child for child in path.iterdir() if is_sweep(child))
+    return found
+
+
+def sweeps_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """What is shown of sweeps.
+
+    Args:
+        paths: Their folders.
+
+    Returns:
+        Of each `name`, `path`, `interval` (the method), `tables` (`vtune.report.sweep.plain_tables`),
+        `effects` (there, too), `unfinished`, and `problem`, why it cannot be read.
+    """
+    return [_sweep(path) for path in paths]
+
+
+def _sweep(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": path.resolve().name, "path": str(path), "problem": ""}
+    empty = {"interval": "", "tables": [], "effects": [], "unfinished": []}
+    try:
+        table = sweep_table(path)
+    except (DataError, RecipeError) as error:
+        return found | empty | {"problem": told(error)}
+    return found | {
+        "interval": table["interval"],
+        "tables": list(plain_tables(table)),
+        "effects": list(effects(table)),
+        "unfinished": table["unfinished"],
+    }
