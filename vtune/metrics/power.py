@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vtune.metrics.intervals import Estimate
 from vtune.metrics.proportion import Z
 from vtune.metrics.seeds import t_factor
 
@@ -93,18 +94,26 @@ def power_of(spread: Mapping[str, float], seeds: int) -> dict[str, Any]:
     }
 
 
-def shown_by(differences: Sequence[float]) -> float | None:
+def shown_by(differences: Sequence[float], *, over: Estimate | None = None) -> float | None:
     """The smallest true difference that as many seeds show in 80 of 100 sweeps, if they vary as these do.
 
     Args:
         differences: One a seed.
+        over: The mean of them with its interval over questions. If that says that they vary more, they do.
 
     Returns:
-        None with fewer than two.
+        None with fewer than two, and where nothing varies: a few that are alike do not say that others are.
     """
     if len(differences) < 2:
         return None
-    return shown_by_seeds(len(differences)) * stdev(differences)
+    spread = stdev(differences)
+    if over is not None and over.low is not None and over.high is not None:
+        spread = max(spread, (over.high - over.low) / (2 * Z) * math.sqrt(len(differences)))
+    return shown_by_seeds(len(differences)) * spread if spread > _NOTHING else None
+
+
+_NOTHING = 1e-9
+"""Less is the rounding of differences."""
 
 
 @functools.cache

@@ -17,9 +17,13 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 STYLES = ("-", "--", ":", "-.")
 ACROSS = 3
 """Panels side by side."""
-WIDE, HIGH, ROW, AROUND = 3.2, 2.2, 0.4, 0.7
-"""Inches: of a panel; of one with curves; of a difference, and of what is around all of them."""
-SETTINGS = {
+WIDE, HIGH, ROW, AROUND, LINE = 3.2, 2.2, 0.52, 0.7, 0.18
+"""Inches: of a panel; of one with curves; of a difference, and around them; of a line of the legend."""
+SMALL, GLYPH, SAMPLE = 7.0, 0.0085, 0.55
+"""Points of a difference's name; inches of a character for each point; of a line in the legend."""
+BANDS = 8
+"""Of more variants than this, bands would hide each other."""
+SETTINGS: dict[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.titlelocation": "left",
@@ -29,6 +33,7 @@ SETTINGS = {
     "svg.hashsalt": "vtune",  # the same numbers make the same file
     "pdf.fonttype": 42,
     "savefig.dpi": 120,
+    "text.parse_math": False,  # a `$` in a name is a `$`
 }
 
 
@@ -58,21 +63,28 @@ def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
     Returns:
         The file's content.
     """
-    import matplotlib as mpl
+    import matplotlib.style as mpl_style
     from matplotlib.figure import Figure
 
     found = list(effects(table))
     above, below = (math.ceil(len(panels) / ACROSS) for panels in (curves, found))
     heights = [HIGH] * above + [AROUND + ROW * max((len(one["rows"]) for one in found), default=0)] * below
-    with mpl.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDE * ACROSS, sum(heights) + AROUND), layout="constrained")
+    names = {name for of in curves.values() for name in of}
+    entry = SAMPLE + max((len(name) for name in names), default=0) * SETTINGS["font.size"] * GLYPH
+    columns = max(1, int(WIDE * ACROSS / entry))
+    legend = LINE * math.ceil(len(names) / columns)
+    # Whatever a user has set for figures of their own.
+    with mpl_style.context(["default", SETTINGS]):
+        size = WIDE * ACROSS, sum(heights) + legend + AROUND
+        figure = Figure(figsize=size, layout="constrained")
         panels = figure.subplots(above + below, ACROSS, squeeze=False, height_ratios=heights)
         for axes in panels.flat:
             axes.set_axis_off()
         lines = _draw_curves(panels[:above].flat, curves, table["last_steps"])
         _draw_effects(panels[above:].flat, found)
         if lines:
-            figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=5, frameon=False)
+            place = "outside upper center"
+            figure.legend(lines.values(), lines.keys(), loc=place, ncols=columns, frameon=False)
         # Neither the time nor the version: the same numbers make the same file.
         unsaid = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
         out = io.BytesIO()
@@ -91,29 +103,38 @@ def _draw_curves(panels: Iterable["Axes"], curves: Curves, smooth: int) -> dict[
         for name, curve in of.items():
             at = names.index(name)
             colour, style = COLOURS[at % len(COLOURS)], STYLES[at // len(COLOURS) % len(STYLES)]
-            axes.fill_between(curve.steps, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+            if len(names) <= BANDS:
+                axes.fill_between(curve.steps, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
             (lines[name],) = axes.plot(curve.steps, curve.mean, color=colour, linestyle=style, linewidth=1.2)
     return lines
 
 
 def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) -> None:
-    """One panel for each suite and number: a dot with its interval per difference, a tick per seed."""
+    """One panel for each suite and number: a dot with its interval per difference, a tick per seed.
+
+    The broad grey line behind is the interval over questions.
+    """
     for axes, one in zip(panels, found, strict=False):
         axes.set_axis_on()
         axes.spines["left"].set_visible(False)
         axes.set_title(one["title"])
-        axes.set_xlabel(f"{one['unit']} [95 %]".strip())
+        axes.set_xlabel(f"{one['unit']}, with 95 % intervals".removeprefix(", "))
         axes.set_yticks([])
-        axes.set_ylim(len(one["rows"]) - 0.5, -0.7)
-        axes.set_xlim(*_ends(other for other in found if other["unit"] == one["unit"]))
+        axes.set_ylim(len(one["rows"]) - 0.5, -0.9)
+        # Points of percent are read side by side; others have a scale for each suite.
+        axes.set_xlim(*_ends([other for other in found if other["unit"]] if one["unit"] else [one]))
         axes.axvline(0, color="0.6", linewidth=0.8)
         for at, row in enumerate(one["rows"]):
             ends = "" if row["low"] is None else f" [{row['low']:.1f}, {row['high']:.1f}]"
-            text = f"{row['name']}  {row['value']:+.1f}{ends}"
-            place = axes.get_yaxis_transform()
-            said = axes.text(0, at - 0.3, text, fontsize=7, transform=place, backgroundcolor="white")
+            size = min(SMALL, (WIDE - 0.3) / (GLYPH * max(1, len(row["name"]))))
+            said = axes.text(
+                *(0, at - 0.18, f"{row['name']}\n{row['value']:+.1f}{ends}"),
+                **{"fontsize": size, "va": "bottom", "transform": axes.get_yaxis_transform()},
+            )
             said.set_in_layout(False)  # a long name does not make the panel narrower
             axes.plot(row["values"], [at] * len(row["values"]), "|", color="0.4", markersize=6)
+            if row["by_questions"]:
+                axes.plot(list(row["by_questions"].values()), [at, at], color="0.7", linewidth=4)
             if row["low"] is not None:
                 axes.plot([row["low"], row["high"]], [at, at], color=COLOURS[0], linewidth=1.5)
             axes.plot(row["value"], at, "o", color=COLOURS[0], markersize=4)
@@ -124,7 +145,12 @@ def _ends(found: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
     rows = [row for one in found for row in one["rows"]]
     values = [
         0.0,
-        *(value for row in rows for value in (row["low"], row["high"], *row["values"]) if value is not None),
+        *(
+            value
+            for row in rows
+            for value in (row["low"], row["high"], *row["values"], *(row["by_questions"] or {}).values())
+            if value is not None
+        ),
     ]
     room = 0.05 * (max(values) - min(values)) or 1.0
     return min(values) - room, max(values) + room

@@ -12,7 +12,7 @@ from vtune.report.values import cell
 
 Rows = Mapping[str, Mapping[str, Any]]
 Plain = dict[str, Any]
-"""`title`, `note`, `head` and `rows` of plain texts: a table of a terminal or of a page."""
+"""`title`, `note`, `head` and `rows` of plain texts: a table of a terminal or of a page. `part`: of a row."""
 
 _APART = {
     "rewards": ("format reward", "tool reward", "consistency reward"),
@@ -21,8 +21,10 @@ _APART = {
     "boxes": ("iou@", "ap"),
     "gradients": ("gradient norm",),
 }
-"""Numbers that have a table of their own -> what their names begin with."""
-_FACTS = ("seeds", "held_out", "no_shares")
+"""Part of a row that has a table of its own -> what the names of its numbers begin with."""
+_SELDOM = ("rewards", "gradients")
+"""Those that a terminal shows where all is asked for."""
+FACTS = ("seeds", "held_out", "no_shares")
 """What of a row is not a number."""
 _UNITS = ("entropy", "tool calls", "minutes", "gradient norm", *_APART["rewards"])
 """What the names of numbers begin with that are no shares; shares are shown in percent."""
@@ -30,9 +32,14 @@ MAIN = ("accuracy", "faithful", "iou@99")
 """Numbers whose differences are drawn, and of which it is said how small a difference could be shown."""
 
 
-def render_sweeps(tables: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Tables of what `vtune.runs.sweep.table.sweep_table` returned, one sweep after the other."""
-    return Group(*(part for table in tables for part in _parts(table)))
+def render_sweeps(tables: Sequence[Mapping[str, Any]], *, everything: bool = False) -> RenderableType:
+    """Tables of what `vtune.runs.sweep.table.sweep_table` returned, one sweep after the other.
+
+    Args:
+        tables: What it returned.
+        everything: Parts of the reward and gradients, too.
+    """
+    return Group(*(part for table in tables for part in _parts(table, everything)))
 
 
 def power_lines(power: Mapping[str, Any], seeds: int) -> Iterator[str]:
@@ -59,10 +66,11 @@ def plain_tables(table: Mapping[str, Any]) -> Iterator[Plain]:
     for suite in table["suites"]:
         of = on_suite(suite, rows)
         yield from _tables(f"held out: {suite}", of, of, note="; ".join(_reasons(of)))
-    yield from _tables("differences, seed by seed: training", pairs, trained, last=last)
+    yield from _tables("differences, seed by seed: training", pairs, trained, last=last, unit="points")
     for suite in table["suites"]:
-        of = on_suite(suite, table["differences"])
-        yield from _tables(f"differences, seed by seed: {suite}", of, on_suite(suite, rows))
+        of, measured = on_suite(suite, table["differences"]), on_suite(suite, rows)
+        note = "; ".join(_wider(of, share=is_share("accuracy", measured)))
+        yield from _tables(f"differences, seed by seed: {suite}", of, measured, note=note, unit="points")
     yield from _power(table)
 
 
@@ -70,8 +78,9 @@ def effects(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What is drawn of a sweep's differences: of accuracy, faithful answers and tight boxes on every suite.
 
     Returns:
-        `title`, `unit`, and `rows` with `name`, `value`, `low`, `high` (None with one seed) and `values`, one
-        for each seed; in points of percent where they are differences of shares.
+        `title`, `unit`, and `rows`: `name`, `value`, `low`, `high` (None with one seed), `values` by seed and
+        `by_questions`, `low` and `high` (None where not known). All are in points of percent where they are
+        differences of shares.
     """
     for suite in table["suites"]:
         measured, pairs = on_suite(suite, table["variants"]), on_suite(suite, table["differences"])
@@ -88,12 +97,20 @@ def effects(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _scaled(name: str, found: Mapping[str, Any], scale: int) -> dict[str, Any]:
     ends = {end: None if found[end] is None else scale * found[end] for end in ("value", "low", "high")}
-    return {"name": name, **ends, "values": [scale * value for value in found["values"]]}
+    over = found.get("by_questions")
+    return {
+        "name": name,
+        **ends,
+        "values": [scale * value for value in found["values"]],
+        "by_questions": over and {end: scale * over[end] for end in ("low", "high")},
+    }
 
 
-def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:
+def _parts(table: Mapping[str, Any], everything: bool) -> Iterator[RenderableType]:
     yield Text(f"{table['name']}  ({table['path']}; in brackets: {table['interval']})")
     for one in plain_tables(table):
+        if one["part"] in _SELDOM and not everything:
+            continue
         drawn = Table(title=one["title"], title_justify="left")
         drawn.add_column(no_wrap=True)
         for column in one["head"][1:]:
@@ -103,6 +120,8 @@ def _parts(table: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield drawn
         if one["note"]:
             yield Text(one["note"])
+    if not everything:
+        yield Text(f"--all also shows {' and '.join(_SELDOM)}")
     if table["unfinished"]:
         yield Text(f"not finished: {', '.join(table['unfinished'])}")
 
@@ -122,7 +141,19 @@ def _reasons(rows: Rows) -> Iterator[str]:
         yield f"no shares for {', '.join(names)}: {why}"
 
 
-def _tables(title: str, rows: Rows, measured: Rows, *, last: str = "", note: str = "") -> Iterator[Plain]:
+def _wider(rows: Rows, *, share: bool) -> Iterator[str]:
+    """Differences of accuracy of which the questions are less sure than the seeds."""
+    for name, row in rows.items():
+        seeds = row["accuracy"]
+        over = seeds and seeds["by_questions"]
+        if over and seeds["low"] is not None and over["high"] - over["low"] > seeds["high"] - seeds["low"]:
+            text = _cell(over | {"n": seeds["n"]}, None, share=share)
+            yield f"{name}: accuracy over its questions {text}, wider than over seeds"
+
+
+def _tables(
+    title: str, rows: Rows, measured: Rows, *, last: str = "", note: str = "", unit: str = "%"
+) -> Iterator[Plain]:
     """A column for every number that is not 0 in all rows; some have tables of their own.
 
     Args:
@@ -131,6 +162,7 @@ def _tables(title: str, rows: Rows, measured: Rows, *, last: str = "", note: str
         measured: The rows of variants, by whose values a number is a share or is not.
         last: Behind the title of all that is not of all steps.
         note: Below the first table.
+        unit: Of shares.
     """
     columns = [
         name
@@ -141,30 +173,34 @@ def _tables(title: str, rows: Rows, measured: Rows, *, last: str = "", note: str
         part: [name for name in columns if name.startswith(beginnings)] for part, beginnings in _APART.items()
     }
     rest = [name for name in columns if not any(name in names for names in apart.values())]
-    parts = [(title + last, rest, note)]
+    parts = [("", title + last, rest, note)]
     parts += [
-        (f"{title}; {part}" + (last if part != _WHOLE else ""), names, "") for part, names in apart.items()
+        (part, f"{title}; {part}" + (last if part != _WHOLE else ""), names, "")
+        for part, names in apart.items()
     ]
-    for name, names, below in parts:
+    for part, name, names, below in parts:
         if names:
-            yield _table(name, rows, {one: is_share(one, measured) for one in names}, below)
+            shares = {one: is_share(one, measured) for one in names}
+            heads = [f"{one}, {unit}" if share else one for one, share in shares.items()]
+            yield {
+                "part": part,
+                "title": name,
+                "note": below,
+                "head": ["", "seeds", *heads],
+                "rows": _rows(rows, shares),
+            }
 
 
-def _table(title: str, rows: Rows, columns: Mapping[str, bool], note: str) -> Plain:
-    """Args: columns: Number -> whether it is a share."""
-    return {
-        "title": title,
-        "note": note,
-        "head": ["", "seeds", *(f"{name}, %" if share else name for name, share in columns.items())],
-        "rows": [
-            [
-                name,
-                cell(row["seeds"]),
-                *(_cell(row.get(column), row["seeds"], share=share) for column, share in columns.items()),
-            ]
-            for name, row in rows.items()
-        ],
-    }
+def _rows(rows: Rows, shares: Mapping[str, bool]) -> list[list[str]]:
+    """Args: shares: Number -> whether it is a share."""
+    return [
+        [
+            name,
+            cell(row["seeds"]),
+            *(_cell(row.get(number), row["seeds"], share=share) for number, share in shares.items()),
+        ]
+        for name, row in rows.items()
+    ]
 
 
 def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
@@ -182,7 +218,7 @@ def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
             f"{pair}: {name}",
             cell(row["seeds"]),
             *(
-                _size(_shown(of[pair].get(name)), share=is_share(name, measured[place]))
+                _could_show(of[pair].get(name), row["seeds"], share=is_share(name, measured[place]))
                 for place, of in found.items()
             ),
         ]
@@ -191,9 +227,9 @@ def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
         if any(_shown(of[pair].get(name)) is not None for of in found.values())
     ]
     if rows:
-        title = "the smallest difference that 80 of 100 such sweeps show, by how much the seeds differ"
-        note = "Shares in points of percent."
-        yield {"title": title, "note": note, "head": ["", "seeds", *found], "rows": rows}
+        title = "smallest true difference found in 80 of 100 such sweeps, given how much these seeds vary"
+        note = "Shares in points of percent. How much few seeds vary is itself uncertain."
+        yield {"part": "", "title": title, "note": note, "head": ["", "seeds", *found], "rows": rows}
 
 
 def is_share(name: str, rows: Rows) -> bool:
@@ -204,7 +240,7 @@ def is_share(name: str, rows: Rows) -> bool:
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
     """Names of the numbers that a row has."""
-    return [name for name, value in row.items() if name not in _FACTS and value is not None]
+    return [name for name, value in row.items() if name not in FACTS and value is not None]
 
 
 def _moves(value: Mapping[str, Any] | None) -> bool:
@@ -216,19 +252,29 @@ def _shown(value: Mapping[str, Any] | None) -> float | None:
     return found
 
 
+def _could_show(value: Mapping[str, Any] | None, seeds: int, *, share: bool) -> str:
+    shown = _shown(value)
+    if value is None or shown is None:
+        return GAP
+    return _of(_size(shown, share=share), value, seeds)
+
+
 def _cell(value: Mapping[str, Any] | None, seeds: int | None, *, share: bool) -> str:
-    """A mean, with its interval if it has one; where fewer runs have it than there are, of how many it is."""
+    """A mean, with its interval if it has one."""
     if value is None:
         return GAP
     text = _size(value["value"], share=share)
     if value["low"] is not None:
         text += f" [{_size(value['low'], share=share)}, {_size(value['high'], share=share)}]"
+    return _of(text, value, seeds)
+
+
+def _of(text: str, value: Mapping[str, Any], seeds: int | None) -> str:
+    """Where fewer runs have a number than there are, of how many it is."""
     return text if seeds is None or value["n"] == seeds else f"{text} (of {value['n']})"
 
 
-def _size(value: float | None, *, share: bool) -> str:
-    if value is None:
-        return GAP
-    if share:
-        return f"{100 * value:.1f}"
+def _size(value: float, *, share: bool) -> str:
+    if share or abs(value) >= 100:
+        return f"{100 * value if share else value:.1f}"
     return number(float(f"{value:.3g}"))

@@ -5,12 +5,13 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vtune.report.sweep import MAIN, is_share, on_suite
+from vtune.report.sweep import FACTS, MAIN, is_share, on_suite
 from vtune.report.tabular import FORMULA, Column, Numbers, Row, as_latex
 
 HEAD = ("sweep", "kind", "name", "where", "number", "n", "value", "low", "high", "shown", "values")
 TRAINING = "training"
-_FACTS = ("seeds", "held_out", "no_shares")
+NONE = "--"
+"""In the place of seeds: a model that is evaluated as it is."""
 
 
 def sweeps_csv(tables: Sequence[Mapping[str, Any]]) -> str:
@@ -24,10 +25,10 @@ def sweeps_csv(tables: Sequence[Mapping[str, Any]]) -> str:
     writer.writerow(HEAD)
     for table in tables:
         for kind, name, where, number, found in _numbers(table):
-            safe = f"'{name}" if name.startswith(FORMULA) else name
+            sweep, safe = (f"'{one}" if one.startswith(FORMULA) else one for one in (table["name"], name))
             ends = (found[key] for key in ("n", "value", "low", "high"))
             values = " ".join(map(repr, found["values"]))
-            writer.writerow([table["name"], kind, safe, where, number, *ends, found.get("shown"), values])
+            writer.writerow([sweep, kind, safe, where, number, *ends, found.get("shown"), values])
     return out.getvalue()
 
 
@@ -42,29 +43,39 @@ def _numbers(table: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str, Map
             for where in (TRAINING, *table["suites"]):
                 numbers = row if where == TRAINING else row["held_out"][where]
                 for number, found in numbers.items():
-                    if number not in _FACTS and found is not None:
+                    if number not in FACTS and found is not None:
                         yield kind, name, where, number, found
 
 
 def _latex(table: Mapping[str, Any]) -> str:
-    several = len(table["suites"]) > 1
+    places = {TRAINING: table["variants"]} | {
+        suite: on_suite(suite, table["variants"]) for suite in table["suites"]
+    }
     columns = [
-        Column(f"{suite}: {number}", f"{suite}: {number}" if several else number, is_share(number, measured))
-        for suite in table["suites"]
-        for measured in [on_suite(suite, table["variants"])]
+        Column(f"{place}: {number}", f"{place}: {number}", is_share(number, measured))
+        for place, measured in places.items()
         for number in MAIN
-        if any(row[number] is not None for row in measured.values())
+        if any(row.get(number) for row in measured.values())
     ]
-    notes = [f"{table['name']} ({table['path']}); in brackets: {table['interval']}"]
     rows = [*_rows(table, "variants"), None, *_rows(table, "differences")]
-    return as_latex(rows if table["differences"] else rows[:-1], columns, notes)
+    return as_latex(rows if table["differences"] else rows[:-1], columns, list(_notes(table, columns)))
+
+
+def _notes(table: Mapping[str, Any], columns: Sequence[Column]) -> Iterator[str]:
+    yield f"{table['name']} ({table['path']}); in brackets: {table['interval']}"
+    for name, numbers in (*_rows(table, "variants"), *_rows(table, "differences")):
+        for column in columns:
+            found = numbers[column.name]
+            if found and numbers["n"] not in (found["n"], NONE):
+                yield f"{name}, {column.title}: of {found['n']}"
+    if table["unfinished"]:
+        yield f"not finished: {', '.join(table['unfinished'])}"
 
 
 def _rows(table: Mapping[str, Any], key: str) -> Iterator[Row]:
     for name, row in table[key].items():
+        places = {TRAINING: row, **row["held_out"]}
         numbers: Numbers = {
-            f"{suite}: {number}": row["held_out"][suite][number]
-            for suite in table["suites"]
-            for number in MAIN
+            f"{place}: {number}": of.get(number) for place, of in places.items() for number in MAIN
         }
-        yield name, {"n": "--" if row["seeds"] is None else row["seeds"], **numbers}
+        yield name, {"n": NONE if row["seeds"] is None else row["seeds"], **numbers}

@@ -83,7 +83,7 @@ def render_report(report: Mapping[str, Any], *, everything: bool = False) -> Ren
     parts += [_replies(one) for one in (*runs, *report.get("evaluations", ())) if "replies" in one]
     parts += [render_evaluations(report.get("evaluations", ()), everything=everything)]
     parts += render_audits((*runs, *report.get("evaluations", ())))
-    parts += [render_sweeps(report.get("sweeps", ()))]
+    parts += [render_sweeps(report.get("sweeps", ()), everything=everything)]
     parts += [Text(f"not finished, and left out: {path}") for path in report.get("unfinished", ())]
     left_out = not everything and (sources or report.get("evaluations"))
     return Group(*parts, *([Text("--all shows every number of every source")] if left_out else []))

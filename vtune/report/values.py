@@ -68,7 +68,7 @@ def _nested(value: Any) -> bool:
 
 def is_estimate(value: Mapping[str, Any]) -> bool:
     """Whether a mapping is a value with its interval, or with the reason why it has none."""
-    return set(value) - {"n", "why", "values", "shown"} == {"value", "low", "high"}
+    return set(value) - {"n", "why", "values", "shown", "by_questions"} == {"value", "low", "high"}
 
 
 def cell(value: Any) -> str:

@@ -11,6 +11,8 @@ from vtune.schema.parquet import columns
 
 Kind = Literal["run", "evaluation", "trajectories", "samples"]
 
+SWEEP = "sweep.yaml"
+"""In a folder whose runs lie one folder deeper than others: see `vtune.runs.sweep.table`."""
 DEPTH = 2
 """How far below a folder that is no run itself runs are looked for: `runs/demo/eval/after_rl` (ours)."""
 
@@ -146,11 +148,12 @@ def _below(folder: Path, depth: int) -> list[Place]:
         return [Place(folder, name, "evaluation")]
     if (folder / "recipe.yaml").is_file():
         return [Place(folder, name, "run")]
+    deeper = depth + (folder / SWEEP).is_file()
     kinds = [(file, _kind_of_file(file)) for file in sorted(folder.glob("*.parquet"))]
     found = [Place(file, file.stem, kind) for file, kind in kinds if kind is not None]
     for child in sorted(folder.iterdir()):
-        if depth and child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
-            found += [place for place in _below(child, depth - 1) if place.path.is_dir()]
+        if deeper and child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+            found += [place for place in _below(child, deeper - 1) if place.path.is_dir()]
     return found
 
 

@@ -36,6 +36,7 @@ def make_sweep(path: Path, **columns: Any) -> Path:
             _write_run(folder, seed, columns.get(variant, {}))
             for name, scale in (("same", 1), ("points", 100)):
                 _write_evaluation(folder / "eval" / name, scale * score)
+                _write_items(folder / "eval" / name, seed, round(10 * score))
     return path
 
 
@@ -67,3 +68,18 @@ def _write_evaluation(folder: Path, score: float) -> None:
     results |= {"samples": 6, "limit": None, "unaudited": None}
     (folder / "suite.yaml").write_text("name: lens\n")
     (folder / "results.json").write_text(json.dumps(results))
+
+
+def _write_items(folder: Path, seed: int, right: int) -> None:
+    """Ten questions of a seed, of which the first so many are answered right."""
+    rows = [
+        {
+            "id": f"{seed}/{number}",
+            "source": "lens",
+            "category": None,
+            "cluster": f"{seed}/{number}",
+            "scores": [float(number < right)],
+        }
+        for number in range(10)
+    ]
+    (folder / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from tests.runs.sweep.folders import SCORES, make_sweep
 from tests.runs.view.test_page import held
 from vtune.metrics.power import shown_by_seeds
 from vtune.report.sweep import effects, plain_tables
+from vtune.runs.report.document import run_report
 from vtune.runs.sweep.curves import sweep_curves
 from vtune.runs.sweep.table import sweep_table
 from vtune.runs.view.serving import app_of
 from vtune.runs.view.sweeps import sweeps_in, sweeps_of
+from vtune.view.place import find_places
 
 T = 4.302653
 """Student's t of two degrees of freedom."""
@@ -54,6 +57,43 @@ def test_numbers_have_their_values_by_seed_and_differences_what_they_could_show(
     assert table["variants"]["plain"]["minutes"]["value"] == pytest.approx(4 * 0.5)
 
 
+def test_accuracy_has_an_interval_over_the_questions_of_all_seeds(table: dict[str, Any]) -> None:
+    found = table["differences"]["sharp - plain"]["held_out"]
+    over = found["same"]["accuracy"]["by_questions"]
+    # Three of thirty questions are gained: an error of √(3 · 0.9² + 27 · 0.1²) / 30.
+    error = 1.959964 * 2.7**0.5 / 30
+    assert (over["value"], over["low"], over["high"]) == pytest.approx((0.1, 0.1 - error, 0.1 + error))
+    # Points are not the mean of what questions score.
+    assert found["points"]["accuracy"]["by_questions"] is None
+
+
+def test_seeds_that_lie_together_by_luck_are_not_taken_for_sure(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "lucky")
+    (folder / "sweep.yaml").write_text((folder / "sweep.yaml").read_text().replace("- 1\n", ""))
+    for seed in (0, 2):  # each gains four questions and loses three
+        for variant, right in (("plain", {0, 1, 2}), ("sharp", {3, 4, 5, 6})):
+            file = folder / variant / f"seed-{seed}/eval/same"
+            rows = [json.loads(line) for line in (file / "items.jsonl").read_text().splitlines()]
+            rows = [row | {"scores": [float(number in right)]} for number, row in enumerate(rows)]
+            (file / "items.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+            results = json.loads((file / "results.json").read_text())
+            (file / "results.json").write_text(json.dumps(results | {"score": {"score": len(right) / 10}}))
+    found = sweep_table(folder)["differences"]["sharp - plain"]["held_out"]["same"]["accuracy"]
+    assert found["high"] - found["low"] == pytest.approx(0)
+    assert found["by_questions"]["low"] < -0.2 < 0.4 < found["by_questions"]["high"]
+    assert found["shown"] > 1
+    shown = vtune("report", folder).out
+    assert "sharp - plain: accuracy over its questions 10.0 [-26.4, 46.4]" in shown
+    assert "wider than over seeds" in shown
+
+
+def test_an_evaluation_without_questions_has_no_interval_over_them(folder: Path) -> None:
+    (folder / "plain/seed-1/eval/same/items.jsonl").unlink()
+    found = sweep_table(folder)["differences"]["sharp - plain"]["held_out"]["same"]["accuracy"]
+    assert found["by_questions"] is None
+    assert found["value"] == pytest.approx(0.1)
+
+
 def test_shares_are_in_percent_points_are_not_and_zeros_have_no_column(table: dict[str, Any]) -> None:
     tables = titled(table)
     same, points = tables["held out: same"], tables["held out: points"]
@@ -61,6 +101,7 @@ def test_shares_are_in_percent_points_are_not_and_zeros_have_no_column(table: di
     assert same["rows"][0][2] == "60.0 [35.2, 84.8]"
     assert points["head"][2] == "accuracy"
     assert points["rows"][0][2] == "60 [35.2, 84.8]"
+    assert tables["differences, seed by seed: same"]["head"][2] == "accuracy, points"
     assert tables["training; mean of the last 2 steps"]["head"] == ["", "seeds", "accuracy, %", "entropy"]
     assert tables["training; all steps"]["head"][2:] == ["accuracy, all steps, %", "minutes"]
 
@@ -70,9 +111,9 @@ def test_what_seeds_can_show_stands_below(table: dict[str, Any]) -> None:
     assert "80 of 100" in last["title"]
     assert last["head"] == ["", "seeds", "training", "same", "points"]
     shown = shown_by_seeds(3) * SD
-    accuracy, faithful = last["rows"]
-    assert accuracy == ["sharp - plain: accuracy", "3", "0.0", f"{100 * shown:.1f}", f"{100 * shown:.3g}"]
-    assert faithful[0] == "sharp - plain: faithful"
+    # Training and the faithful answers differ by as much in all seeds.
+    numbers = "–", f"{100 * shown:.1f}", f"{100 * shown:.3g}"
+    assert last["rows"] == [["sharp - plain: accuracy", "3", *numbers]]
 
 
 def test_one_seed_could_show_nothing(tmp_path: Path) -> None:
@@ -150,7 +191,7 @@ def test_a_figure_holds_its_texts_and_is_the_same_again(folder: Path, tmp_path: 
         assert told["curves"] == ["accuracy", "entropy"]
     assert files[0].read_bytes() == files[1].read_bytes()
     text = files[0].read_text()
-    for word in ("same: accuracy", "sharp - plain  +10.0 [-14.8, 34.8]", "step (mean of 2)"):
+    for word in ("same: accuracy", "sharp - plain", "+10.0 [-14.8, 34.8]", "step (mean of 2)"):
         assert word in text
 
 
@@ -183,8 +224,77 @@ def test_nothing_finished_is_an_error(folder: Path, tmp_path: Path) -> None:
         file.unlink()
     ended = vtune("report", folder, "--figure", tmp_path / "figure.svg")
     assert ended.code == 2
-    assert "is finished yet" in ended.err
+    assert "no run is finished yet" in ended.err
     assert not (tmp_path / "figure.svg").exists()
+
+
+def test_what_fewer_runs_have_says_of_how_many_it_is(folder: Path) -> None:
+    (folder / "sharp/seed-2/eval/same/results.json").unlink()
+    table = sweep_table(folder)
+    *_, last = plain_tables(table)
+    assert last["rows"][0][3].endswith(" (of 2)")
+    latex = vtune("report", folder, "--latex").out
+    assert "% sharp, same: accuracy: of 2\n" in latex
+    assert "% not finished: sharp/seed-2/eval/same\n" in latex
+    told = json.loads(vtune("report", folder, "--figure", folder.parent / "some.svg", "--json").out)
+    assert told["unfinished"] == ["sharp/seed-2/eval/same"]
+
+
+def test_seeds_that_do_not_vary_show_nothing(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "alike")
+    for variant in ("plain", "sharp"):
+        for seed in range(3):
+            file = folder / variant / f"seed-{seed}/eval/points/results.json"
+            file.write_text(json.dumps(json.loads(file.read_text()) | {"score": {"score": 50.0}}))
+    found = sweep_table(folder)["differences"]["sharp - plain"]["held_out"]["points"]["accuracy"]
+    assert (found["value"], found["shown"]) == (0, None)
+
+
+def test_points_keep_their_digits(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "many")
+    for seed in range(3):
+        file = folder / f"plain/seed-{seed}/eval/points/results.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"score": {"score": 1237.4 + seed}}))
+    assert titled(sweep_table(folder))["held out: points"]["rows"][0][2] == "1238.4 [1235.9, 1240.9]"
+
+
+def test_a_curve_ends_where_the_table_does(tmp_path: Path) -> None:
+    folder = make_sweep(tmp_path / "gaps", plain={"iou@99": 0.5})
+    for file in folder.glob("plain/*/metrics.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for row in rows:
+            if row["step"] == 2:
+                del row["iou@99"]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    table = sweep_table(folder)
+    curve = sweep_curves(folder, table)["IoU@99"]["plain"]
+    assert list(curve.steps) == [0, 1, 2, 3]
+    assert curve.mean[-1] == pytest.approx(table["variants"]["plain"]["iou@99"]["value"])
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("sweep.yaml", lambda text: text.replace("differences:\n- - sharp\n  - plain\n", "")),
+        ("sweep.yaml", lambda text: text + "untrained: null\naxes: null\n"),
+        ("sweep.yaml", lambda text: text.replace("  name: same\n", "")),
+    ],
+)
+def test_a_folder_of_an_older_sweep_is_read(folder: Path, file: str, change: Callable[[str], str]) -> None:
+    before = (folder / file).read_text()
+    (folder / file).write_text(change(before))
+    assert (folder / file).read_text() != before
+    assert vtune("report", folder).code == 0
+
+
+@pytest.mark.parametrize("key", ["score", "faithfulness"])
+def test_broken_results_are_named(folder: Path, key: str) -> None:
+    file = folder / "plain/seed-0/eval/same/results.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {key: None}))
+    ended = vtune("report", folder)
+    assert ended.code == 2
+    assert "results.json" in ended.err
+    assert "results.json" in sweeps_of([folder])[0]["problem"]
 
 
 def test_a_page_shows_what_a_sweep_has_found(folder: Path, tmp_path: Path) -> None:
@@ -198,8 +308,25 @@ def test_a_page_shows_what_a_sweep_has_found(folder: Path, tmp_path: Path) -> No
     assert client.get("api/sweeps").json() == values["sweeps"]
 
 
+def test_a_folder_stands_for_the_sweeps_in_it(folder: Path) -> None:
+    make_sweep(folder.parent / "other")
+    report: Any = run_report([folder.parent])
+    assert [one["name"] for one in report["sweeps"]] == ["other", "swept"]
+    assert report["runs"] == report["evaluations"] == []
+    assert [place.name for place in find_places(folder.parent)] == [
+        f"{sweep}/{variant}/seed-{seed}"
+        for sweep in ("swept", "other")
+        for variant in ("plain", "sharp")
+        for seed in range(3)
+    ]
+    page = folder.parent / "page.html"
+    assert vtune("report", folder.parent, "--html", page).code == 0
+    values: Any = held(page)
+    assert [one["name"] for one in values["sweeps"]] == ["other", "swept"]
+
+
 def test_sweeps_are_found_in_the_folder_that_holds_them(folder: Path) -> None:
-    assert sweeps_in([folder]) == [folder]
+    assert sweeps_in([folder, folder]) == [folder]
     assert sweeps_in([folder.parent]) == [folder]
     assert sweeps_in([folder / "plain", folder / "plain/seed-0/metrics.jsonl"]) == []
 

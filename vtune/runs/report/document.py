@@ -75,11 +75,15 @@ def _spread(path: Path) -> list[Path]:
     """A folder, or the runs and evaluations in it where it is not one itself."""
     if (path / "recipe.yaml").is_file() or _is_evaluation(path) or is_sweep(path) or not path.is_dir():
         return [path]
-    found = [one.path for one in runs_below(path)]
-    return found or [path]
+    sweeps = sorted(child for child in path.iterdir() if is_sweep(child))
+    runs = [one.path for one in runs_below(path)]
+    # A sweep stands for its runs.
+    return [*sweeps, *(run for run in runs if not any(run.is_relative_to(one) for one in sweeps))] or [path]
 
 
 def _has_numbers(path: Path) -> bool:
+    if is_sweep(path):
+        return True
     return (path / ("results.json" if _is_evaluation(path) else "metrics.jsonl")).is_file()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.figure import KINDS, draw_sweep
+from vtune.report.sweep import effects
 from vtune.runs.sweep.curves import sweep_curves
 from vtune.runs.sweep.table import is_sweep, sweep_table
 
@@ -19,7 +20,7 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
         out: The file; by its ending it is SVG, PDF or PNG.
 
     Returns:
-        `figure`, `bytes`; `curves` and `variants`, what is drawn.
+        `figure`, `bytes`; `curves` and `variants`, what is drawn; `unfinished`, as in the table.
 
     Raises:
         DataError: If no run of it is finished, or a file in it is broken.
@@ -36,12 +37,19 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
         )
     check_file_output(out, option="--figure")
     table = sweep_table(path)
-    if not table["runs"]:
-        raise DataError(
-            f"no run in {path} is finished yet", fix="`vtune rl --sweep … --resume` goes on with it"
-        )
     curves = sweep_curves(path, table)
+    if not curves and not any(effects(table)):
+        raise DataError(
+            f"nothing in {path} can be drawn: no run is finished yet",
+            fix="`vtune rl --sweep … --resume` goes on with it",
+        )
     content = draw_sweep(table, curves, kind)
     write_atomically(out, content)
-    variants = [name for name, row in table["variants"].items() if row["seeds"] != 0]
-    return {"figure": str(out), "bytes": len(content), "curves": list(curves), "variants": variants}
+    drawn = list(dict.fromkeys(name for of in curves.values() for name in of))
+    return {
+        "figure": str(out),
+        "bytes": len(content),
+        "curves": list(curves),
+        "variants": drawn,
+        "unfinished": table["unfinished"],
+    }

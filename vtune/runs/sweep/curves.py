@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
 from vtune.metrics.by_source import ALL
-from vtune.metrics.log import read_metrics
+from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.report.figure import Curve
 
 CURVES = {
@@ -34,10 +35,11 @@ def sweep_curves(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Cu
     Returns:
         Title -> variant -> its curve. What is 0 throughout, or was measured nowhere, is missing.
     """
-    logs: dict[str, list[dict[str, dict[int, float]]]] = {}
+    logs: dict[str, list[list[MetricsLine]]] = {}
     for name in table["runs"]:
         if (file := path / name / "metrics.jsonl").is_file():
-            logs.setdefault(name.rpartition("/seed-")[0], []).append(_columns(file))
+            lines = [line for line in read_metrics(file) if line.source == ALL]
+            logs.setdefault(name.rpartition("/seed-")[0], []).append(lines)
     found = {title: _over_seeds(logs, column, table["last_steps"]) for title, column in CURVES.items()}
     gradients = {title: _over_seeds(logs, column, table["last_steps"]) for title, column in GRADIENTS.items()}
     if any(0 < len(of) < len(logs) for of in gradients.values()):
@@ -46,35 +48,25 @@ def sweep_curves(path: Path, table: Mapping[str, Any]) -> dict[str, dict[str, Cu
 
 
 def _over_seeds(
-    logs: Mapping[str, Sequence[Mapping[str, Mapping[int, float]]]], column: str, width: int
+    logs: Mapping[str, Sequence[Sequence[MetricsLine]]], column: str, width: int
 ) -> dict[str, Curve]:
     """Variant -> the curve of a column, of those that have it."""
-    logged = {
-        variant: [_smooth(columns[column], width) for columns in runs if column in columns]
-        for variant, runs in logs.items()
-    }
-    return {variant: curve for variant, runs in logged.items() if runs and (curve := _curve(runs)).steps}
-
-
-def _columns(file: Path) -> dict[str, dict[int, float]]:
-    """Of one run: column -> step -> value, over all sources."""
-    found: dict[str, dict[int, float]] = {}
-    for line in read_metrics(file):
-        if line.source == ALL:
-            for column in (*CURVES.values(), *GRADIENTS.values()):
-                if column in line.values:
-                    found.setdefault(column, {})[line.step] = line.values[column]
+    found = {}
+    for variant, runs in logs.items():
+        smooth = [one for lines in runs if (one := _smooth(lines, column, width))]
+        if smooth and (curve := _curve(smooth)).steps:
+            found[variant] = curve
     return found
 
 
-def _smooth(curve: Mapping[int, float], width: int) -> dict[int, float]:
-    """The running mean over so many values, up to each step."""
-    values = list(curve.values())
-    return {
-        step: sum(part) / len(part)
-        for at, step in enumerate(curve)
-        for part in [values[max(0, at - width + 1) : at + 1]]
-    }
+def _smooth(lines: Sequence[MetricsLine], column: str, width: int) -> dict[int, float]:
+    """The mean over so many steps up to each one, of those that have measured it."""
+    found = {}
+    for at, line in enumerate(lines):
+        part = [one.values[column] for one in lines[max(0, at - width + 1) : at + 1] if column in one.values]
+        if part:
+            found[line.step] = fmean(part)
+    return found
 
 
 def _curve(logged: Sequence[Mapping[int, float]]) -> Curve:

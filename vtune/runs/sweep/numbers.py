@@ -1,10 +1,10 @@
 """The numbers of one run of a sweep: of its training, and of its evaluations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import get_args
+from typing import Any, get_args
 
 from vtune.errors import DataError
 from vtune.files.json_text import read_record
@@ -93,6 +93,15 @@ def of_evaluation(folder: Path) -> tuple[Numbers, str]:
         results = read_record(file, "score", "faithfulness", fix=RESTORE)
     except ValueError as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix=RESTORE) from None
+    try:
+        return _numbers_of(results)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"not the results of an evaluation: {type(error).__name__}: {error}", where=str(file), fix=RESTORE
+        ) from None
+
+
+def _numbers_of(results: Mapping[str, Any]) -> tuple[Numbers, str]:
     score, looks = results["score"], results["faithfulness"]
     names = {"accuracy": "score"} | {name: name for name in HRBENCH}
     numbers = {name: replace(_ALONE, value=score[key]) for name, key in names.items() if key in score}

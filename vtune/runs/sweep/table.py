@@ -11,6 +11,7 @@ from vtune.metrics.power import shown_by
 from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
 from vtune.runs.sweep.numbers import HELD_OUT, RESULTS, TRAINING, Numbers, of_evaluation, of_training
 from vtune.runs.sweep.placeholders import OF_RUNS, differences, marks, rows
+from vtune.runs.sweep.questions import Items, by_questions, items_of
 
 SWEEP = "sweep.yaml"
 """Makes a folder that of a sweep."""
@@ -49,6 +50,8 @@ class Found:
     """By suite."""
     no_shares: Mapping[str, str] = field(default_factory=dict)
     """Suite -> why there is no share of faithful answers."""
+    items: Mapping[str, Items] = field(default_factory=dict)
+    """Suite -> its questions."""
 
 
 def is_sweep(path: Path) -> bool:
@@ -82,14 +85,16 @@ def sweep_table(path: Path) -> dict[str, Any]:
         `low`, `high`, `n`, the runs that have it, and their `values`, by seed (None where none has), and
         `held_out`: suite -> the same; `differences`: `A - B` -> the same, of differences seed by seed, and
         `shown`, the smallest true difference that as many seeds that vary as much show in 80 of 100 sweeps
-        (None with one seed); `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and
-        evaluations that are missing.
+        (None with one seed); accuracy on a suite has also `by_questions`, `value`, `low` and `high` over the
+        questions of all seeds (None where a score is not their mean), and where that is wider `shown` is by
+        it; `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and evaluations that are
+        missing.
 
     Raises:
         DataError: If a file in the folder is broken, or the sweep older than suites of its table.
     """
     sweep = _settings(path / SWEEP)
-    suites = [str(one["name"] or Path(one["suite"]).stem) for one in sweep["held_out"]]
+    suites = [str(one.get("name") or Path(one["suite"]).stem) for one in sweep["held_out"]]
     by_row, unfinished = _finished(path, sweep, suites)
     return {
         "name": path.resolve().name,
@@ -102,9 +107,8 @@ def sweep_table(path: Path) -> dict[str, Any]:
             for variant, found in by_row.items()
         },
         "differences": {
-            f"{first} - {second}": {"seeds": len(pairs)} | _row(pairs, suites, paired=True)
-            for first, second in differences(sweep["differences"], sweep.get("axes", {}))
-            for pairs in [_differences(by_row[first], by_row[second])]
+            f"{first} - {second}": _difference_row(by_row[first], by_row[second], suites)
+            for first, second in differences(sweep["differences"], sweep["axes"])
         },
         "runs": {
             Run(variant, seed, path).name: _told(found)
@@ -119,7 +123,7 @@ def _finished(
     path: Path, sweep: Mapping[str, Any], suites: Sequence[str]
 ) -> tuple[dict[str, dict[int | None, Found]], list[str]]:
     """Variant -> seed -> what its finished run has found, and the names of what is not finished."""
-    axes, untrained = sweep.get("axes", {}), sweep.get("untrained", {})
+    axes, untrained = sweep["axes"], sweep["untrained"]
     told = [sweep["held_out"], [(one["model"], one["settings"]) for one in untrained.values()]]
     once = not marks(told) & {*OF_RUNS}
     runs = [Run(name, None, path / name, trained=False) for name, *_ in rows(untrained, axes) if once] + [
@@ -135,7 +139,7 @@ def _finished(
             unfinished.append(run.name)
             continue
         unfinished += [f"{run.name}/eval/{suite}" for suite in missing]
-        if run.trained or run.seed is None or len(missing) < len(suites):
+        if run.trained or len(missing) < len(suites):
             found[run.variant][run.seed] = _found(run, suites, sweep["last_steps"])
     return found, unfinished
 
@@ -149,13 +153,15 @@ def variants_of(folder: Path) -> list[str]:
     if not is_sweep(folder):
         return []
     sweep = _settings(folder / SWEEP)
-    return [*sweep["variants"], *(sweep.get("untrained") or ())]
+    return [*sweep["variants"], *sweep["untrained"]]
 
 
 def _settings(file: Path) -> dict[str, Any]:
     sweep = read_values(file, fix="the sweep wrote a complete file; restore it")
     if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
         raise DataError("not the settings of a sweep", where=str(file), fix="the sweep wrote it; restore it")
+    for key, without in (("differences", []), ("axes", {}), ("untrained", {})):
+        sweep[key] = sweep.get(key) or without
     if not isinstance(sweep["held_out"], list):
         raise DataError(
             "the sweep is older than tables of several suites",
@@ -175,6 +181,7 @@ def _found(run: Run, suites: Sequence[str], last_steps: int) -> Found:
         training={} if not run.trained else of_training(run.folder, last_steps),
         held_out={suite: numbers for suite, (numbers, _) in evaluations.items()},
         no_shares={suite: why for suite, (_, why) in evaluations.items() if why},
+        items={suite: items_of(run.evaluation(suite)) for suite in evaluations},
     )
 
 
@@ -204,15 +211,29 @@ def _means(runs: Sequence[Numbers], names: Sequence[str], *, paired: bool) -> di
     return found
 
 
-def _differences(first: Mapping[int | None, Found], second: Mapping[int | None, Found]) -> list[Found]:
+def _difference_row(
+    first: Mapping[int | None, Found], second: Mapping[int | None, Found], suites: Sequence[str]
+) -> dict[str, Any]:
     """Of the seeds that both have; an untrained model stands against every seed."""
     seeds = [seed for seed in first if seed in second or None in second]
     if None in first:
         seeds = list(second)
-    return [
-        _difference(first.get(seed, first.get(None, Found())), second.get(seed, second.get(None, Found())))
+    nothing = Found()
+    pairs = [
+        (first.get(seed, first.get(None, nothing)), second.get(seed, second.get(None, nothing)))
         for seed in seeds
     ]
+    row = _row([_difference(*pair) for pair in pairs], suites, paired=True)
+    for suite in suites:
+        accuracy = row["held_out"][suite]["accuracy"]
+        if accuracy is not None:
+            both = [
+                (a.items[suite], b.items[suite]) for a, b in pairs if suite in a.items and suite in b.items
+            ]
+            over = by_questions(both, accuracy["values"])
+            accuracy["by_questions"] = asdict(over) if over else None
+            accuracy["shown"] = shown_by(accuracy["values"], over=over)
+    return {"seeds": len(pairs)} | row
 
 
 def _difference(first: Found, second: Found) -> Found:

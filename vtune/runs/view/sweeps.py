@@ -12,13 +12,13 @@ from vtune.runs.view.opened import told
 
 def sweeps_in(paths: Sequence[Path]) -> list[Path]:
     """The folders that are those of sweeps, and the sweeps directly in the others."""
-    found: list[Path] = []
+    found: dict[Path, None] = {}
     for path in paths:
         if is_sweep(path):
-            found.append(path)
+            found[path] = None
         elif path.is_dir():
-            found += sorted(child for child in path.iterdir() if is_sweep(child))
-    return found
+            found |= dict.fromkeys(sorted(child for child in path.iterdir() if is_sweep(child)))
+    return list(found)
 
 
 def sweeps_of(paths: Sequence[Path]) -> list[dict[str, Any]]:

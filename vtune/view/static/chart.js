@@ -157,8 +157,9 @@ export function saveSvg(drawing, title) {
   const copy = drawing.cloneNode(true);
   const [from, to] = [drawing, copy].map((one) => [one, ...one.querySelectorAll("*")]);
   from.forEach((one, at) => STYLES.forEach((name) => to[at].setAttribute(name, getComputedStyle(one).getPropertyValue(name))));
-  copy.setAttribute("width", WIDE);
-  copy.setAttribute("height", HIGH);
+  const { width, height } = drawing.viewBox.baseVal;
+  copy.setAttribute("width", width);
+  copy.setAttribute("height", height);
   save(new XMLSerializer().serializeToString(copy), "image/svg+xml", `${title}.svg`);
 }
 

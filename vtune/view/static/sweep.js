@@ -18,13 +18,14 @@ export function sweepSections(sweeps) {
     one.unfinished.length ? h("p", {}, `not finished: ${one.unfinished.join(", ")}`) : null,
     one.effects.length ? h("h2", {}, "differences, seed by seed") : null,
     h("div", { class: "charts" }, ...one.effects.map((effect) => forest(effect, one.effects))),
-    ...one.tables.map((table) => drawn(table, "", !table.title.startsWith("held out") || table.title.includes(";")))));
+    ...one.tables.map((table) => drawn(table, "", !table.title.startsWith("held out") || table.part !== ""))));
 }
 
-// A dot with its interval for each difference, a tick for each seed, and a line at 0; all charts of a unit have one scale.
+// A dot with its interval for each difference, behind it that over questions, a tick for each seed, and a line at 0; charts in points of percent have one scale.
 function forest({ title, unit, rows }, all) {
   const high = rows.length * ROW + BELOW;
-  const ends = all.filter((one) => one.unit === unit).flatMap((one) => one.rows).flatMap((row) => [0, row.value, row.low ?? row.value, row.high ?? row.value, ...row.values]);
+  const alike = unit ? all.filter((one) => one.unit === unit) : [{ rows }];
+  const ends = alike.flatMap((one) => one.rows).flatMap((row) => [0, row.value, row.low ?? row.value, row.high ?? row.value, ...row.values, ...Object.values(row.by_questions ?? {})]);
   const [least, most] = [Math.min(...ends), Math.max(...ends)];
   const across = most - least || 1;
   const x = (value) => SIDE + ((value - least) / across) * (WIDE - 2 * SIDE);
@@ -42,6 +43,7 @@ function difference(row, top, x) {
   const shape = [s("text", { class: "tick", x: SIDE, y: top + 14 }, row.name),
     s("text", { class: "tick", x: WIDE - SIDE, y: top + 14, "text-anchor": "end" }, said(row)),
     ...row.values.map((value) => s("line", { class: "seed", x1: x(value), x2: x(value), y1: middle - 6, y2: middle + 6 }))];
+  if (row.by_questions) shape.push(s("line", { class: "questions", x1: x(row.by_questions.low), x2: x(row.by_questions.high), y1: middle, y2: middle }));
   if (row.low !== null) shape.push(s("line", { class: "line c0", x1: x(row.low), x2: x(row.high), y1: middle, y2: middle }));
   return [...shape, s("circle", { class: "c0", cx: x(row.value), cy: middle, r: 4 })];
 }

@@ -1,0 +1,56 @@
+"""Differences of a sweep over the questions that its evaluations asked."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from vtune.metrics.intervals import Estimate
+from vtune.metrics.items import Item
+from vtune.metrics.over_questions import over_questions
+from vtune.metrics.paired import Pair
+from vtune.runs.evaluate.items import ITEMS, read_items
+
+Items = Mapping[str, Item]
+"""Id -> question of one evaluation."""
+
+
+def items_of(folder: Path) -> Items:
+    """The questions of an evaluation; none where it is older than their file.
+
+    Raises:
+        DataError: If the file is broken.
+    """
+    return read_items(folder) if (folder / ITEMS).is_file() else {}
+
+
+def by_questions(seeds: Sequence[tuple[Items, Items]], differences: Sequence[float]) -> Estimate | None:
+    """The difference of two variants over all questions of all seeds.
+
+    Args:
+        seeds: What the first and the second variant made of the questions, of each seed.
+        differences: First - second in the suite's own score, of each seed.
+
+    Returns:
+        None where a score is not the mean over questions, or a question is not known.
+    """
+    found: list[Pair] = []
+    for (first, second), difference in zip(seeds, differences, strict=True):
+        pairs = _pairs(first, second)
+        if not pairs or abs(fmean(pair.b - pair.a for pair in pairs) - difference) > _ALIKE:
+            return None
+        found += pairs
+    return over_questions(found) if found else None
+
+
+_ALIKE = 1e-6
+"""Less is the rounding of means."""
+
+
+def _pairs(first: Items, second: Items) -> list[Pair]:
+    """The first has to be compared with the second, so it is `b`."""
+    shared = [(second[name], one) for name, one in first.items() if name in second]
+    return [
+        Pair(one.cluster, one.score, other.score)
+        for one, other in shared
+        if one.score is not None and other.score is not None
+    ]
