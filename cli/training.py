@@ -9,12 +9,15 @@ from typing import Any, Generic, TypeVar
 
 import typer
 
-from vtune.config import Strict, dump_recipe, find, load_recipe
+from vtune.config import Strict, dump_recipe, find, load_recipe, read_values
 
 from .options import Start
 from .output import show, stdout_for_the_result
 
 R = TypeVar("R", bound=Strict)
+
+VERBS = {"recipes.rl": "reward", "recipes.sft": "epochs"}
+"""Where the recipes of a verb are -> a key that those of no other have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
     from vtune.runs.processes.launch import launch, processes_of
     from vtune.runs.processes.machines import variables
 
-    path = _of_run(start) if name is None else find(name, verb.package)
+    path = _of_run(verb, start) if name is None else find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
     processes = processes_of(start.gpus, start.hostfile)
     folder = start.out or Path("runs") / path.stem
@@ -76,11 +79,11 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         show(result, render_values, as_json=start.as_json)
 
 
-def _of_run(start: Start) -> Path:
+def _of_run(verb: Verb[R], start: Start) -> Path:
     """The recipe of the run that is continued.
 
     Raises:
-        typer.BadParameter: If none is.
+        typer.BadParameter: If none is, or it is a run of another verb.
     """
     from vtune.runs.sweep.table import SWEEP
 
@@ -93,7 +96,18 @@ def _of_run(start: Start) -> Path:
         )
     if not path.is_file():
         raise typer.BadParameter(f"{start.out} has no run to resume: there is no {path}", param_hint="--out")
+    values = read_values(path, fix="the run wrote it; restore it")
+    name, *others = sorted(VERBS, key=lambda one: one != verb.package)
+    if isinstance(values, dict) and (other := next((one for one in others if VERBS[one] in values), None)):
+        raise typer.BadParameter(
+            f"{start.out} is a run of `vtune {_verb(other)}`, not of `vtune {_verb(name)}`",
+            param_hint="--out",
+        )
     return path
+
+
+def _verb(package: str) -> str:
+    return package.rpartition(".")[2]
 
 
 def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:
