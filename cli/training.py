@@ -16,8 +16,8 @@ from .output import show, stdout_for_the_result
 
 R = TypeVar("R", bound=Strict)
 
-VERBS = {"recipes.rl": "reward", "recipes.sft": "epochs"}
-"""Where the recipes of a verb are -> a key that those of no other have."""
+VERBS = {"rl": "reward", "sft": "epochs"}
+"""Verb -> a key that the recipes of no other have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,17 +97,10 @@ def _of_run(verb: Verb[R], start: Start) -> Path:
     if not path.is_file():
         raise typer.BadParameter(f"{start.out} has no run to resume: there is no {path}", param_hint="--out")
     values = read_values(path, fix="the run wrote it; restore it")
-    name, *others = sorted(VERBS, key=lambda one: one != verb.package)
-    if isinstance(values, dict) and (other := next((one for one in others if VERBS[one] in values), None)):
-        raise typer.BadParameter(
-            f"{start.out} is a run of `vtune {_verb(other)}`, not of `vtune {_verb(name)}`",
-            param_hint="--out",
-        )
+    for name, key in VERBS.items():
+        if verb.package != f"recipes.{name}" and isinstance(values, dict) and key in values:
+            raise typer.BadParameter(f"{start.out} is a run of `vtune {name}`", param_hint="--out")
     return path
-
-
-def _verb(package: str) -> str:
-    return package.rpartition(".")[2]
 
 
 def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:

@@ -339,6 +339,9 @@ def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
     (run / "sweep.yaml").unlink()
     (run / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, named=False, out=run, resume=True) == [(Plan(steps=4), run, True)]
+    (run / "recipe.yaml").write_text("steps: 4\nepochs: null\n")
+    with pytest.raises(typer.BadParameter, match="is a run of `vtune sft`"):
+        planned(tmp_path, named=False, out=run, resume=True)
     for options in ({"out": run}, {"resume": True}):
         with pytest.raises(typer.BadParameter, match="required, unless --resume --out RUN"):
             planned(tmp_path, named=False, **options)
