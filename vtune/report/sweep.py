@@ -142,13 +142,17 @@ def _reasons(rows: Rows) -> Iterator[str]:
 
 
 def _wider(rows: Rows, *, share: bool) -> Iterator[str]:
-    """Differences of accuracy of which the questions are less sure than the seeds."""
+    """Differences of accuracy that the questions leave less sure than the seeds do, and those of one seed."""
     for name, row in rows.items():
         seeds = row["accuracy"]
         over = seeds and seeds["by_questions"]
-        if over and seeds["low"] is not None and over["high"] - over["low"] > seeds["high"] - seeds["low"]:
-            text = _cell(over | {"n": seeds["n"]}, None, share=share)
-            yield f"{name}: accuracy over its questions {text}, wider than over seeds"
+        if not over:
+            continue
+        text = f"{name}: accuracy over its questions {_cell(over | {'n': seeds['n']}, None, share=share)}"
+        if seeds["low"] is None:
+            yield text
+        elif over["high"] - over["low"] > seeds["high"] - seeds["low"]:
+            yield f"{text}, wider than over seeds"
 
 
 def _tables(

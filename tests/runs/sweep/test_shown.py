@@ -124,6 +124,8 @@ def test_one_seed_could_show_nothing(tmp_path: Path) -> None:
     assert (found["n"], found["low"], found["shown"]) == (1, None, None)
     assert not any("80 of 100" in title for title in titled(table))
     assert vtune("report", folder, "--figure", tmp_path / "one.svg").code == 0
+    notes = [one["note"] for one in plain_tables(table) if one["note"]]
+    assert notes == ["sharp - plain: accuracy over its questions 10.0 [-8.6, 28.6]"]
 
 
 def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> None:
