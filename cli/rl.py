@@ -1,5 +1,6 @@
 """`vtune rl`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from .options import (
 
 
 def rl(
+    context: typer.Context,
     recipe: Recipe = None,
     overrides: Overrides = None,
     sandbox: Protection = None,
@@ -48,7 +50,7 @@ def rl(
     """Train a model with reinforcement learning, as a recipe says."""
     from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
-    from .sweep import Selection, train_variants
+    from .sweep import Selection, parse, train_variants
     from .training import Verb, planned_for, train
 
     check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
@@ -67,7 +69,10 @@ def rl(
             raise typer.BadParameter("--sweep needs a recipe to vary", param_hint="--recipe")
         selection = Selection(only=tuple(only or ()), at_a_time=jobs or 1)
         own = with_protection(None, sandbox)
-        train_variants(sweep, recipe, overrides or (), own, start, selection, check=check)
+        check_words = partial(parse, context.find_root().command)
+        train_variants(
+            sweep, recipe, overrides or (), own, start, selection, check=check, check_words=check_words
+        )
         return
     for option, value in (("--only", only), ("--jobs", jobs)):
         if value:

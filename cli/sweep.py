@@ -8,6 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
+
 from vtune.errors import RecipeError
 
 from .options import Start
@@ -35,6 +38,7 @@ def train_variants(
     selection: Selection,
     *,
     check: Callable[..., dict[str, Any]],
+    check_words: Callable[[Sequence[str]], None],
 ) -> None:
     """Read a sweep, then plan it or run it, and show the table.
 
@@ -46,6 +50,7 @@ def train_variants(
         start: How, for every run; without a folder it is `runs/sweep-<sweep>`.
         selection: Which runs.
         check: (recipe, gpus=…) -> the plan of one run.
+        check_words: Raises on words that are no command of vtune.
     """
     from vtune.config import find
     from vtune.metrics.trackers import check_tracker
@@ -65,6 +70,7 @@ def train_variants(
         kept=variants_of(folder) if start.resume and selection.only else (),
     )
     check_tracker(start.track)
+    _check_commands(plan.sweep, folder, check_words)
     if selection.at_a_time > 1 and start.hostfile is not None:
         raise RecipeError(
             "--jobs cannot be combined with --hostfile: runs on many machines go one by one",
@@ -75,6 +81,41 @@ def train_variants(
         _plan(plan, folder, start, check, at_a_time)
     else:
         _run(plan, folder, start, places(at_a_time, start.gpus or 1))
+
+
+def parse(vtune: Any, words: Sequence[str]) -> None:
+    """Read a command line as it will be read, and run nothing.
+
+    Args:
+        vtune: The command of all verbs.
+        words: Behind it.
+
+    Raises:
+        TyperException: If it is no command of vtune.
+    """
+    command, context, left = vtune, None, [*words]
+    while isinstance(command, TyperGroup):
+        context = command.make_context("vtune", left[:1], parent=context)
+        _, command, left = command.resolve_command(context, left)
+    command.make_context("vtune", left, parent=context)
+
+
+def _check_commands(sweep: Any, folder: Path, check_words: Callable[[Sequence[str]], None]) -> None:
+    """Raises: RecipeError: If a command of `prepare` would fail after those before it have run."""
+    from vtune.runs.sweep.placeholders import points
+    from vtune.runs.sweep.preparing import commands_in, prepared_in
+
+    seed = sweep.seeds[0]
+    at = points(sweep.axes)[0]
+    for name, words in commands_in(prepared_in(folder, seed), sweep.prepare, at, seed).items():
+        try:
+            check_words(words)
+        except TyperException as error:
+            why = getattr(error, "format_message", error.__str__)()
+            raise RecipeError(
+                f"`prepare.{name}` is no command of vtune: {why}",
+                fix="write it as on the command line, without `vtune`",
+            ) from None
 
 
 def _plan(

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.metrics.counterfactual import SHOWN
 from vtune.report.numbers import GAP
 
 Result = Mapping[str, Any]
@@ -76,6 +77,11 @@ def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _notes(result: Result) -> Iterator[str]:
+    if result.get("drawn_by"):
+        yield (
+            f"the trajectories are of another model, {result['drawn_by']}: an answer that changes may have "
+            f"changed with the model"
+        )
     yield (
         f"drawn with {result['model']} at temperature {result['temperature']:g}: {result['drawn']} turns "
         f"now, {GAP if result['tokens'] is None else result['tokens']} tokens on record in {result['record']}"
@@ -84,7 +90,7 @@ def _notes(result: Result) -> Iterator[str]:
         if found["n_unscored"]:
             yield f"{name}: {found['n_unscored']} not known, most often: {found['why']}"
         kappa = found["agreement"]["kappa"]
-        if found["agreement"]["n"]:
+        if found["agreement"]["n"] and name != SHOWN:
             yield (
                 f"{name}: the judge and the exchange agree on {100 * found['agreement']['agree']:.1f} % of "
                 f"{found['agreement']['n']}, kappa {GAP if kappa is None else f'{kappa:.2f}'}"

@@ -65,12 +65,18 @@ def verdict(result: Result) -> str:
 
 def faithfulness_csv(result: Result) -> str:
     """Every row, files included, see `vtune.report.tabular.as_csv`."""
-    return as_csv(_rows(result, everything=True), LOOKS, "rows")
+    return as_csv(_rows(result, everything=True), _columns(result), "rows")
 
 
 def faithfulness_latex(result: Result) -> str:
     """What the terminal shows, as a `tabular`; notes are comments."""
-    return as_latex(_rows(result, everything=False), LOOKS, (verdict(result), *_notes(result)))
+    return as_latex(_rows(result, everything=False), _columns(result), (verdict(result), *_notes(result)))
+
+
+def _columns(result: Result) -> tuple[Column, ...]:
+    """Looks, and where right answers were drawn again the share of them that depends on what was shown."""
+    names = result["counterfactual"]["exchanges"] if "counterfactual" in result else ()
+    return (*LOOKS, *(Column(f"dependent_{name}", f"dependent ({name}), of the correct") for name in names))
 
 
 CALLS = (
@@ -98,7 +104,9 @@ def calls_table(calls: Mapping[str, Numbers]) -> Table:
 
 
 def _rows(result: Result, everything: bool) -> Iterator[tuple[str, Numbers]]:
-    yield "all", result["all"]
+    exchanges = result["counterfactual"]["exchanges"] if "counterfactual" in result else {}
+    dependent = {f"dependent_{name}": one["dependent_of_correct"] for name, one in exchanges.items()}
+    yield "all", {**result["all"], **dependent}
     if len(result["sources"]) > 1:
         yield from result["sources"].items()
     files = list(result["files"].items())

@@ -100,6 +100,7 @@ def _draw_curves(panels: Iterable["Axes"], curves: Curves, smooth: int) -> dict[
         axes.set_axis_on()
         axes.set_title(title)
         axes.set_xlabel(f"step (mean of {smooth})")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         for name, curve in of.items():
             at = names.index(name)
             colour, style = COLOURS[at % len(COLOURS)], STYLES[at // len(COLOURS) % len(STYLES)]
@@ -118,14 +119,15 @@ def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) 
         axes.set_axis_on()
         axes.spines["left"].set_visible(False)
         axes.set_title(one["title"])
-        axes.set_xlabel(f"{one['unit']}, with 95 % intervals".removeprefix(", "))
+        grey = "; grey: over questions" if any(row["by_questions"] for row in one["rows"]) else ""
+        axes.set_xlabel(f"{one['unit']}, with 95 % intervals{grey}".removeprefix(", "))
         axes.set_yticks([])
         axes.set_ylim(len(one["rows"]) - 0.5, -0.9)
         # Points of percent are read side by side; others have a scale for each suite.
         axes.set_xlim(*_ends([other for other in found if other["unit"]] if one["unit"] else [one]))
         axes.axvline(0, color="0.6", linewidth=0.8)
         for at, row in enumerate(one["rows"]):
-            ends = "" if row["low"] is None else f" [{row['low']:.1f}, {row['high']:.1f}]"
+            ends = _said(row)
             size = min(SMALL, (WIDE - 0.3) / (GLYPH * max(1, len(row["name"]))))
             said = axes.text(
                 *(0, at - 0.18, f"{row['name']}\n{row['value']:+.1f}{ends}"),
@@ -138,6 +140,14 @@ def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) 
             if row["low"] is not None:
                 axes.plot([row["low"], row["high"]], [at, at], color=COLOURS[0], linewidth=1.5)
             axes.plot(row["value"], at, "o", color=COLOURS[0], markersize=4)
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """The interval in words: where questions leave a difference less sure than seeds do, theirs."""
+    seeds, over = row["low"], row["by_questions"]
+    if over and (seeds is None or over["high"] - over["low"] > row["high"] - seeds):
+        return f" [{over['low']:.1f}, {over['high']:.1f}] over questions"
+    return "" if seeds is None else f" [{seeds:.1f}, {row['high']:.1f}]"
 
 
 def _ends(found: Iterable[Mapping[str, Any]]) -> tuple[float, float]:

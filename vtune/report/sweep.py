@@ -149,10 +149,14 @@ def _wider(rows: Rows, *, share: bool) -> Iterator[str]:
         if not over:
             continue
         text = f"{name}: accuracy over its questions {_cell(over | {'n': seeds['n']}, None, share=share)}"
-        if seeds["low"] is None:
-            yield text
-        elif over["high"] - over["low"] > seeds["high"] - seeds["low"]:
-            yield f"{text}, wider than over seeds"
+        if is_wider(seeds):
+            yield text if seeds["low"] is None else f"{text}, wider than over seeds"
+
+
+def is_wider(found: Mapping[str, Any]) -> bool:
+    """Whether the interval over questions, which there is, is wider than that over seeds."""
+    over = found["by_questions"]
+    return bool(found["low"] is None or over["high"] - over["low"] > found["high"] - found["low"])
 
 
 def _tables(

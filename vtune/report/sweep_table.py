@@ -5,10 +5,13 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vtune.report.sweep import FACTS, MAIN, is_share, on_suite
+from vtune.report.sweep import FACTS, MAIN, is_share, is_wider, on_suite
 from vtune.report.tabular import FORMULA, Column, Numbers, Row, as_latex
 
-HEAD = ("sweep", "kind", "name", "where", "number", "n", "value", "low", "high", "shown", "values")
+HEAD = (
+    *("sweep", "kind", "name", "where", "number", "n", "value", "low", "high"),
+    *("low_by_questions", "high_by_questions", "shown", "values"),
+)
 TRAINING = "training"
 NONE = "--"
 """In the place of seeds: a model that is evaluated as it is."""
@@ -28,12 +31,18 @@ def sweeps_csv(tables: Sequence[Mapping[str, Any]]) -> str:
             sweep, safe = (f"'{one}" if one.startswith(FORMULA) else one for one in (table["name"], name))
             ends = (found[key] for key in ("n", "value", "low", "high"))
             values = " ".join(map(repr, found["values"]))
-            writer.writerow([sweep, kind, safe, where, number, *ends, found.get("shown"), values])
+            over = found.get("by_questions") or {}
+            more = (over.get("low"), over.get("high"), found.get("shown"), values)
+            writer.writerow([sweep, kind, safe, where, number, *ends, *more])
     return out.getvalue()
 
 
 def sweeps_latex(tables: Sequence[Mapping[str, Any]]) -> str:
-    """A `tabular` for each sweep: variants, a rule, and their differences seed by seed."""
+    """A `tabular` for each sweep: variants, a rule, and their differences seed by seed.
+
+    Where the questions leave a difference less sure than the seeds do, it has their interval, and a comment
+    says so.
+    """
     return "".join(map(_latex, tables))
 
 
@@ -68,6 +77,8 @@ def _notes(table: Mapping[str, Any], columns: Sequence[Column]) -> Iterator[str]
             found = numbers[column.name]
             if found and numbers["n"] not in (found["n"], NONE):
                 yield f"{name}, {column.title}: of {found['n']}"
+            if found and found.get("over"):
+                yield f"{name}, {column.title}: the interval is over questions"
     if table["unfinished"]:
         yield f"not finished: {', '.join(table['unfinished'])}"
 
@@ -76,6 +87,14 @@ def _rows(table: Mapping[str, Any], key: str) -> Iterator[Row]:
     for name, row in table[key].items():
         places = {TRAINING: row, **row["held_out"]}
         numbers: Numbers = {
-            f"{place}: {number}": of.get(number) for place, of in places.items() for number in MAIN
+            f"{place}: {number}": _widest(of.get(number)) for place, of in places.items() for number in MAIN
         }
         yield name, {"n": NONE if row["seeds"] is None else row["seeds"], **numbers}
+
+
+def _widest(found: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A number with the wider of its intervals; `over`: that is the one over questions."""
+    if found is None or not found.get("by_questions") or not is_wider(found):
+        return found
+    over = found["by_questions"]
+    return {**found, "low": over["low"], "high": over["high"], "over": True}

@@ -1,3 +1,5 @@
+import csv
+import io
 import json
 import shutil
 from dataclasses import replace
@@ -17,6 +19,7 @@ from vtune.rollout.agent import Rollout
 from vtune.runs.audit.counterfactual import RerunWith, prepared
 from vtune.runs.audit.drawn import drawn_as
 from vtune.runs.audit.located import Audited
+from vtune.runs.audit.rerun_record import NAME
 from vtune.runs.data.lens import make_lens
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.view.opened import Opened
@@ -264,6 +267,36 @@ def test_the_terminal_shows_both_tables(tiny: Path, puzzles: Path, runs: dict[Ma
     assert ended.code == 0, ended.err
     for text in ("dependent, of", "say what", "unfaithful,", "independent", "kappa", "tokens on record"):
         assert text in ended.out
+
+
+def test_another_model_than_the_evaluation_names_is_said(
+    tiny: Path, puzzles: Path, runs: dict[Manner, Path], tmp_path: Path
+) -> None:
+    run = copied(runs["uses"], tmp_path / "run")
+    results = json.loads((runs["uses"] / "results.json").read_text())
+    (run / "results.json").write_text(json.dumps(results))
+    (tmp_path / "same").symlink_to(tiny)
+    audit, _ = audited(tmp_path / "same", puzzles, run, "uses", "black")
+    assert audit["counterfactual"]["drawn_by"] is None
+    (run / "results.json").write_text(json.dumps(results | {"model": "openai:http://127.0.0.1:1/v1#other"}))
+    (run / NAME).unlink()
+    audit, _ = audited(tiny, puzzles, run, "uses", "black")
+    assert audit["counterfactual"]["drawn_by"] == "openai:http://127.0.0.1:1/v1#other"
+    with playing("uses", puzzles):
+        ended = vtune("faithfulness", run, "--counterfactual", "black", "--model", tiny)
+    assert "the trajectories are of another model, openai:http://127.0.0.1:1/v1#other" in ended.out
+
+
+def test_tables_for_elsewhere_have_the_dependent_shares(
+    tiny: Path, puzzles: Path, runs: dict[Manner, Path], found: dict[Manner, Any]
+) -> None:
+    words = ("faithfulness", runs["ignores"], "--counterfactual", EVERY, "--model", tiny)
+    with playing("ignores", puzzles):
+        row = next(csv.DictReader(io.StringIO(vtune(*words, "--csv").out)))
+        latex = vtune(*words, "--latex").out
+    for name in EVERY.split(","):
+        assert float(row[f"dependent_{name}"]) == dependent(found["ignores"], name, "correct")
+    assert "dependent (glyph), of the correct" in latex
 
 
 def copied(run: Path, to: Path) -> Path:

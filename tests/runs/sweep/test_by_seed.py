@@ -286,3 +286,30 @@ def test_the_demo_compares_by_the_sweep_and_goes_on_where_it_stopped(
     assert calls[1]["resume"] is True
     with pytest.raises(RecipeError, match="holds a demo with"):
         demo.run_demo(out, seed=4, compare=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("data mke lens --seed {seed} --out {prepared}/x", "No such command 'mke'"),
+        ("sft --recipe codev-tiny --sed {seed} --out {prepared}/x", "No such option"),
+        ("data make lens --seed some{seed} --out {prepared}/x", "should be a valid integer"),
+    ],
+)
+def test_a_command_that_vtune_does_not_know_is_named_before_anything_runs(
+    tmp_path: Path, command: str, why: str
+) -> None:
+    variants = {"plain": {"model": "{prepared}/x", "data": ["{prepared}/x/train.parquet"]}}
+    sweep = write(tmp_path / "sweeps", prepare={"x": command}, variants=variants, differences=[], held_out=[])
+    out = tmp_path / "out"
+    ended = vtune("rl", "--recipe", "codev-tiny", "--sweep", sweep, "--out", out, "--dry-run")
+    assert ended.code == 2
+    assert "`prepare.x` is no command of vtune" in ended.err
+    assert why in ended.err
+
+
+@pytest.mark.parametrize("mark", ["{prepard}", "{sed}"])
+def test_a_misspelt_placeholder_is_named(tmp_path: Path, mark: str) -> None:
+    variants = {"plain": {"data": [f"{mark}/train.parquet"]}}
+    with pytest.raises(RecipeError, match="nothing that is filled in; did you mean"):
+        load_sweep(write(tmp_path / "sweeps", variants=variants, differences=[]), RECIPE, [])

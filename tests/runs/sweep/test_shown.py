@@ -84,6 +84,19 @@ def test_seeds_that_lie_together_by_luck_are_not_taken_for_sure(tmp_path: Path) 
     assert found["shown"] > 1
     shown = vtune("report", folder).out
     assert "sharp - plain: accuracy over its questions 10.0 [-26.4, 46.4]" in shown
+    latex = vtune("report", folder, "--latex").out
+    assert "% sharp - plain, same: accuracy: the interval is over questions\n" in latex
+    assert r"10.0 {\scriptsize [-26.4, 46.4]}" in latex
+    row = next(
+        row
+        for row in csv.DictReader(io.StringIO(vtune("report", folder, "--csv").out))
+        if row["kind"] == "difference" and (row["where"], row["number"]) == ("same", "accuracy")
+    )
+    assert float(row["low_by_questions"]) == pytest.approx(found["by_questions"]["low"])
+    vtune("report", folder, "--figure", tmp_path / "lucky.svg")
+    text = (tmp_path / "lucky.svg").read_text()
+    assert "+10.0 [-26.4, 46.4] over questions" in text
+    assert "grey: over questions" in text
     assert "wider than over seeds" in shown
 
 

@@ -94,6 +94,15 @@ def test_runs_that_differ_in_their_seed_alone_are_one_line(tmp_path: Path) -> No
     assert lines[0] == lines[1] != lines[2]
 
 
+def test_what_a_sweep_prepared_for_each_seed_is_another_folder_and_no_other_line(tmp_path: Path) -> None:
+    lines = []
+    for number, (seed, prepared) in enumerate([(0, "seed-0"), (1, "seed-1"), (2, "seed-0")]):
+        run = make_run(tmp_path / f"run{number}", {0: [LOOKED]})
+        (run / "recipe.yaml").write_text(f"data: [out/prepared/{prepared}/train.parquet]\nseed: {seed}\n")
+        lines.append(overview(opened(run))["line"])
+    assert lines[0] == lines[1] != lines[2]
+
+
 @pytest.mark.parametrize(
     ("file", "text"),
     [("metrics.jsonl", '{"step": 0'), ("recipe.yaml", "{"), ("environment.json", "nothing")],

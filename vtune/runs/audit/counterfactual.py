@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.errors import RecipeError, nearest
+from vtune.files.json_text import read_json
 from vtune.metrics.counterfactual import Rerun, dependence
 from vtune.models.policy import resolved
 from vtune.models.served import is_served
@@ -101,7 +102,21 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
         kind=kind,
         seed=audited.seed,
         record=RerunRecord(record),
+        drawn_by=_other_model(model, record.with_name("results.json")),
     )
+
+
+def _other_model(model: str, results: Path) -> str | None:
+    """The model that an evaluation names, if it is not the one that draws again: the same folder by another
+    name is the same model; an endpoint may serve any.
+    """
+    if not results.is_file():
+        return None
+    found = read_json(results, fix="the evaluation wrote a complete file; restore it")
+    named = found.get("model") if isinstance(found, dict) else None
+    if not isinstance(named, str) or named == model or Path(named).resolve() == Path(model).resolve():
+        return None
+    return named
 
 
 def run_counterfactual(
@@ -121,8 +136,9 @@ def run_counterfactual(
         reward: How answers are judged.
 
     Returns:
-        `model`; `exchanges`, for each what `vtune.metrics.counterfactual.Dependence` says; `drawn`, turns
-        that were drawn now; `tokens`, of all on record, None where nobody here sees them; `record`, the file
+        `model`; `drawn_by`, the model of the trajectories where their evaluation names another one;
+        `exchanges`, for each what `vtune.metrics.counterfactual.Dependence` says; `drawn`, turns that were
+        drawn now; `tokens`, of all on record, None where nobody here sees them; `record`, the file
         that they are kept in.
 
     Raises:
@@ -135,6 +151,7 @@ def run_counterfactual(
     tokens = [one.tokens for row in rows for one in row.reruns.values() if one.tokens is not None]
     return {
         "model": reruns.model,
+        "drawn_by": reruns.drawn_by,
         "temperature": reruns.settings.rollout.temperature,
         "exchanges": {name: asdict(dependence(rows, name, seed=reruns.seed)) for name in reruns.exchanges},
         "drawn": drawn,

@@ -45,6 +45,8 @@ class Reruns:
     kind: Kind
     seed: int
     record: RerunRecord
+    drawn_by: str | None = None
+    """The model that drew the trajectories by what their evaluation says, if that is another one."""
     judge: str | None = None
     """The model that judges answers of verifiers that ask one; None where there is none."""
 

@@ -30,6 +30,8 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     if kind not in KINDS:
         raise RecipeError(f"{out} is no picture by its ending", fix=f"end it in .{', .'.join(KINDS)}")
     path, *others = paths
+    if not path.is_dir():
+        raise DataError(f"there is no folder {path}", fix="give one that `vtune rl --sweep` wrote")
     if others or not is_sweep(path):
         raise RecipeError(
             "a figure is of one sweep",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
@@ -128,6 +129,16 @@ class Sweep(Strict):
                 raise ValueError(f"`prepare.{name}` does not say {{{lacking[0]}}}: seeds would share it")
             if own := marks(command) & {*self.axes} - marks(name):
                 raise ValueError(f"`prepare.{name}` is another command for each {min(own)}: name it so, too")
+        known = [*OF_RUNS, *self.axes]
+        told = [
+            self.prepare,
+            self.variants,
+            [one.model_dump() for one in (*self.untrained.values(), *self.held_out)],
+        ]
+        for mark in sorted(marks(told) - {*known}):
+            # Prompts have braces of their own: only what is nearly one of ours is taken for a slip.
+            if meant := get_close_matches(mark, known, 1, 0.75):
+                raise ValueError(f"`{{{mark}}}` is nothing that is filled in; did you mean `{{{meant[0]}}}`?")
         for number in self.spread:
             if number not in HELD_OUT:
                 raise ValueError(f"`spread` has {number!r}, which is not one of {', '.join(HELD_OUT)}")

@@ -67,6 +67,10 @@ def _counterfactual(found: Mapping[str, Any]) -> Iterator[Table]:
         for name, one in exchanges.items()
         if one["n_unscored"]
     )
+    if found.get("drawn_by"):
+        unknown = "; ".join(
+            filter(None, (f"the trajectories are of another model, {found['drawn_by']}", unknown))
+        )
     heads = ["", "n", *(title.replace("\n", " ") for _, title in COLUMNS)]
     title = f"right answers with other pictures, in percent, drawn with {found['model']}"
     yield {"title": title, "note": unknown, "head": heads, "rows": rows}

@@ -13,6 +13,7 @@ from vtune.report.curves import charts_of
 from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
+from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.view.audited import audited_tables
 from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
@@ -82,6 +83,8 @@ def _run(path: Path) -> dict[str, Any]:
     asked = {key: recipe[key] for key in sorted(recipe) if key != "seed"}
     own = {name: file["sha256"] for name, file in run.get("uses", {}).items()}
     seedless = json.dumps([asked, own], default=str)
+    # What a sweep prepared is another for each seed, in a folder of its own.
+    seedless = seedless.replace(f"{PREPARED}/seed-{recipe.get('seed')}/", f"{PREPARED}/")
     return {
         "sources": sources,
         "charts": charts_of(name for curves in sources.values() for name in curves),
