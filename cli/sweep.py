@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from vtune.runs.sweep.recipe import Plan
 
 
+ASKS = ("--help", "--version")
+"""They print, and end the process, wherever they stand."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which runs of a sweep, and how many at the same time."""
@@ -101,7 +105,11 @@ def parse(vtune: Any, words: Sequence[str]) -> None:
 
 
 def _check_commands(sweep: Any, folder: Path, check_words: Callable[[Sequence[str]], None]) -> None:
-    """Raises: RecipeError: If a command of `prepare` would fail after those before it have run."""
+    """Read the commands of `prepare`, of the first seed and the first value of each axis.
+
+    Raises:
+        RecipeError: If one is no command of vtune: it would fail after those before it have run.
+    """
     from vtune.runs.sweep.placeholders import points
     from vtune.runs.sweep.preparing import commands_in, prepared_in
 
@@ -109,9 +117,9 @@ def _check_commands(sweep: Any, folder: Path, check_words: Callable[[Sequence[st
     at = points(sweep.axes)[0]
     for name, words in commands_in(prepared_in(folder, seed), sweep.prepare, at, seed).items():
         try:
-            check_words(words)
+            check_words([word for word in words if word not in ASKS])
         except TyperException as error:
-            why = getattr(error, "format_message", error.__str__)()
+            why = str(getattr(error, "format_message", error.__str__)()).strip().splitlines()[0]
             raise RecipeError(
                 f"`prepare.{name}` is no command of vtune: {why}",
                 fix="write it as on the command line, without `vtune`",

@@ -96,6 +96,17 @@ _NOTHING = 1e-9
 """Less is the rounding of means."""
 
 
+def mean_difference(pairs: Sequence[Pair]) -> Estimate:
+    """The mean difference b - a, with its 95 % interval over clusters, as that of `paired`.
+
+    Args:
+        pairs: At least one. The same question of several runs has one cluster.
+    """
+    less = np.array([pair.b - pair.a for pair in pairs], dtype=np.float64)
+    table = totals([pair.cluster for pair in pairs], less, np.ones_like(less))
+    return _difference(table, float(less.mean()))
+
+
 def mcnemar(differences: Array) -> float:
     """McNemar's exact test.
 

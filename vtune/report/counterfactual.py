@@ -79,8 +79,8 @@ def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
 def _notes(result: Result) -> Iterator[str]:
     if result.get("drawn_by"):
         yield (
-            f"the trajectories are of another model, {result['drawn_by']}: an answer that changes may have "
-            f"changed with the model"
+            f"the evaluation names another model, {result['drawn_by']}: if its weights are not those of "
+            f"{result['model']}, answers may have changed with them"
         )
     yield (
         f"drawn with {result['model']} at temperature {result['temperature']:g}: {result['drawn']} turns "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
-from vtune.report.sweep import effects
+from vtune.report.sweep import effects, is_wider
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,10 +155,9 @@ def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) 
 
 def _said(row: Mapping[str, Any]) -> str:
     """The interval in words: where questions leave a difference less sure than seeds do, theirs."""
-    seeds, over = row["low"], row["by_questions"]
-    if over and (seeds is None or over["high"] - over["low"] > row["high"] - seeds):
-        return f" [{over['low']:.1f}, {over['high']:.1f}] over questions"
-    return "" if seeds is None else f" [{seeds:.1f}, {row['high']:.1f}]"
+    if row["by_questions"] and is_wider(row):
+        return f" [{row['by_questions']['low']:.1f}, {row['by_questions']['high']:.1f}] over questions"
+    return "" if row["low"] is None else f" [{row['low']:.1f}, {row['high']:.1f}]"
 
 
 def _ends(found: Iterable[Mapping[str, Any]]) -> tuple[float, float]:

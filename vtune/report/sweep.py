@@ -108,9 +108,9 @@ def _scaled(name: str, found: Mapping[str, Any], scale: int) -> dict[str, Any]:
 
 def _parts(table: Mapping[str, Any], everything: bool) -> Iterator[RenderableType]:
     yield Text(f"{table['name']}  ({table['path']}; in brackets: {table['interval']})")
-    for one in plain_tables(table):
-        if one["part"] in _SELDOM and not everything:
-            continue
+    tables = list(plain_tables(table))
+    shown = [one for one in tables if everything or one["part"] not in _SELDOM]
+    for one in shown:
         drawn = Table(title=one["title"], title_justify="left")
         drawn.add_column(no_wrap=True)
         for column in one["head"][1:]:
@@ -120,8 +120,8 @@ def _parts(table: Mapping[str, Any], everything: bool) -> Iterator[RenderableTyp
         yield drawn
         if one["note"]:
             yield Text(one["note"])
-    if not everything:
-        yield Text(f"--all also shows {' and '.join(_SELDOM)}")
+    if len(shown) < len(tables):
+        yield Text(f"`vtune report {table['path']} --all` also shows {' and '.join(_SELDOM)}")
     if table["unfinished"]:
         yield Text(f"not finished: {', '.join(table['unfinished'])}")
 

@@ -85,6 +85,7 @@ def render_report(report: Mapping[str, Any], *, everything: bool = False) -> Ren
     parts += render_audits((*runs, *report.get("evaluations", ())))
     parts += [render_sweeps(report.get("sweeps", ()), everything=everything)]
     parts += [Text(f"not finished, and left out: {path}") for path in report.get("unfinished", ())]
+    parts += [Text(f"left out: {path}: {why}") for path, why in report.get("unreadable", {}).items()]
     left_out = not everything and (sources or report.get("evaluations"))
     return Group(*parts, *([Text("--all shows every number of every source")] if left_out else []))
 

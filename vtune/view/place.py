@@ -13,6 +13,8 @@ Kind = Literal["run", "evaluation", "trajectories", "samples"]
 
 SWEEP = "sweep.yaml"
 """In a folder whose runs lie one folder deeper than others: see `vtune.runs.sweep.table`."""
+PREPARED = "prepared"
+"""In such a folder, what runs start from: shown when it is named itself."""
 DEPTH = 2
 """How far below a folder that is no run itself runs are looked for: `runs/demo/eval/after_rl` (ours)."""
 
@@ -148,10 +150,13 @@ def _below(folder: Path, depth: int) -> list[Place]:
         return [Place(folder, name, "evaluation")]
     if (folder / "recipe.yaml").is_file():
         return [Place(folder, name, "run")]
-    deeper = depth + (folder / SWEEP).is_file()
+    swept = (folder / SWEEP).is_file()
+    deeper = depth + swept
     kinds = [(file, _kind_of_file(file)) for file in sorted(folder.glob("*.parquet"))]
     found = [Place(file, file.stem, kind) for file, kind in kinds if kind is not None]
     for child in sorted(folder.iterdir()):
+        if swept and child.name == PREPARED:
+            continue
         if deeper and child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
             found += [place for place in _below(child, deeper - 1) if place.path.is_dir()]
     return found

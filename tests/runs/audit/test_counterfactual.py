@@ -284,7 +284,7 @@ def test_another_model_than_the_evaluation_names_is_said(
     assert audit["counterfactual"]["drawn_by"] == "openai:http://127.0.0.1:1/v1#other"
     with playing("uses", puzzles):
         ended = vtune("faithfulness", run, "--counterfactual", "black", "--model", tiny)
-    assert "the trajectories are of another model, openai:http://127.0.0.1:1/v1#other" in ended.out
+    assert "the evaluation names another model, openai:http://127.0.0.1:1/v1#other" in ended.out
 
 
 def test_tables_for_elsewhere_have_the_dependent_shares(

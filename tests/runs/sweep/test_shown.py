@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from starlette.testclient import TestClient
 from tests.runs.commands import vtune
 from tests.runs.sweep.folders import SCORES, make_sweep
 from tests.runs.view.test_page import held
-from vtune.metrics.power import shown_by_seeds
+from vtune.metrics.paired import Pair, mean_difference
+from vtune.metrics.power import shown_by, shown_by_seeds
 from vtune.report.sweep import effects, plain_tables
 from vtune.runs.report.document import run_report
 from vtune.runs.sweep.curves import sweep_curves
@@ -28,6 +31,9 @@ T = 4.302653
 """Student's t of two degrees of freedom."""
 SD = 0.1
 """Of the differences 0.1, 0, 0.2."""
+OVER = mean_difference([Pair(str(number), 0.0, float(number < 3)) for number in range(30)])
+"""Three of thirty questions are gained."""
+SHOWN = shown_by([0.1, 0.0, 0.2], over=OVER)
 
 
 @pytest.fixture
@@ -52,7 +58,9 @@ def test_numbers_have_their_values_by_seed_and_differences_what_they_could_show(
     assert "shown" not in same
     found = table["differences"]["sharp - plain"]["held_out"]["same"]["accuracy"]
     assert found["values"] == pytest.approx([0.1, 0.0, 0.2])
-    assert found["shown"] == pytest.approx(shown_by_seeds(3) * SD)
+    assert found["shown"] == pytest.approx(SHOWN)
+    assert SHOWN is not None
+    assert shown_by_seeds(3) * SD < SHOWN  # questions say that seeds vary more
     assert (found["low"], found["high"]) == pytest.approx((0.1 - T * SD / 3**0.5, 0.1 + T * SD / 3**0.5))
     assert table["variants"]["plain"]["minutes"]["value"] == pytest.approx(4 * 0.5)
 
@@ -60,9 +68,7 @@ def test_numbers_have_their_values_by_seed_and_differences_what_they_could_show(
 def test_accuracy_has_an_interval_over_the_questions_of_all_seeds(table: dict[str, Any]) -> None:
     found = table["differences"]["sharp - plain"]["held_out"]
     over = found["same"]["accuracy"]["by_questions"]
-    # Three of thirty questions are gained: an error of √(3 · 0.9² + 27 · 0.1²) / 30.
-    error = 1.959964 * 2.7**0.5 / 30
-    assert (over["value"], over["low"], over["high"]) == pytest.approx((0.1, 0.1 - error, 0.1 + error))
+    assert over == pytest.approx(asdict(OVER))
     # Points are not the mean of what questions score.
     assert found["points"]["accuracy"]["by_questions"] is None
 
@@ -80,13 +86,15 @@ def test_seeds_that_lie_together_by_luck_are_not_taken_for_sure(tmp_path: Path) 
             (file / "results.json").write_text(json.dumps(results | {"score": {"score": len(right) / 10}}))
     found = sweep_table(folder)["differences"]["sharp - plain"]["held_out"]["same"]["accuracy"]
     assert found["high"] - found["low"] == pytest.approx(0)
-    assert found["by_questions"]["low"] < -0.2 < 0.4 < found["by_questions"]["high"]
+    over = found["by_questions"]
+    assert over["low"] < -0.2 < 0.35 < over["high"]
+    interval = f"[{100 * over['low']:.1f}, {100 * over['high']:.1f}]"
     assert found["shown"] > 1
     shown = vtune("report", folder).out
-    assert "sharp - plain: accuracy over its questions 10.0 [-26.4, 46.4]" in shown
+    assert f"sharp - plain: accuracy over its questions 10.0 {interval}" in shown
     latex = vtune("report", folder, "--latex").out
     assert "% sharp - plain, same: accuracy: the interval is over questions\n" in latex
-    assert r"10.0 {\scriptsize [-26.4, 46.4]}" in latex
+    assert rf"10.0 {{\scriptsize {interval}}}" in latex
     row = next(
         row
         for row in csv.DictReader(io.StringIO(vtune("report", folder, "--csv").out))
@@ -95,7 +103,7 @@ def test_seeds_that_lie_together_by_luck_are_not_taken_for_sure(tmp_path: Path) 
     assert float(row["low_by_questions"]) == pytest.approx(found["by_questions"]["low"])
     vtune("report", folder, "--figure", tmp_path / "lucky.svg")
     text = (tmp_path / "lucky.svg").read_text()
-    assert "+10.0 [-26.4, 46.4] over questions" in text
+    assert f"+10.0 {interval} over questions" in text
     assert "grey: over questions" in text
     assert "wider than over seeds" in shown
 
@@ -123,9 +131,9 @@ def test_what_seeds_can_show_stands_below(table: dict[str, Any]) -> None:
     *_, last = plain_tables(table)
     assert "80 of 100" in last["title"]
     assert last["head"] == ["", "seeds", "training", "same", "points"]
-    shown = shown_by_seeds(3) * SD
+    assert SHOWN is not None
     # Training and the faithful answers differ by as much in all seeds.
-    numbers = "–", f"{100 * shown:.1f}", f"{100 * shown:.3g}"
+    numbers = "–", f"{100 * SHOWN:.1f}", f"{100 * shown_by_seeds(3) * SD:.3g}"
     assert last["rows"] == [["sharp - plain: accuracy", "3", *numbers]]
 
 
@@ -137,8 +145,10 @@ def test_one_seed_could_show_nothing(tmp_path: Path) -> None:
     assert (found["n"], found["low"], found["shown"]) == (1, None, None)
     assert not any("80 of 100" in title for title in titled(table))
     assert vtune("report", folder, "--figure", tmp_path / "one.svg").code == 0
+    over = found["by_questions"]
     notes = [one["note"] for one in plain_tables(table) if one["note"]]
-    assert notes == ["sharp - plain: accuracy over its questions 10.0 [-8.6, 28.6]"]
+    interval = f"[{100 * over['low']:.1f}, {100 * over['high']:.1f}]"
+    assert notes == [f"sharp - plain: accuracy over its questions 10.0 {interval}"]
 
 
 def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> None:
@@ -160,7 +170,7 @@ def test_a_csv_has_every_number(folder: Path) -> None:
     ]
     assert (row["sweep"], row["name"], row["n"]) == ("swept", "sharp - plain", "3")
     assert [float(value) for value in row["values"].split()] == pytest.approx([0.1, 0.0, 0.2])
-    assert float(row["shown"]) == pytest.approx(shown_by_seeds(3) * SD)
+    assert float(row["shown"]) == pytest.approx(SHOWN)
     assert {row["where"] for row in rows} == {"training", "same", "points"}
 
 
@@ -334,6 +344,18 @@ def test_a_folder_stands_for_the_sweeps_in_it(folder: Path) -> None:
         for variant in ("plain", "sharp")
         for seed in range(3)
     ]
+    (folder.parent / "other/sweep.yaml").write_text("{}")
+    left: Any = run_report([folder.parent])
+    assert [one["name"] for one in left["sweeps"]] == ["swept"]
+    assert left["unreadable"] == {str(folder.parent / "other"): "not the settings of a sweep"}
+    shown = vtune("report", folder.parent)
+    assert f"left out: {folder.parent / 'other'}: not the settings of a sweep" in shown.out
+    assert vtune("report", folder.parent / "other").code == 2
+    shutil.rmtree(folder.parent / "other")
+    make_sweep(folder.parent / "other")
+    (folder / "prepared/seed-0/start").mkdir(parents=True)
+    (folder / "prepared/seed-0/start/recipe.yaml").write_text("epochs: 1\n")
+    assert not any("prepared" in place.name for place in find_places(folder))
     page = folder.parent / "page.html"
     assert vtune("report", folder.parent, "--html", page).code == 0
     values: Any = held(page)

@@ -107,8 +107,9 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
 
 
 def _other_model(model: str, results: Path) -> str | None:
-    """The model that an evaluation names, if it is not the one that draws again: the same folder by another
-    name is the same model; an endpoint may serve any.
+    """The model that an evaluation names, if that is another name than the one of the model that draws again.
+
+    One folder by two names is the same model; whether an endpoint, or a copy, is, nobody here can tell.
     """
     if not results.is_file():
         return None
@@ -136,7 +137,7 @@ def run_counterfactual(
         reward: How answers are judged.
 
     Returns:
-        `model`; `drawn_by`, the model of the trajectories where their evaluation names another one;
+        `model`; `drawn_by`, the name of the model that drew the trajectories, if it is another name;
         `exchanges`, for each what `vtune.metrics.counterfactual.Dependence` says; `drawn`, turns that were
         drawn now; `tokens`, of all on record, None where nobody here sees them; `record`, the file
         that they are kept in.

@@ -46,7 +46,7 @@ class Reruns:
     seed: int
     record: RerunRecord
     drawn_by: str | None = None
-    """The model that drew the trajectories by what their evaluation says, if that is another one."""
+    """What their evaluation calls the model that drew the trajectories, if that is another name."""
     judge: str | None = None
     """The model that judges answers of verifiers that ask one; None where there is none."""
 

@@ -46,13 +46,15 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
         missing from its curve. `changes`: see `vtune.metrics.changes.telling`. `tightenings`: see
         `vtune.metrics.tightening`. `replies`, where asked for.
-        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
+        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each, and
+        `unreadable`: path -> why, of sweeps in such a folder that are broken.
         `audit` of those that `vtune faithfulness` has looked at: see `vtune.schema.audit`.
         `unfinished`: paths of runs and evaluations in such a folder that have nothing to tell yet.
 
     Raises:
         DataError: If a folder is of no such kind, or a file in it is broken.
     """
+    paths_given = paths
     spread = [one for path in paths for one in _spread(path)]
     paths = [path for path in spread if path in paths or _has_numbers(path)]
     evaluations = [path for path in paths if _is_evaluation(path)]
@@ -66,9 +68,22 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         "evaluations": [
             _evaluation(path) | ({"replies": _replies(path)} if replies else {}) for path in evaluations
         ],
-        "sweeps": [sweep_table(path) for path in sweeps],
+        **_sweeps(sweeps, paths_given),
         "unfinished": [str(path) for path in spread if path not in paths],
     }
+
+
+def _sweeps(sweeps: Sequence[Path], given: Sequence[Path]) -> dict[str, object]:
+    """`sweeps` and `unreadable`: one that was found in a folder hides no other if it is broken."""
+    tables, unreadable = [], {}
+    for path in sweeps:
+        try:
+            tables.append(sweep_table(path))
+        except DataError as error:
+            if path in given:
+                raise
+            unreadable[str(path)] = error.what
+    return {"sweeps": tables, "unreadable": unreadable}
 
 
 def _spread(path: Path) -> list[Path]:

@@ -1,4 +1,8 @@
-"""Differences of a sweep over the questions that its evaluations asked."""
+"""Differences of a sweep over the questions that its evaluations asked, beside those over seeds.
+
+A few seeds may lie closer together by luck than the draws of their answers allow. This interval holds the
+seeds fixed: it says how sure the difference of just these policies is on other questions.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,8 +10,7 @@ from statistics import fmean
 
 from vtune.metrics.intervals import Estimate
 from vtune.metrics.items import Item
-from vtune.metrics.over_questions import over_questions
-from vtune.metrics.paired import Pair
+from vtune.metrics.paired import Pair, mean_difference
 from vtune.runs.evaluate.items import ITEMS, read_items
 
 Items = Mapping[str, Item]
@@ -39,7 +42,7 @@ def by_questions(seeds: Sequence[tuple[Items, Items]], differences: Sequence[flo
         if not pairs or abs(fmean(pair.b - pair.a for pair in pairs) - difference) > _ALIKE:
             return None
         found += pairs
-    return over_questions(found) if found else None
+    return mean_difference(found) if found else None
 
 
 _ALIKE = 1e-6

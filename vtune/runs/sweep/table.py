@@ -86,9 +86,9 @@ def sweep_table(path: Path) -> dict[str, Any]:
         `held_out`: suite -> the same; `differences`: `A - B` -> the same, of differences seed by seed, and
         `shown`, the smallest true difference that as many seeds that vary as much show in 80 of 100 sweeps
         (None with one seed); accuracy on a suite has also `by_questions`, `value`, `low` and `high` over the
-        questions of all seeds (None where a score is not their mean), and where that is wider `shown` is by
-        it; `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and evaluations that are
-        missing.
+        questions of all seeds (None where a score is not their mean), and `shown` is by whichever says that
+        seeds vary more; `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and
+        evaluations that are missing.
 
     Raises:
         DataError: If a file in the folder is broken, or the sweep older than suites of its table.

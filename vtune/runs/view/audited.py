@@ -69,7 +69,7 @@ def _counterfactual(found: Mapping[str, Any]) -> Iterator[Table]:
     )
     if found.get("drawn_by"):
         unknown = "; ".join(
-            filter(None, (f"the trajectories are of another model, {found['drawn_by']}", unknown))
+            filter(None, (f"the evaluation names another model, {found['drawn_by']}", unknown))
         )
     heads = ["", "n", *(title.replace("\n", " ") for _, title in COLUMNS)]
     title = f"right answers with other pictures, in percent, drawn with {found['model']}"

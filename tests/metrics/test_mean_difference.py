@@ -1,36 +1,29 @@
-"""The interval of a difference over questions, against slow sums and simulated seeds."""
-
-import math
+"""The interval of a difference over questions, of several runs together."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vtune.metrics.over_questions import over_questions
-from vtune.metrics.paired import Pair
-from vtune.metrics.proportion import Z
+from vtune.metrics.paired import Pair, mean_difference, paired
 
 SCORES = st.sampled_from([0.0, 0.25, 0.5, 1.0])
 PAIRS = st.lists(st.builds(Pair, st.sampled_from("abcdef"), SCORES, SCORES), min_size=1, max_size=40)
 
 
+@settings(max_examples=30)
 @given(PAIRS)
-def test_it_is_the_clustered_standard_error(pairs: list[Pair]) -> None:
-    found = over_questions(pairs)
-    mean = sum(pair.b - pair.a for pair in pairs) / len(pairs)
-    of_clusters = [
-        sum(pair.b - pair.a - mean for pair in pairs if pair.cluster == name)
-        for name in {pair.cluster for pair in pairs}
-    ]
-    error = math.sqrt(sum(part**2 for part in of_clusters)) / len(pairs)
-    assert found.value == pytest.approx(mean)
-    assert (found.low, found.high) == pytest.approx((mean - Z * error, mean + Z * error), abs=1e-9)
+def test_it_is_that_of_the_whole_comparison(pairs: list[Pair]) -> None:
+    assert mean_difference(pairs) == paired(pairs).difference
 
 
+@settings(max_examples=30)
 @given(PAIRS)
 def test_turned_round_it_is_the_same_with_other_signs(pairs: list[Pair]) -> None:
-    found, turned = over_questions(pairs), over_questions([Pair(one.cluster, one.b, one.a) for one in pairs])
+    found, turned = (
+        mean_difference(pairs),
+        mean_difference([Pair(one.cluster, one.b, one.a) for one in pairs]),
+    )
     assert (found.value, found.low, found.high) == pytest.approx((-turned.value, -turned.high, -turned.low))
 
 
@@ -40,7 +33,7 @@ def test_19_of_20_intervals_hold_the_difference(shared: bool) -> None:
 
     A model gains a question in 10 of 100 draws and loses it in 12, more or less by the question.
     """
-    random, held, tries = np.random.default_rng(0), 0, 400
+    random, held, tries = np.random.default_rng(0), 0, 200
     for _ in range(tries):
         questions = 240 if shared else 6 * 240
         lean = random.normal(0.0, 0.5, questions)
@@ -48,14 +41,13 @@ def test_19_of_20_intervals_hold_the_difference(shared: bool) -> None:
         asked = np.tile(np.arange(240), 6) if shared else np.arange(questions)
         draws = random.random(len(asked))
         less = np.where(draws < gain[asked], 1.0, np.where(draws > 1 - lose[asked], -1.0, 0.0))
-        pairs = [
-            Pair(str(name), float(one < 0), float(one > 0)) for name, one in zip(asked, less, strict=True)
-        ]
-        found = over_questions(pairs)
+        found = mean_difference(
+            [Pair(str(name), float(one < 0), float(one > 0)) for name, one in zip(asked, less, strict=True)]
+        )
         assert found.low is not None
         assert found.high is not None
         held += found.low <= TRUTH <= found.high
-    assert 0.925 <= held / tries <= 0.975
+    assert 0.92 <= held / tries <= 0.985
 
 
 TRUTH = float(
