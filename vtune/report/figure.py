@@ -11,6 +11,7 @@ from vtune.report.sweep import effects, is_wider
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 KINDS = ("svg", "pdf", "png")
@@ -87,6 +88,7 @@ def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
         if lines:
             place = "outside upper center"
             figure.legend(lines.values(), lines.keys(), loc=place, ncols=columns, frameon=False)
+        _settle(figure, panels.flat)
         # Neither the time nor the version: the same numbers make the same file.
         unsaid = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
         out = io.BytesIO()
@@ -100,6 +102,15 @@ def _palette(png: bytes) -> bytes:
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT).save(out, "PNG", optimize=True)
     return out.getvalue()
+
+
+def _settle(figure: "Figure", panels: Iterable["Axes"]) -> None:
+    """Lay the panels out, and round where they stand: the solver's last digits differ from call to call."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in panels:
+        left, low, width, height = (round(end, 4) for end in axes.get_position().bounds)
+        axes.set_position((left, low, width, height))
 
 
 def _draw_curves(panels: Iterable["Axes"], curves: Curves, smooth: int) -> dict[str, "Line2D"]:
