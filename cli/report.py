@@ -119,9 +119,11 @@ def _print_table(paths: list[Path], *, latex: bool) -> None:
     report: Any = run_report(paths)
     if report["runs"]:
         raise RecipeError(
-            f"{report['runs'][0]['path']} is neither an evaluation nor a sweep, whose tables these are",
+            f"--csv and --latex are for evaluations and sweeps; {report['runs'][0]['path']} is neither",
             fix="`vtune faithfulness RUN --csv` has the looks of a run, and its metrics.jsonl every number",
         )
+    for path, why in report["unreadable"].items():
+        raise RecipeError(f"{path}: {why}", fix="name the other folders, or repair this one")
     if report["sweeps"] and report["evaluations"]:
         raise RecipeError(
             "sweeps and evaluations have no columns in common",

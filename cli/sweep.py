@@ -121,7 +121,7 @@ def _check_commands(sweep: Any, folder: Path, check_words: Callable[[Sequence[st
         except TyperException as error:
             why = str(getattr(error, "format_message", error.__str__)()).strip().splitlines()[0]
             raise RecipeError(
-                f"`prepare.{name}` is no command of vtune: {why}",
+                f"`prepare.{name}` is not a command of vtune: {why}",
                 fix="write it as on the command line, without `vtune`",
             ) from None
 

@@ -116,7 +116,7 @@ def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) 
     assert vtune("report", first, second, "--latex").out.count(r"\\") == 3
     refused = vtune("report", first, write_run(tmp_path / "rl", LINES), "--csv")
     assert refused.code == 2
-    assert "is neither an evaluation nor a sweep" in refused.err
+    assert "is neither" in refused.err
     assert vtune("report", first, "--csv", "--json").code == 2
 
 

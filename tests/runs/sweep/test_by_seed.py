@@ -304,7 +304,7 @@ def test_a_command_that_vtune_does_not_know_is_named_before_anything_runs(
     out = tmp_path / "out"
     ended = vtune("rl", "--recipe", "codev-tiny", "--sweep", sweep, "--out", out, "--dry-run")
     assert ended.code == 2
-    assert "`prepare.x` is no command of vtune" in ended.err
+    assert "`prepare.x` is not a command of vtune" in ended.err
     assert why in ended.err
 
 

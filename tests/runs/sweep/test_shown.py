@@ -232,7 +232,7 @@ def test_its_ending_says_what_a_figure_is(folder: Path, tmp_path: Path, ending: 
 @pytest.mark.parametrize(
     ("of", "name", "why"),
     [
-        ("", "figure.gif", "no picture by its ending"),
+        ("", "figure.gif", "not a picture by its ending"),
         ("plain/seed-0", "figure.svg", "of one sweep"),
         ("", "sweep.yaml/figure.svg", "is a file, not a folder"),
     ],
@@ -351,6 +351,9 @@ def test_a_folder_stands_for_the_sweeps_in_it(folder: Path) -> None:
     shown = vtune("report", folder.parent)
     assert f"left out: {folder.parent / 'other'}: not the settings of a sweep" in shown.out
     assert vtune("report", folder.parent / "other").code == 2
+    table = vtune("report", folder.parent, "--csv")  # a table lacks nothing silently
+    assert (table.code, table.out) == (2, "")
+    assert "not the settings of a sweep" in table.err
     shutil.rmtree(folder.parent / "other")
     make_sweep(folder.parent / "other")
     (folder / "prepared/seed-0/start").mkdir(parents=True)

@@ -28,7 +28,7 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
     """
     kind = out.suffix.removeprefix(".").lower()
     if kind not in KINDS:
-        raise RecipeError(f"{out} is no picture by its ending", fix=f"end it in .{', .'.join(KINDS)}")
+        raise RecipeError(f"{out} is not a picture by its ending", fix=f"end it in .{', .'.join(KINDS)}")
     path, *others = paths
     if not path.is_dir():
         raise DataError(f"there is no folder {path}", fix="give one that `vtune rl --sweep` wrote")
