@@ -19,6 +19,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
+from .ending import Ending
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -28,6 +29,8 @@ from .sft import sft
 from .show import show_
 from .view import view
 from .watch import watch
+
+_ending = Ending()
 
 app = typer.Typer(
     name="vtune",
@@ -96,6 +99,15 @@ _USERS = {
 
 
 def main() -> None:
+    """Run the command, and end the process with its code."""
+    try:
+        _run()
+    except SystemExit as status:
+        _ending.code = status.code if isinstance(status.code, int) else int(status.code is not None)
+        raise
+
+
+def _run() -> None:
     """Run the command; show a known problem as text and anything else as a traceback."""
     try:
         app()
