@@ -98,6 +98,12 @@ def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     ):
         raise full
     assert list(tmp_path.iterdir()) == []
+    with (
+        pytest.raises(RecipeError) as refused,
+        atomic_file(tmp_path / "figure.svg", option="--figure"),
+    ):
+        raise full
+    assert "another --figure" in str(refused.value)
 
 
 def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:

@@ -15,8 +15,6 @@ from vtune.errors import RecipeError
 from vtune.files.reading import kind_of
 from vtune.files.terminal import one_line
 
-_ELSEWHERE = "choose another --out"
-
 
 def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
     """Check that a file can be written, and make the folder that it goes to.
@@ -65,40 +63,49 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path, *, option: str = "--out") -> Iterator[Path]:
     """A name to write to; what is there at the end becomes the file, and after an error nothing does.
+
+    Args:
+        path: The file.
+        option: Where the caller gave it, for the remedy.
 
     Raises:
         RecipeError: If the file cannot be written.
     """
-    kind = _kind(path, "--out")
+    kind = _kind(path, option)
     if kind is not None:
-        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=_ELSEWHERE)
+        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
     partial = _beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial.touch(exist_ok=False)
     except OSError as error:
-        raise unwritable(path, error, "--out") from None
+        raise unwritable(path, error, option) from None
     try:
         yield partial
         partial.replace(path)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
             raise  # of what was read meanwhile
-        raise unwritable(path, error, "--out") from None
+        raise unwritable(path, error, option) from None
     finally:
         with suppress(OSError):  # a file system that has become read-only keeps it, and says so above
             partial.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def write_atomically(path: Path, content: str | bytes, *, option: str = "--out") -> None:
     """Write a file so that it is there completely or not at all.
+
+    Args:
+        path: The file.
+        content: All of it.
+        option: Where the caller gave the path, for the remedy.
 
     Raises:
         RecipeError: If it cannot be written.
     """
-    with atomic_file(path) as partial:
+    with atomic_file(path, option=option) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

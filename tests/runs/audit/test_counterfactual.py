@@ -352,6 +352,12 @@ def test_the_page_of_an_evaluation_shows_what_an_audit_has_found(
     assert list(rows) == EVERY.split(",")
     assert rows["glyph"][1:3] == [str(COUNT), "100.0 [80.6, 100.0]"]
     assert "the judge's verdict and the exchange's" in titles[first + 1]
+    headline = {row["name"]: row for row in page["headline"]["rows"]}
+    assert [name for name in headline if "dependent" in name] == [
+        f"right and dependent, of all ({exchange})" for exchange in EVERY.split(",") if exchange != "shown"
+    ]
+    assert headline["right and dependent, of all (glyph)"]["share"]
+    assert headline["right and dependent, of all (glyph)"]["last"]["value"] == 1
     shutil.copytree(runs["uses"], tmp_path / "run")
     (tmp_path / "run/audit.json").write_text('{"counterfactual": {}}')
     (place,) = find_places(tmp_path / "run")

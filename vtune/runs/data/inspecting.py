@@ -78,7 +78,7 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
         "examples": examples,
     }
     if html is not None:
-        write_atomically(html, samples_page(result, thumbnails))
+        write_atomically(html, samples_page(result, thumbnails), option="--html")
         result["page"] = str(html)
     return result
 

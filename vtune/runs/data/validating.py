@@ -122,7 +122,7 @@ def validate(
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
     """Write problems, one per line."""
-    write_atomically(path, "".join(f"{describe_problem(p)}\n" for p in problems))
+    write_atomically(path, "".join(f"{describe_problem(p)}\n" for p in problems), option="--problems")
 
 
 def check_data(

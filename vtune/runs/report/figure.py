@@ -46,7 +46,7 @@ def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
             fix="`vtune rl --sweep … --resume` goes on with it",
         )
     content = draw_sweep(table, curves, kind)
-    write_atomically(out, content)
+    write_atomically(out, content, option="--figure")
     drawn = list(dict.fromkeys(name for of in curves.values() for name in of))
     return {
         "figure": str(out),

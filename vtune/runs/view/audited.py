@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from vtune.metrics.counterfactual import SHOWN
 from vtune.report.audited import damaged
 from vtune.report.calibration import calibration_notes
 from vtune.report.counterfactual import CELLS, COLUMNS, share_text
@@ -15,6 +16,9 @@ from vtune.schema.audit import NAME, read_audit
 JUDGED = ("n", "agree", "kappa", "both", "first_only", "second_only", "neither")
 """Numbers of an agreement that have a column."""
 HEADS = ("n", "agree", "kappa", "yes, yes", "yes, no", "no, yes", "no, no")
+
+DEPENDENT = "right and dependent, of all"
+"""What a headline calls answers that change with the pictures, before the name of the exchange."""
 
 Table = dict[str, Any]
 
@@ -38,6 +42,25 @@ def audited_tables(folder: Path) -> Iterator[Table]:
         if "people" in audit:
             yield _people(audit["people"])
     except (KeyError, TypeError, AttributeError) as error:
+        raise damaged(str(folder / NAME), error) from None
+
+
+def dependent_shares(folder: Path) -> dict[str, Mapping[str, Any]]:
+    """Name of a headline -> how many of all answers are right, and not right any more with other pictures.
+
+    One for each exchange of the pictures that calls showed; none where no answer was drawn again.
+
+    Raises:
+        DataError: If what was kept cannot be read.
+    """
+    exchanges = read_audit(folder).get("counterfactual", {}).get("exchanges", {})
+    try:
+        return {
+            f"{DEPENDENT} ({name})": share
+            for name, found in exchanges.items()
+            if name != SHOWN and (share := found["dependent_of_all"]) is not None
+        }
+    except (KeyError, TypeError) as error:
         raise damaged(str(folder / NAME), error) from None
 
 

@@ -14,7 +14,7 @@ from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
 from vtune.runs.sweep.placeholders import PREPARED
-from vtune.runs.view.audited import audited_tables
+from vtune.runs.view.audited import audited_tables, dependent_shares
 from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened, told
@@ -106,7 +106,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
     suite = results.get("suite") or {}
     environment = {"model": results.get("model"), "engine": results.get("engine")}
     return {
-        "headline": _scores(results),
+        "headline": _scores(results, dependent_shares(path)),
         "tables": [
             _faithfulness(results),
             _buckets(results["faithfulness"]),
@@ -137,14 +137,16 @@ SHARED = ("accuracy", "right and faithful, of all", "faithful, of the right")
 """Those that are shares; scores of benchmarks need not be."""
 
 
-def _scores(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The headline of an evaluation: its score, and what is faithful of it."""
+def _scores(results: Mapping[str, Any], dependent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The headline of an evaluation: its score, what is faithful of it, and what depends on a look."""
     score, looks = results["score"], results["faithfulness"]
     estimates = {"score": score.get("intervals", {}).get("score")}
     estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
     known = {name: one for name, one in estimates.items() if isinstance(one, Mapping) and is_estimate(one)}
+    shares = {*SHARED, *dependent}
     rows = [
-        {"name": name, "share": name in SHARED, "first": None, "last": one} for name, one in known.items()
+        {"name": name, "share": name in shares, "first": None, "last": one}
+        for name, one in (known | dependent).items()
     ]
     return {"of": f"{results.get('samples')} samples, 95 % intervals", "rows": rows}
 

@@ -67,7 +67,7 @@ def write_page(
     finally:
         for one in opened:
             one.index.close()
-    write_atomically(out, page)
+    write_atomically(out, page, option="--html")
     there = sum(one.index.table.num_rows for one in opened)
     return {"page": str(out), "bytes": len(page.encode()), "trajectories": len(held.ones), "of": there}
 
