@@ -137,7 +137,7 @@ SHARED = ("accuracy", "right and faithful, of all", "faithful, of the right")
 """Those that are shares; scores of benchmarks need not be."""
 
 
-def _scores(results: Mapping[str, Any], dependent: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _scores(results: Mapping[str, Any], dependent: dict[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The headline of an evaluation: its score, what is faithful of it, and what depends on a look."""
     score, looks = results["score"], results["faithfulness"]
     estimates = {"score": score.get("intervals", {}).get("score")}
