@@ -36,6 +36,11 @@ def test_nothing_to_compare_with_is_no_advantage(baseline: Baseline) -> None:
 
 
 @EVERY
+def test_rewards_that_are_alike_are_no_advantage_however_they_are_rounded(baseline: Baseline) -> None:
+    assert group_advantages([0.1] * 3, [0] * 3, baseline=baseline) == [0.0] * 3
+
+
+@EVERY
 def test_different_lengths_are_refused(baseline: Baseline) -> None:
     with pytest.raises(ValueError, match="zip"):
         group_advantages([1.0], [0, 0], baseline=baseline)

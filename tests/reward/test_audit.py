@@ -52,6 +52,23 @@ def test_any_call_that_shows_a_target_makes_a_trajectory_faithful() -> None:
     assert "sandbox" in rows[5].why
 
 
+def test_a_judge_that_fails_ends_the_audit_with_its_own_reason() -> None:
+    async def story() -> None:
+        async with Scorer(recipe()) as scorer:
+            scored = await scorer.score([sample()], [looks(TARGET)])
+
+            class Judges:
+                levels = scorer.judges.levels
+
+                def __getattr__(self, name: str) -> None:
+                    raise RunFailed("the judge is broken", fix="repair it")
+
+            await audit([sample()], scored, Judges())  # type: ignore[arg-type]
+
+    with pytest.raises(RunFailed, match="the judge is broken"):
+        asyncio.run(story())
+
+
 def test_questions_that_need_no_look_are_left_out() -> None:
     assert audited([sample(ability="math")], looks(TARGET)) == []
 

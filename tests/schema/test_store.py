@@ -1,3 +1,5 @@
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +52,26 @@ def test_rows_of_several_files_and_row_groups_are_one_sequence(files: list[Path]
 
 def epoch(store: Store, number: int, seed: int) -> list[str]:
     return [store.shuffled(number * len(store) + offset, seed=seed)[0].id for offset in range(len(store))]
+
+
+def test_threads_may_ask_at_the_same_time(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vtune.schema.store, "WINDOW", 1)
+    read, reading = vtune.schema.store.read_group, []
+
+    def slowly(path: Path, index: int) -> object:
+        reading.append(path)
+        assert len(reading) == 1
+        time.sleep(0.001)
+        found = read(path, index)
+        reading.remove(path)
+        return found
+
+    monkeypatch.setattr(vtune.schema.store, "read_group", slowly)
+    store = sample_store(files)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda position: store.shuffled(position, seed=0)[0].id, range(26)))
+    alone = sample_store(files)
+    assert found == [alone.shuffled(position, seed=0)[0].id for position in range(26)]
 
 
 @pytest.mark.parametrize("window", [1, 2, 16])

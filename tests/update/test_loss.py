@@ -368,6 +368,15 @@ def test_every_kl_estimate_and_its_gradient_are_those_of_a_slow_reading(
     assert gradient.tolist() == pytest.approx(slopes, rel=1e-4, abs=1e-5)
 
 
+def test_a_token_that_the_policy_has_lost_does_not_outweigh_all_others() -> None:
+    now = torch.tensor([-3.0, -90.0, -2000.0], requires_grad=True)
+    found = kl(now, torch.tensor([-2.0, -1.0, -1.0]), "k3")
+    (gradient,) = torch.autograd.grad(found.sum(), now)
+    assert found[0].item() == pytest.approx(math.e - 2)
+    assert found.isfinite().all()
+    assert gradient.tolist() == pytest.approx([1 - math.e, 0.0, 0.0])
+
+
 def test_the_estimates_have_the_kl_as_their_mean_and_k2_has_its_gradient() -> None:
     logits, other = (torch.randn(50, generator=torch.Generator().manual_seed(s)).double() for s in (0, 1))
     logits.requires_grad_(True)

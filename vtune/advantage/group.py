@@ -26,7 +26,8 @@ def group_advantages(
     Returns:
         Advantages, shape (N,), in reward units (`group_mean`) or standard deviations (`group_std`). None
         stays None, is left out of the mean and has to be left out of the loss. A trajectory without a
-        scored sibling gets 0: there is nothing to compare it with.
+        scored sibling gets 0: there is nothing to compare it with; so do all of a group whose rewards are
+        alike (`has_signal`), where rounding would else leave a sign.
 
     Raises:
         ValueError: If the two sequences differ in length.
@@ -35,10 +36,15 @@ def group_advantages(
     for reward, group in zip(rewards, groups, strict=True):
         if reward is not None:
             scored[group].append(reward)
-    mean = {group: fmean(values) for group, values in scored.items()}
-    scale = {group: _scale(values, baseline) for group, values in scored.items()}
+    telling = {group: values for group, values in scored.items() if has_signal(values)}
+    mean = {group: fmean(values) for group, values in telling.items()}
+    scale = {group: _scale(values, baseline) for group, values in telling.items()}
+
+    def advantage(reward: float, group: int | str) -> float:
+        return (reward - mean[group]) / scale[group] if group in telling else 0.0
+
     return [
-        None if reward is None else (reward - mean[group]) / scale[group]
+        None if reward is None else advantage(reward, group)
         for reward, group in zip(rewards, groups, strict=True)
     ]
 

@@ -103,12 +103,16 @@ async def audit(
         async with room:
             return await _audit(by_id[trajectory.sample_id], trajectory, judges, every=every)
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(audit_in_turn(trajectory))
-            for trajectory in trajectories
-            if needs_look(by_id[trajectory.sample_id], judges.levels)
-        ]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(audit_in_turn(trajectory))
+                for trajectory in trajectories
+                if needs_look(by_id[trajectory.sample_id], judges.levels)
+            ]
+    except ExceptionGroup as failures:
+        first = failures.exceptions[0]
+        raise first from first.__cause__  # what it says of its own cause is kept
     return [task.result() for task in tasks]
 
 

@@ -49,6 +49,7 @@ MAY_CHANGE = (
     "published.md5",
     "published.revision",
     "checkpoints.every",
+    "checkpoints.background",
     "checkpoints.keep",
     "checkpoints.keep.newest",
     "checkpoints.keep.every",

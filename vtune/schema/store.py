@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import Generic, TypeVar
 
 from vtune.errors import DataError
@@ -51,6 +52,8 @@ class Store(Generic[Record]):
         self._starts = [0, *accumulate(sizes)]
         if not self._starts[-1]:
             raise DataError("there is no row in the data", where=", ".join(map(str, paths)))
+        self._turn = Lock()
+        """Of threads: several may ask at the same time."""
         self._loaded: OrderedDict[int, list[Record]] = OrderedDict()
         self._orders: OrderedDict[tuple[int, int], list[int]] = OrderedDict()
 
@@ -61,7 +64,9 @@ class Store(Generic[Record]):
         if not 0 <= number < len(self):
             raise IndexError(number)
         group = bisect_right(self._starts, number) - 1
-        return self._group(group)[number - self._starts[group]]
+        with self._turn:
+            rows = self._group(group)
+        return rows[number - self._starts[group]]
 
     def shuffled(self, position: int, *, seed: int) -> Record:
         """The record at a position of an endless stream: every epoch holds each row once, in a new order.
@@ -69,11 +74,12 @@ class Store(Generic[Record]):
         A function of (position, seed) alone, so a resumed run continues with the very next sample.
         """
         epoch, offset = divmod(position, len(self))
-        order = self._orders.get((epoch, seed))
-        if order is None:
-            order = self._orders[epoch, seed] = self._order(random.Random(f"order {seed} {epoch}"))
-            while len(self._orders) > 2:
-                self._orders.popitem(last=False)
+        with self._turn:
+            order = self._orders.get((epoch, seed))
+            if order is None:
+                order = self._orders[epoch, seed] = self._order(random.Random(f"order {seed} {epoch}"))
+                while len(self._orders) > 2:
+                    self._orders.popitem(last=False)
         return self[order[offset]]
 
     def _order(self, rng: random.Random) -> list[int]:

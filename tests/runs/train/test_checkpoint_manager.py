@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from vtune.errors import RunFailed
 from vtune.metrics.log import MetricsLog
 from vtune.runs.train.checkpoint_manager import CheckpointManager
+from vtune.runs.train.loop import _Loop
 from vtune.runs.train.record import Record
-from vtune.update.checkpoint import PendingCheckpoint
+from vtune.runs.train.stopping import Stopping
+from vtune.update.checkpoint import NEWEST, PendingCheckpoint, complete, point
+from vtune.update.held_files import HeldFile
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Best, Checkpoints, Keep
 
@@ -71,6 +75,73 @@ def test_a_link_says_nothing_where_the_recipe_asks_for_no_best_any_more(tmp_path
     manager(Keep(newest=2), tmp_path).point()
     assert not (tmp_path / "checkpoints/best").is_symlink()
     manager(Keep(newest=2), tmp_path / "new").point()  # where nothing was written yet
+
+
+def test_a_kill_between_a_checkpoint_and_its_link_is_made_good_at_the_next_start(tmp_path: Path) -> None:
+    checkpoints = manager(Keep(newest=1), tmp_path)
+    for step in (8, 10):
+        PendingCheckpoint(checkpoints.root, step, lambda folder: None, first=True, wait=lambda: None).finish(
+            keep=2
+        )
+    point(checkpoints.root, NEWEST, checkpoints.root / "step-000008")
+    with checkpoints:
+        assert (checkpoints.root / "newest").resolve().name == "step-000010"
+        assert [folder.name for folder in complete(checkpoints.root)] == ["step-000010"]
+    with manager(Keep(newest=1), tmp_path / "new") as first:
+        assert not first.root.exists()
+
+
+class Together(Ranks):
+    """The first of two processes, of which the other does the same."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value] * self.world
+
+    def wait(self) -> None:
+        """The other is here."""
+
+
+class Written:
+    """A trainer whose state is a byte."""
+
+    def save(self, folder: Path, state: dict[str, Any], held: list[HeldFile] | None) -> None:
+        folder.mkdir()
+        file = HeldFile(folder / "state")
+        file.write(b"s")
+        if held is None:
+            file.write_out()
+        else:
+            held.append(file)
+
+
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_all_processes_save_before_they_stop_together_is_a_checkpoint(
+    background: bool, begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it had been begun when one of them failed, or is written because one has."""
+    monkeypatch.setattr("vtune.runs.train.checkpoint_manager.write_weights", lambda folder, *_: None)
+    ranks = Together(rank=0, world=2, local=0)
+    settings = Checkpoints(every=7, minutes=None, keep=Keep(newest=1), background=background)
+    loop = object.__new__(_Loop)
+    loop._checkpoints = CheckpointManager(settings, tmp_path, ranks)
+    loop._stopping = Stopping(settings, 100, ranks, done=0)
+
+    def save(done: int) -> None:
+        loop._checkpoints.save(Written(), None, "model", done)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "_save", save)
+
+    def step() -> None:
+        with loop._checkpoints:
+            if begun:
+                loop._stopping.after(7, lambda: save(7), loop._checkpoints.finish)
+            loop._save_unsaved(7)
+            raise RunFailed("an engine has died", fix="--resume")
+
+    with pytest.raises(RunFailed, match="an engine has died"):
+        step()
+    assert [folder.name for folder in complete(tmp_path / "checkpoints")] == ["step-000007"]
 
 
 def test_a_best_by_a_number_that_is_not_measured_is_doubted() -> None:

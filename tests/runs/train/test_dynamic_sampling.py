@@ -55,6 +55,18 @@ def test_zero_variance_groups_are_replaced_by_the_next_prompts() -> None:
     assert second.kept == {7, 8, 9, 10}
 
 
+def test_groups_that_nobody_could_score_have_no_variance_and_are_not_replaced() -> None:
+    async def draw(step: int, numbers: range) -> list[Trajectory]:
+        return [Trajectory(sample_id=str(n), source="s", group=n, rollout=k) for n in numbers for k in (0, 1)]
+
+    def rewards(found: Sequence[Trajectory]) -> list[float | None]:
+        return [{0: None, 1: 1.0}.get(t.group, float(t.rollout)) for t in found]
+
+    (step,) = steps(DynamicSampling(draw, rewards, share=3, rounds=2, taken=0), [0])
+    assert (step.groups, step.zero_variance, step.taken) == (4, 1, 4)
+    assert step.kept == {0, 2, 3}
+
+
 def test_a_step_is_made_up_of_zero_variance_groups_where_no_round_is_left() -> None:
     for rounds in (0, 1, 3):
         (step,) = steps(sampling(lambda n: n != 1, share=3, rounds=rounds), [0])

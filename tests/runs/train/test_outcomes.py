@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from tests.judge.server import serve
 from tests.runs.commands import numbers, rl, same_weights, setting, vtune
+from vtune.errors import RunFailed
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
@@ -175,6 +177,25 @@ def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_an
         again = vtune(*words(judge.endpoint().base_url), "--resume")
     assert again.code == 0, again.err
     assert {step for step, _ in numbers(run)} == set(range(4))
+
+
+def test_too_many_unscored_in_the_middle_cost_nothing_that_was_trained(
+    schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, counted = tmp_path / "run", count(1)
+
+    def check(drawn: Any, most: float) -> None:
+        if next(counted) == 4:
+            raise RunFailed("the judge is gone", fix="--resume")
+
+    monkeypatch.setattr("vtune.runs.train.loop.check_unscored", check)
+    words = rl(schooled.resolve(), lens / "train.parquet", run)
+    words += setting(checkpoints__every=10, checkpoints__background=True)
+    ended = vtune(*words)
+    assert ended.code == 1
+    assert "the judge is gone" in ended.err
+    assert [folder.name for folder in complete(run / "checkpoints")] == ["step-000003"]
+    assert {step for step, _ in numbers(run)} == {0, 1, 2}
 
 
 def test_a_sandbox_that_dies_is_replaced_and_the_run_learns_the_same(

@@ -86,6 +86,8 @@ def runs(schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.Te
         "steps": sorted({step for step, _ in numbers(killed)}),
         "trajectories": sorted(path.name for path in (killed / "trajectories").iterdir()),
     }
+    for stale in ("step-000003", "step-000007", "step-000007-rank-1"):
+        (killed / f"trajectories/{stale}.parquet").write_text("of a run that went on, and was forgotten")
     # A profile changes nothing of what a run finds.
     resumed = vtune(*words, "--resume", "--profile", "4")
     return Runs(words, unbroken, killed, left, resumed.code, resumed.err)
@@ -110,6 +112,9 @@ def test_a_killed_run_ends_with_the_weights_of_an_unbroken_one(runs: Runs, schoo
 
 def test_a_killed_run_ends_with_the_numbers_and_the_trajectories_of_an_unbroken_one(runs: Runs) -> None:
     assert numbers(runs.killed) == numbers(runs.unbroken)
+    assert {path.name for path in (runs.killed / "trajectories").glob("*.parquet")} == {
+        f"step-00000{step}.parquet" for step in range(4)
+    }
     for step in range(4):
         first, second = (stored(run, step) for run in (runs.unbroken, runs.killed))
         assert [t.token_ids for t in first] == [t.token_ids for t in second]

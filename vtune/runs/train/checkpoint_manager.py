@@ -16,6 +16,7 @@ from vtune.update.checkpoint import (
     complete,
     newest_checkpoint,
     point,
+    tidy,
 )
 from vtune.update.deepspeed import Trainer
 from vtune.update.held_files import HeldFile
@@ -28,8 +29,8 @@ from vtune.update.zero import writer_of
 class CheckpointManager:
     """The checkpoints of one run: writes them, and removes those that are not to stay.
 
-    A context manager around the steps: the link `best` is right at their beginning, and what is still being
-    written at their end is finished.
+    A context manager around the steps: the links `best` and `newest` are right at their beginning, wherever
+    the run was killed before, and what is still being written at their end is finished.
 
     Args:
         recipe: Which ones stay, and whether training goes on while one is written.
@@ -47,6 +48,7 @@ class CheckpointManager:
 
     def __enter__(self) -> Self:
         if self._ranks.first:
+            tidy(self.root, self._keep.newest, self._spared)
             self.point()
         return self
 

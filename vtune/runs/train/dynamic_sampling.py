@@ -21,7 +21,7 @@ class StepGroups:
     groups: int
     """Groups that were drawn."""
     zero_variance: int
-    """Of them, those of zero variance: their rewards are all alike."""
+    """Of them, those of zero variance: their rewards are all alike, and there are some."""
 
 
 class DynamicSampling:
@@ -30,7 +30,8 @@ class DynamicSampling:
     DAPO §3.2: a group whose rewards are all alike has no advantage to learn from, so it is replaced by one of
     the next prompt. Every process takes the next of its own prompts, so none waits for another, and the next
     step begins where this one ended. After `rounds` more rounds what is missing is made up of zero-variance
-    groups, first come, first kept: a step always has the same number of rollouts.
+    groups, first come, first kept: a step always has the same number of rollouts. A group that nobody could
+    score is not replaced: the next one would meet the same judge.
 
     Args:
         draw: (step, numbers of this process's prompts) -> their scored rollouts.
@@ -69,11 +70,11 @@ class DynamicSampling:
 
     async def _groups(self, step: int) -> StepGroups:
         found: list[Trajectory] = []
-        telling: list[int] = []
+        kept: list[int] = []
         zero_variance: list[int] = []
         taken = self._taken
         for _ in range(1 + self._rounds):
-            missing = self._share - len(telling)
+            missing = self._share - len(kept)
             if missing == 0:
                 break
             numbers = range(self._taken, self._taken + missing)
@@ -84,11 +85,12 @@ class DynamicSampling:
             for trajectory, reward in zip(drawn, self._rewards(drawn), strict=True):
                 rewards.setdefault(trajectory.group, []).append(reward)
             for group, values in rewards.items():
-                (telling if has_signal(values) else zero_variance).append(group)
+                flat = not has_signal(values) and any(value is not None for value in values)
+                (zero_variance if flat else kept).append(group)
         return StepGroups(
             trajectories=found,
-            kept=frozenset([*telling, *zero_variance][: self._share]),
+            kept=frozenset([*kept, *zero_variance][: self._share]),
             taken=taken,
-            groups=len(telling) + len(zero_variance),
+            groups=len(kept) + len(zero_variance),
             zero_variance=len(zero_variance),
         )

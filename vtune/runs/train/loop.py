@@ -48,6 +48,7 @@ from vtune.runs.train.step_row import (
     update_row,
 )
 from vtune.runs.train.stopping import Stopping
+from vtune.runs.train.trajectory_files import forget_trajectories, trajectory_file
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.update.checkpoint import newest_checkpoint
@@ -195,6 +196,7 @@ class _Loop:
         self._record = Record(run.out, ranks, settings, track=track, done=run.done)
         if ranks.first:
             forget_replies(run.out, run.done)
+            forget_trajectories(run.out, run.done)
         self._checkpoints = CheckpointManager(recipe.checkpoints, run.out, ranks)
         self._stopping = Stopping(recipe.checkpoints, recipe.steps, ranks, done=run.done)
         self._evaluation = OnlineEvaluation(
@@ -247,7 +249,11 @@ class _Loop:
         shares = self._ranks.gather([_without_pictures(t) for t in drawn.trajectories])
         everyone = [t for share in shares for t in share]
         self._say_silent(number, len(everyone))
-        check_unscored(everyone, self._recipe.reward.max_unscored)
+        try:
+            check_unscored(everyone, self._recipe.reward.max_unscored)
+        except RunFailed:
+            self._save_unsaved(number)  # all processes count the same trajectories
+            raise
         # Before anything is awaited: the next step may be scored while this one trains.
         tightened = self._tightening.after(number, everyone)
         return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
@@ -282,7 +288,7 @@ class _Loop:
     def _recorded(self, step: Step) -> Step:
         recipe, run = self._recipe, self._run
         if step.number % recipe.trajectories_every == 0 or step.number + 1 == recipe.steps:
-            file = run.out / "trajectories" / _file_name(step.number, self._ranks)
+            file = trajectory_file(run.out, step.number, self._ranks)
             write_trajectories(file, step.learnt, run=run.out)
             self._record.trajectories(step.number, step.learnt, file)
         rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
@@ -358,8 +364,10 @@ class _Loop:
             await self.scheduler.rest()
 
     def _save_unsaved(self, done: int) -> None:
+        """Keep what is trained, before a failure that all processes know of ends the run."""
         if done > self._stopping.saved:
             self._save(done)
+        self._checkpoints.finish()
 
     def _save(self, done: int) -> None:
         run = self._run
@@ -371,7 +379,3 @@ def _without_pictures(trajectory: Trajectory) -> Trajectory:
     """What other processes need of a trajectory: its numbers, and what the policy wrote."""
     written = tuple(message for message in trajectory.messages if message.role == "assistant")
     return replace(trajectory, images=(), messages=written)
-
-
-def _file_name(step: int, ranks: Ranks) -> str:
-    return f"step-{step:06d}.parquet" if ranks.world == 1 else f"step-{step:06d}-rank-{ranks.rank}.parquet"

@@ -180,10 +180,11 @@ def _train(
     loss: float | None = None
     stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
     save = partial(checkpoints.save, trainer, policy, recipe.model)
+    evaluate = partial(_evaluate, evaluation, trainer, stopping, save, checkpoints.finish)
     update = partial(_update, trainer, stream, processes=ranks.world, peak=peak_flops(ranks, recipe.update))
     with checkpoints, stopping, record, Training("sft", out, steps, done=done, show=ranks.first) as progress:
         for step in range(done, steps):
-            _evaluate(evaluation, step, trainer, stopping, save)
+            evaluate(step)
             with profiled.of(step):
                 row = update(step)
             loss = row.get("loss", loss)
@@ -191,7 +192,7 @@ def _train(
             progress.advance({"loss": row.get("loss"), "grad": row.get("grad_norm")})
             stopping.after(step + 1, partial(save, step + 1), checkpoints.finish)
             checkpoints.finish_written()
-        _evaluate(evaluation, steps, trainer, stopping, save)
+        evaluate(steps)
     trainer.check_frozen()
     return {
         "model": str(newest_checkpoint(out / "checkpoints")),
@@ -203,10 +204,11 @@ def _train(
 
 def _evaluate(
     evaluation: OnlineEvaluation,
-    step: int,
     trainer: Trainer,
     stopping: Stopping,
     save: Callable[[int], object],
+    finish: Callable[[], object],
+    step: int,
 ) -> None:
     """Evaluate what is due after `step` updates; the model itself draws.
 
@@ -220,6 +222,7 @@ def _evaluate(
         # All processes have it, and all are here.
         if step > stopping.saved:
             save(step)
+        finish()
         raise
 
 

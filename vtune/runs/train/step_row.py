@@ -13,18 +13,10 @@ from vtune.update.stats import StepStats
 if TYPE_CHECKING:
     import torch
 
-_UPDATE_ROW = (
-    "loss",
-    "grad_norm",
-    "learning_rate",
-    "entropy",
-    "kl",
-    "clip_share",
-    "truncated_share",
-    "mismatch",
-    "mismatch_mean",
-    "mismatch_kl",
-)
+_OF_UPDATES = ("loss", "grad_norm", "learning_rate")
+"""Numbers that each update has: a step has their mean."""
+_OF_TOKENS = ("entropy", "kl", "clip_share", "truncated_share", "mismatch_mean", "mismatch_kl")
+"""Means over the tokens of an update: a step has the mean over all of its tokens."""
 
 
 def groups_row(shares: Sequence[StepGroups], *, asked: int, resampled: bool) -> dict[str, float]:
@@ -37,13 +29,21 @@ def groups_row(shares: Sequence[StepGroups], *, asked: int, resampled: bool) -> 
 
 
 def update_row(stats: Sequence[StepStats]) -> dict[str, float]:
-    """The numbers of a step's updates, averaged; what was not measured is left out."""
+    """The numbers of a step's updates together; what was not measured is left out.
+
+    `mismatch`, the largest difference of an update, is the largest of the step; a mean over tokens weighs
+    every token alike, however the updates share them.
+    """
     row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
     done = [one for one in stats if not one.skipped]
-    for name in _UPDATE_ROW:
-        values = [value for one in done if (value := getattr(one, name)) is not None]
-        if values:
-            row[name] = fmean(values)
+    for name in (*_OF_UPDATES, *_OF_TOKENS):
+        known = [(value, one.tokens) for one in done if (value := getattr(one, name)) is not None]
+        if known:
+            values, tokens = zip(*known, strict=True)
+            row[name] = fmean(values, tokens if name in _OF_TOKENS else None)
+    largest = [one.mismatch for one in done if one.mismatch is not None]
+    if largest:
+        row["mismatch"] = max(largest)
     for group in dict.fromkeys(group for one in done for group in one.grad_norms):
         row[f"grad_norm_{group}"] = fmean(one.grad_norms[group] for one in done if group in one.grad_norms)
     return row

@@ -8,6 +8,9 @@ from vtune.update.losses.tensor import Tensor
 
 KLEstimator = Literal["k1", "k2", "k3"]
 
+MAX_LOG_RATIO = 20.0
+"""Log-ratios are clamped to plus and minus this, as in verl: exp of more overflows, and 0 x inf is NaN."""
+
 
 def kl(
     logprobs: Float[Tensor, " tokens"], reference: Float[Tensor, " tokens"], estimator: KLEstimator
@@ -33,9 +36,10 @@ def kl_k3(
 ) -> Float[Tensor, " tokens"]:
     """Estimate of KL(policy || reference) for each sampled token, in nats; never negative.
 
-    k3 = exp(d) - d - 1 with d = reference - logprobs: unbiased and of low variance.
+    k3 = exp(d) - d - 1 with d = reference - logprobs: unbiased and of low variance. d is clamped
+    (`MAX_LOG_RATIO`): one token that the policy no longer draws would else outweigh all others.
 
     Source: Schulman, "Approximating KL divergence" (2020); the KL term of CodeV eq. 4.
     """
-    delta = reference - logprobs
+    delta = (reference - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
     return delta.exp() - delta - 1

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from vtune.update.losses.loss import LOSSES, MAX_LOG_RATIO, Loss, PolicyLoss, PolicyTerms, Tokens
+from vtune.update.losses.divergence import MAX_LOG_RATIO
+from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
 
 
 class GSPO(PolicyLoss):

@@ -10,11 +10,8 @@ from pydantic import Field, model_validator
 from vtune.config import Strict
 from vtune.parts import Parts, first_line
 from vtune.update.losses.aggregation import Aggregation
-from vtune.update.losses.divergence import KLEstimator
+from vtune.update.losses.divergence import MAX_LOG_RATIO, KLEstimator
 from vtune.update.losses.tensor import Tensor
-
-MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to plus and minus this, as in verl: exp of more overflows, and 0 x inf is NaN."""
 
 
 @dataclass(frozen=True, slots=True)
