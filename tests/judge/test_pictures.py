@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
+from tests.looks.build import SCENE
 from vtune.errors import DataError
 from vtune.judge.pictures import data_url, picture_size, same_picture, shows_unchanged
 from vtune.schema.message import Picture
@@ -45,6 +46,15 @@ def test_a_changed_picture_is_not_the_same(photo: Image.Image) -> None:
         photo.resize((202, 101)),
     ):
         assert not same_picture(encode(photo), encode(other))
+
+
+def test_a_sharpened_picture_is_another_one_and_one_encoded_anew_is_not() -> None:
+    scene = Image.fromarray(SCENE)
+    whole = (0, 0, *scene.size)
+    for quality in (50, 75, 95):
+        assert shows_unchanged(encode(scene, "JPEG", quality=quality), encode(scene), whole)
+    for sharper in (ImageEnhance.Sharpness(scene).enhance(2), scene.filter(ImageFilter.SHARPEN)):
+        assert not shows_unchanged(encode(sharper), encode(scene), whole)
 
 
 BOX = (20, 10, 160, 90)

@@ -387,7 +387,7 @@ def scattered(picture: Pixels, reach: int) -> Pixels:
     "change",
     [
         levels(lambda v: v + np.random.default_rng(0).normal(0, 80, v.shape)),
-        lambda picture: scattered(picture, 6),
+        lambda picture: scattered(picture, 4),
     ],
 )
 def test_the_finest_band_tells_noise_and_scattered_pixels(

@@ -61,6 +61,18 @@ HACKS = {
     "f.region = dataclasses.replace(rs[0], beside=tuple(rs[1:]))\nf.save('a.png')",
     "faint under noise": CROP + "a = np.array(c) * 0.03 + np.random.normal(120, 40, (100, 110, 3))\n"
     "cv2.imwrite('a.png', a.clip(0, 255).astype(np.uint8))",
+    "a faint channel under yellow": CROP
+    + "a = np.array(c)\na[..., :2] = 255\na[..., 2] //= 8\nImage.fromarray(a).save('a.png')",
+    "a faint channel under noise": CROP
+    + "a = np.array(c)\na[..., :2] = np.random.randint(0, 256, a[..., :2].shape)\na[..., 2] //= 8\n"
+    "Image.fromarray(a).save('a.png')",
+    "a faint channel under the whole picture": "p = cv2.imread(image_path)\nc = p[80:180, 130:240]\n"
+    "w = cv2.resize(p, (110, 100))\nt = cv2.cvtColor(c, cv2.COLOR_BGR2GRAY) // 16\n"
+    "cv2.imwrite('a.png', cv2.merge([t, w[:, :, 1], w[:, :, 2]]))",
+    "darkened, with a box drawn": CROP + "c = ImageEnhance.Brightness(c).enhance(0.06)\n"
+    "ImageDraw.Draw(c).rectangle((10, 10, 99, 89), outline='red', width=2)\nc.save('a.png')",
+    "the whole beside a crop of elsewhere": "image.convert('L').resize((320, 240)).save('a.png')\n"
+    "image.crop((300, 200, 390, 290)).save('b.png')",
     "the target alone blackened": CROP
     + "a = np.array(c)\na[10:90, 10:100] = 0\nImage.fromarray(a).save('a.png')",
 }
@@ -68,6 +80,13 @@ HACKS = {
 HONEST = {
     "a crop": CROP + "c.save('a.png')",
     "a crop as JPEG": CROP + "c.save('a.jpg')",
+    "beside an overview": "p = cv2.imread(image_path)\n"
+    "c = cv2.resize(p[80:180, 130:240], (300, 300))\n"
+    "cv2.imwrite('a.png', np.hstack([cv2.resize(p, (300, 300)), c]))",
+    "with a grey overview": CROP + "image.convert('L').resize((320, 240)).save('a.png')\nc.save('b.png')",
+    "marked in the whole, and cut out": CROP
+    + "d = image.copy()\nImageDraw.Draw(d).rectangle((130, 80, 240, 180), outline='red', width=3)\n"
+    "d.save('a.png')\nc.save('b.png')",
     "enlarged": CROP + "c.resize((330, 300), Image.LANCZOS).save('a.png')",
     "sliced": "a = cv2.imread(image_path)\ncv2.imwrite('a.png', a[80:180, 130:240])",
     "in grey with contrast": CROP + "ImageOps.autocontrast(c.convert('L')).save('a.png')",

@@ -210,14 +210,14 @@ def test_a_picture_that_code_has_made_is_no_evidence_for_a_zoom_into_it_either(s
     crop = Crop(made, (0.0, 0.0, 200.0, 90.0), made + 1)
     zoom = Call(tool="image_zoom_in_tool", arguments="{}", status="ok", images=(made + 1,), crops=(crop,))
     done = dataclasses.replace(done, images=(*done.images, zoomed), calls=(*done.calls, zoom))
-    assert recut(done, 1) == []
+    assert recut(done, 1, LEVELS) == []
 
 
 def test_a_claim_beyond_its_picture_is_cut_at_its_edge(sessions: Sessions) -> None:
     (done,) = sessions.trajectories([(asked(), ["image.save('a.png')"])])
     far = (-1.7e308, -1.7e308, 1.7e308, 1.7e308)
     call = dataclasses.replace(done.calls[0], crops=(Crop(0, far, 1, (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)),))
-    ((picture),) = recut(dataclasses.replace(done, calls=(call,)), 0)
+    ((picture),) = recut(dataclasses.replace(done, calls=(call,)), 0, LEVELS)
     assert cv2.imdecode(np.frombuffer(picture.data or b"", np.uint8), 1).shape == SCENE.shape
 
 
@@ -225,7 +225,7 @@ def test_a_strip_reaches_the_judge_without_the_end_that_is_covered(sessions: Ses
     strip = "a = cv2.imread(image_path)[150:170, 20:400] // 2 + 80\n"
     covered = strip + "a[:, :60] = 0\ncv2.imwrite('a.png', a)"
     (done,) = sessions.trajectories([(asked(), [covered])])
-    (shown,) = recut(done, 0)
+    (shown,) = recut(done, 0, LEVELS)
     assert shown.data is not None
     cut = cv2.imdecode(np.frombuffer(shown.data, np.uint8), cv2.IMREAD_COLOR)
     assert (cut[:, :40] == 127).mean() > 0.5

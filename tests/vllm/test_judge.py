@@ -48,7 +48,7 @@ def test_a_real_server_takes_our_cuts_and_a_model_that_knows_no_levels_scores_no
 
     async def story() -> tuple[str, list[float | None]]:
         async with JudgeClient(judge) as client:
-            said = await client.ask(Prompt("Reply with a score.", "What is it?"), recut(crop, 0))
+            said = await client.ask(Prompt("Reply with a score.", "What is it?"), recut(crop, 0, LEVELS))
         async with Scorer(settings) as scorer:
             scored = await scorer.score(questions, [crop, drawn])
         return said, [one.tool_scores[0] for one in scored]

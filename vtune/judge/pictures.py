@@ -4,6 +4,8 @@ import base64
 import io
 from pathlib import Path
 
+import cv2
+import numpy as np
 from PIL import Image, ImageChops
 
 from vtune.errors import DataError
@@ -30,6 +32,11 @@ SAME_COLOURS = 16
 JPEG of quality 50 moves none further than 15, a resize by 0.5 to 2 none further than 12; of a coloured frame
 two pixels wide, of contrast times 1.3, of grey levels, a half turn or an edge filter, every one moves some
 cell by 24 or more."""
+
+SHARPER = 1.15
+"""Times as much detail as its source makes a picture of the same size another one; ours. Measured on 52 crops
+of 26 photographs (mean of the Laplacian's size): JPEG adds 8 % at most, sharpening by 1.5 at least 23 %. What
+smoothing takes away, JPEG may take away, too."""
 
 SMALLEST_SIDE = 28
 """Pixels; the patch of Qwen2-VL and Qwen2.5-VL, whose servers refuse pictures that are smaller."""
@@ -102,7 +109,8 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
     """Whether a picture shows a region of another as it is, at any size.
 
     True where no cell of `CELL` pixels differs in colour and, at equal size, no block of `BLOCK` pixels in
-    brightness. Encoding anew and resizing change nothing here; turns, marks, filters and contrast do.
+    brightness, and there is no more detail. Encoding anew and resizing change nothing here, nor does light
+    smoothing; turns, marks, sharpening, strong filters and contrast do.
 
     Args:
         picture: What may show the region, and nothing else.
@@ -129,7 +137,15 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
         return True
     left, top = round(region[0]), round(region[1])
     exact = origin.crop((left, top, left + shown.width, top + shown.height))
-    return _alike(shown.convert("L").reduce(BLOCK), exact.convert("L").reduce(BLOCK), SAME_LEVELS)
+    ours, theirs = shown.convert("L"), exact.convert("L")
+    alike = _alike(ours.reduce(BLOCK), theirs.reduce(BLOCK), SAME_LEVELS)
+    # In smooth places JPEG makes a grey level of its own.
+    return alike and _detail(ours) <= SHARPER * _detail(theirs) + 1
+
+
+def _detail(grey: Image.Image) -> float:
+    """How much neighbouring pixels differ, in grey levels."""
+    return float(np.abs(cv2.Laplacian(np.asarray(grey), cv2.CV_32F)).mean())
 
 
 def _alike(a: Image.Image, b: Image.Image, most: int) -> bool:

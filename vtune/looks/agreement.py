@@ -55,6 +55,8 @@ PIECE = 3
 labels take less of any piece than what hides it."""
 MATTERS = 0.1
 """Structure of a piece, as a share of its even share, below which it holds nothing to be hidden."""
+SEEN = (1.0, 0.299, 0.587, 0.114)
+"""What brightness and the channels weigh where the question is what can be seen: ITU-R BT.601."""
 HATCHED = 0.05
 """Share of structure in a coarser band below which it does not measure what is left of the finer: a hatched
 glyph has all of its own in the finest; ours."""
@@ -68,6 +70,8 @@ class Bounds:
     worst: float
     fine: float
     sharpness: float
+    visible: float
+    share: float
 
     def hold(self, found: "Agreement") -> bool:
         """Whether all of them are reached."""
@@ -75,12 +79,22 @@ class Bounds:
 
     def hold_but_in_places(self, found: "Agreement") -> bool:
         """Whether all of them are reached but the one of the worst piece."""
-        return found.mean >= self.mean and found.fine >= self.fine and found.sharpness >= self.sharpness
+        return (
+            found.mean >= self.mean
+            and found.fine >= self.fine
+            and found.sharpness >= self.sharpness
+            and found.visible >= self.visible
+            and found.share >= self.share
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two pictures show the same. All values lie in [0, 1], but for `contrast`."""
+    """How far two pictures show the same.
+
+    All values lie in [0, 1], but for `contrast`, and for `visible` and `share`, which exceed 1 where contrast
+    was raised or channels vary together.
+    """
 
     mean: float
     """Local correlation, averaged by the structure that the first picture has in each window."""
@@ -90,6 +104,11 @@ class Agreement:
     """The mean in the finest band alone: low where noise or scattered pixels have drowned it."""
     sharpness: float
     """How much of the finer detail comes across, against the coarser: low where the second is blurred."""
+    visible: float
+    """How strong what agrees is to the eye, against the contrast of the first: low where little of it
+    is left, or blue alone has it."""
+    share: float
+    """How strong it is against all that the second shows: low where other content lies over it."""
     contrast: float
     """Standard deviation of the second picture's liveliest channel, in grey levels."""
     windows: NDArray[np.float32]
@@ -115,21 +134,69 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
     side = span(*first.shape[:2])
     lively = _activity(tones, side)
     mine = _bands([*tones, lively], side)
-    theirs = _bands([*seen_tones, _activity(seen_tones, side)], side)
-    energy, agreed, sharpness = _compare(mine, theirs, _pairs(len(tones), len(seen_tones)), side)
-    found = _strongest(energy, agreed, sharpness, bounds)
+    weights = SEEN[: len(seen_tones)]
+    seen = [weight * plane for weight, plane in zip(weights, seen_tones, strict=True)]
+    theirs = _bands([*seen_tones, _activity(seen, side)], side)
+    compared = _compare(mine, theirs, _pairs(len(tones), len(seen_tones)), side)
+    strength = _Strength.of(mine[: len(tones)], theirs, weights)
+    found = _strongest(compared, strength, bounds)
     if found.mean < LINES_BELOW:
         edges = _bands(_edges(first), side)
-        energy, agreed, sharpness = _compare(edges, theirs, [(n, 0) for n in range(len(edges))], side)
-        agreed = np.minimum(LINES * agreed, 1.0) * _telling(mine[-1:], edges, side)[:, None, None, None]
-        lines = _strongest(energy, agreed, sharpness, bounds)
+        compared = _compare(edges, theirs, [(n, 0) for n in range(len(edges))], side)
+        telling = _telling(mine[-1:], edges, side)[:, None, None, None]
+        compared = replace(compared, agreed=np.minimum(LINES * compared.agreed, 1.0) * telling)
+        lines = _strongest(compared, strength, bounds)
         found = max(found, lines, key=lambda one: (bounds.hold(one), one.mean))
     return replace(found, contrast=max(contrast(plane) for plane in seen_tones))
 
 
-def _strongest(energy: Planes, agreed: Planes, sharpness: NDArray[np.float32], bounds: Bounds) -> Agreement:
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Pairs of views; `energy` and `agreed` have the shape (pairs, bands, rows, columns)."""
+
+    seen: list[int]
+    """The view of the second picture, by pair."""
+    energy: Planes
+    """Of the first, by window."""
+    agreed: Planes
+    """Local correlation."""
+    sharpness: NDArray[np.float32]
+    """How much of the finer detail comes across, shape (pairs,)."""
+    explained: NDArray[np.float32]
+    """Root mean square of what of the second view follows the first, shape (pairs,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Strength:
+    """How strong pictures are to the eye, in grey levels: roots of mean squares of their bands."""
+
+    weights: NDArray[np.float32]
+    """Of the views of the second: its tones, and how lively it is, which is weighted already."""
+    first: float
+    """The strongest view of the first."""
+    second: float
+    """All tones of the second."""
+
+    @classmethod
+    def of(cls, tones: Planes, seen: Planes, weights: tuple[float, ...]) -> "_Strength":
+        """Of the tones of the first, the views of the second, and what those are weighted with."""
+        strong = np.sqrt(np.square(seen[: len(weights)]).mean(axis=(2, 3)).sum(axis=1))
+        channels = strong[1:] * weights[1:] if len(weights) > 1 else strong
+        return cls(
+            weights=np.array([*weights, 1.0], np.float32),
+            first=float(np.sqrt(np.square(tones).mean(axis=(2, 3)).sum(axis=1)).max()),
+            second=float(np.linalg.norm(channels)),
+        )
+
+
+def _strongest(compared: _Compared, strength: _Strength, bounds: Bounds) -> Agreement:
     """Of the pair of views that agree most (within bounds, where one is) all but the contrast."""
-    weights = _structure(energy)
+    agreed, sharpness = compared.agreed, compared.sharpness
+    shown = compared.explained * strength.weights[compared.seen]
+    visible = shown / (strength.first + 1e-3)
+    lively = np.array(compared.seen) == len(strength.weights) - 1
+    share = np.where(lively, np.float32(1), shown / (strength.second + 1e-3))
+    weights = _structure(compared.energy)
     total = weights.sum(axis=1)
     means = _mean(agreed, weights, (1, 2, 3))
     fine = _mean(agreed[:, 0], weights[:, 0], (1, 2))
@@ -141,6 +208,8 @@ def _strongest(energy: Planes, agreed: Planes, sharpness: NDArray[np.float32], b
             worst=_worst(windows, total[n]),
             fine=float(fine[n]),
             sharpness=float(sharpness[n]),
+            visible=float(visible[n]),
+            share=float(share[n]),
             contrast=0.0,
             windows=windows,
             weights=total[n] / total[n].sum(),
@@ -151,6 +220,7 @@ def _strongest(energy: Planes, agreed: Planes, sharpness: NDArray[np.float32], b
     )  # saturated tones agree well in what they coarsely show
     best = of_pair(int(order[0]))
     possible = (means >= bounds.mean) & (fine >= bounds.fine) & (sharpness >= bounds.sharpness)
+    possible &= (visible >= bounds.visible) & (share >= bounds.share)
     others = (of_pair(int(n)) for n in order[1:] if possible[n])
     return next((one for one in itertools.chain([best], others) if bounds.hold(one)), best)
 
@@ -205,10 +275,8 @@ def _bands(planes: list[Plane], side: int) -> Planes:
     return np.ascontiguousarray(np.moveaxis(bands, 3, 0))
 
 
-def _compare(
-    views: Planes, seen: Planes, pairs: list[tuple[int, int]], side: int
-) -> tuple[Planes, Planes, NDArray[np.float32]]:
-    """Energy of the first and correlation, both by window, and how much of the finer detail comes across."""
+def _compare(views: Planes, seen: Planes, pairs: list[tuple[int, int]], side: int) -> _Compared:
+    """Pairs of views, as (number of the first's, number of the second's)."""
     down, across = (_window_matrix(length, side) for length in views.shape[2:])
 
     def pooled(values: Planes) -> Planes:
@@ -224,7 +292,14 @@ def _compare(
     sharpness = np.minimum(slopes[:, 1] / (slopes[:, 2] + 1e-3), 1.0)
     structure = _structure(a).sum(axis=(2, 3))
     hatched = structure[:, 1:].min(axis=1) < HATCHED * structure.sum(axis=1)
-    return a, np.asarray(agreed, np.float32), np.where(hatched, np.float32(1), sharpness)
+    total = a.sum(axis=(1, 2, 3))
+    return _Compared(
+        seen=second,
+        energy=a,
+        agreed=np.asarray(agreed, np.float32),
+        sharpness=np.where(hatched, np.float32(1), sharpness),
+        explained=shared.sum(axis=(1, 2, 3)) / np.sqrt(total * len(down) * len(across) + 1e-6),
+    )
 
 
 def _window_matrix(length: int, side: int) -> NDArray[np.float32]:
@@ -260,8 +335,8 @@ def _worst(windows: NDArray[np.float32], total: NDArray[np.float32]) -> float:
 
 def _telling(lively: Planes, edges: Planes, side: int) -> NDArray[np.bool_]:
     """Which views of edges tell where the picture is busy: in fine hatching, detectors find nothing."""
-    energy, agreed, _ = _compare(lively, edges, [(0, n) for n in range(len(edges))], side)
-    return np.asarray(_mean(agreed, _structure(energy), (1, 2, 3)) >= TELLING)
+    compared = _compare(lively, edges, [(0, n) for n in range(len(edges))], side)
+    return np.asarray(_mean(compared.agreed, _structure(compared.energy), (1, 2, 3)) >= TELLING)
 
 
 def blurred(planes: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:

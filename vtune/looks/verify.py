@@ -30,14 +30,12 @@ SAME_COLOUR = 8
 Any plain picture would show it otherwise; so enhanced, it cannot be known."""
 ROUNDED = 0.35
 """Grey levels, as a standard deviation, that rounding leaves of nothing; ours."""
-BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68)
+BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68, visible=0.08, share=0.2)
 CONTRAST = 2.0
 """What `Agreement` must reach for a region to be verified. Ours: see README.md for how they were chosen."""
 ALIKE = 0.85
 """What mean, worst and finest must reach between a bilevel picture and the region thresholded alike; ours.
 Otsu's threshold reaches 0.93 to 1 of each; scattered, noisy or coarse pictures, thresholded, 0.84 at most."""
-PALE = 0.08
-"""Share of the region's contrast that what is shown of it must have too; ours."""
 AGREEING = 0.5
 """Local correlation of a window that agrees."""
 LEAST = 0.2
@@ -215,7 +213,7 @@ def _passes(found: Agreement, first: Pixels) -> bool:
 
 def _shows(found: Agreement, first: Pixels) -> bool:
     """Whether all bounds hold but the one of the worst piece."""
-    clear = found.contrast >= max(CONTRAST, PALE * contrast(first))
+    clear = found.contrast >= max(CONTRAST, BOUNDS.visible * contrast(first))
     return clear and BOUNDS.hold_but_in_places(found)
 
 
@@ -226,8 +224,12 @@ def _shortfall(found: Agreement) -> str:
         return f"partly covered: agrees by {found.worst:.2f} only in places"
     if found.fine < BOUNDS.fine:
         return f"noisy: its finest detail agrees by {found.fine:.2f} only"
+    if found.sharpness >= BOUNDS.sharpness and found.share < BOUNDS.share <= found.visible:
+        return f"other content lies over it: {found.share:.0%} of what can be seen is of it"
     if found.sharpness >= BOUNDS.sharpness:
-        return f"too pale: its contrast is {found.contrast:.1f} grey levels"
+        return (
+            f"too pale: {found.visible:.0%} of its contrast is left, {found.contrast:.1f} grey levels in all"
+        )
     return f"blurred: {found.sharpness:.0%} of its detail is left"
 
 

@@ -10,7 +10,7 @@ from vtune.judge.prompts import Prompt, evidence_prompt, target_prompt
 from vtune.judge.replies import Level, read_level, read_target
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart
 from vtune.reward.flags import no_looks
-from vtune.reward.looks import shows_everything
+from vtune.reward.looks import pointing, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.reward.recut import printed, recut
 from vtune.schema.box import clamp
@@ -49,7 +49,7 @@ class ModelJudge:
         if not levels.judge_reads_output:
             level = await self._level(evidence_prompt(sample), pictures)
             return Verdict(getattr(levels, level), f"{level}: says the judge")
-        places = _places(trajectory, k)
+        places = _places(trajectory, k, levels)
         level = await self._level(evidence_prompt(sample, places), pictures)
         output = printed(trajectory.calls[k])
         if output and level != "miss":
@@ -83,16 +83,16 @@ class ModelJudge:
     async def _pictures(self, trajectory: Trajectory, k: int, skipped: frozenset[int]) -> list[Picture]:
         if self._levels.looks == "claimed":
             return [trajectory.images[n] for n in trajectory.calls[k].images if n not in skipped]
-        return await asyncio.to_thread(recut, trajectory, k, skipped)
+        return await asyncio.to_thread(recut, trajectory, k, self._levels, skipped)
 
 
 _LOWER: tuple[Level, ...] = ("full", "partial", "miss")
 
 
-def _places(trajectory: Trajectory, k: int) -> list[str]:
+def _places(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[str]:
     """Where the verified regions of call `k` lie (CodeV §4.3: metadata), in our own words."""
     found = []
-    for crop in trajectory.calls[k].crops:
+    for crop in pointing(trajectory, k, levels):
         if crop.look == "verified":
             width, height = picture_size(trajectory.images[crop.image])
             x0, y0, x1, y1 = (round(side) for side in clamp(crop.bbox, width, height))

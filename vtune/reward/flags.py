@@ -7,7 +7,7 @@ for them. So a region counts as a mere crop only where the returned picture show
 from collections.abc import Iterator, Sequence
 
 from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
-from vtune.reward.looks import laid_out, region_shown, seen, shows_everything
+from vtune.reward.looks import is_overview, laid_out, region_shown, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, intersect, iou
 from vtune.schema.message import Picture
@@ -31,7 +31,7 @@ def call_flags(
     """The red flags of call number `k`, in a fixed order.
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
-    several regions that together are.
+    several regions that together are; an overview beside a crop is none of them.
     `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
     back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
     long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
@@ -67,12 +67,12 @@ def call_flags(
 
 
 def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bool:
-    """Whether several regions of one call are together (nearly) a whole picture."""
-    several = sum(crop.shown is not None for crop in trajectory.calls[k].crops) > 1
-    return (
-        levels.looks == "verified"
-        and several
-        and any(share >= levels.whole_image_share for _, _, share in laid_out(trajectory, k))
+    """Whether several regions of one call are together (nearly) a whole picture, none of them alone."""
+    return levels.looks == "verified" and any(
+        share >= levels.whole_image_share
+        and len(crops) > 1
+        and not is_overview(trajectory, k, crops[0], levels)
+        for _, _, share, crops in laid_out(trajectory, k, levels)
     )
 
 

@@ -5,7 +5,7 @@ A call claims regions (`Crop`). A claim is believed where the pixels that were r
 that shows everything has not looked.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -116,9 +116,12 @@ def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: Evide
 
 
 def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
-    """Every target in every region that a returned picture of call `k` is said to show, the best first."""
+    """Every target in every region that a returned picture of call `k` is said to show, the best first.
+
+    An overview beside a crop counts for nothing (`pointing`).
+    """
     found = []
-    claims = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
+    claims = pointing(trajectory, k, levels)
     if levels.looks == "claimed" or len(claims) <= MOST_CLAIMS:
         for crop in claims:
             for item in sample.evidence:
@@ -155,10 +158,10 @@ def shows_everything(
         and not any(
             item.image == image
             and area(item.bbox) >= levels.full_size * share * _pixels(picture)
-            and _in_one_piece(item, trajectory.calls[k].crops, levels)
+            and _in_one_piece(item, crops, levels)
             for item in targets
         )
-        for image, picture, share in laid_out(trajectory, k)
+        for image, picture, share, crops in laid_out(trajectory, k, levels)
     )
 
 
@@ -200,17 +203,43 @@ def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
     return wide if seen(trajectory, call, crop, wide).look == "verified" else crop.bbox
 
 
-def laid_out(trajectory: Trajectory, k: int) -> Iterable[tuple[int, Picture, float]]:
-    """For each picture that call `k` shows regions of: its index, itself, and the share that they cover."""
-    boxes: dict[int, list[Box]] = {}
-    for crop in trajectory.calls[k].crops:
-        if crop.shown is not None:
-            width, height = picture_size(trajectory.images[crop.image])
-            region = region_shown(trajectory, trajectory.calls[k], crop)
-            boxes.setdefault(crop.image, []).append(clamp(region, width, height))
-    for image, regions in boxes.items():
+def laid_out(
+    trajectory: Trajectory, k: int, levels: EvidenceLevels
+) -> Iterator[tuple[int, Picture, float, list[Crop]]]:
+    """For each picture that call `k` points at: its index, itself, the share that is shown, its regions."""
+    by_image: dict[int, list[Crop]] = {}
+    for crop in pointing(trajectory, k, levels):
+        by_image.setdefault(crop.image, []).append(crop)
+    for image, crops in by_image.items():
         picture = trajectory.images[image]
-        yield image, picture, _union(regions, picture_size(picture))
+        boxes = [_region(trajectory, k, crop) for crop in crops]
+        yield image, picture, _union(boxes, picture_size(picture)), crops
+
+
+def pointing(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Crop]:
+    """The shown regions of call `k` that count.
+
+    Overviews, regions that are (nearly) the whole of a picture, are left out where there are others of it:
+    beside a crop they say where it lies, and alone they would be worth nothing.
+    """
+    shown = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
+    if levels.looks == "claimed" or len(shown) < 2 or len(shown) > MOST_CLAIMS:
+        return shown
+    parts = [crop for crop in shown if not is_overview(trajectory, k, crop, levels)]
+    pointed = {crop.image for crop in parts}
+    return [crop for crop in shown if crop in parts or crop.image not in pointed]
+
+
+def is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:
+    """Whether what a returned picture of call `k` shows is (nearly) the whole of a picture."""
+    whole = _pixels(trajectory.images[crop.image])
+    return area(_region(trajectory, k, crop)) >= levels.whole_image_share * whole
+
+
+def _region(trajectory: Trajectory, k: int, crop: Crop) -> Box:
+    """The region that a returned picture shows, within its picture."""
+    size = picture_size(trajectory.images[crop.image])
+    return clamp(region_shown(trajectory, trajectory.calls[k], crop), *size)
 
 
 def _pixels(picture: Picture) -> int:

@@ -17,7 +17,8 @@ from vtune.looks.geometry import onto
 from vtune.looks.pictures import decoded
 from vtune.looks.verify import Checked
 from vtune.looks.view import sampled
-from vtune.reward.looks import MOST_CLAIMS, seen
+from vtune.reward.looks import MOST_CLAIMS, pointing, seen
+from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, clamp
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Trajectory
@@ -33,7 +34,9 @@ times its even share: something covers it."""
 BLANK = 127
 
 
-def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset()) -> list[Picture]:
+def recut(
+    trajectory: Trajectory, k: int, levels: EvidenceLevels, skipped: frozenset[int] = frozenset()
+) -> list[Picture]:
     """The verified regions of call `k`, cut out of the inputs as large as the policy sees them.
 
     What in a region its picture does not show is blank, so that one hidden in places is cut all the same.
@@ -43,6 +46,7 @@ def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset())
     Args:
         trajectory: With its pictures.
         k: Number of the call.
+        levels: Of the recipe: what is an overview beside a crop, which counts for nothing.
         skipped: Pictures, as indices, that count for nothing.
 
     Raises:
@@ -55,7 +59,7 @@ def recut(trajectory: Trajectory, k: int, skipped: frozenset[int] = frozenset())
         for index in call.images
         if call.tool != PYTHON and index not in placed and index not in skipped
     ]
-    claims = [crop for crop in call.crops if crop.shown is not None and crop.shown not in skipped]
+    claims = [crop for crop in pointing(trajectory, k, levels) if crop.shown not in skipped]
     for crop in claims if len(claims) <= MOST_CLAIMS else ():
         checked = seen(trajectory, call, crop, crop.bbox)
         if len(found) < MOST and (checked.look == "verified" or checked.partly):
