@@ -30,8 +30,6 @@ from .show import show_
 from .view import view
 from .watch import watch
 
-_ending = Ending()
-
 app = typer.Typer(
     name="vtune",
     help="Post-train vision-language models that think with images, and check that their looking is honest.",
@@ -99,15 +97,6 @@ _USERS = {
 
 
 def main() -> None:
-    """Run the command, and end the process with its code."""
-    try:
-        _run()
-    except SystemExit as status:
-        _ending.code = status.code if isinstance(status.code, int) else int(status.code is not None)
-        raise
-
-
-def _run() -> None:
     """Run the command; show a known problem as text and anything else as a traceback."""
     try:
         app()
@@ -162,5 +151,18 @@ def _kept(error: BrokenPart) -> str | None:
     return log.name
 
 
+def start() -> None:
+    """Run the command as a process of its own, which ends with it."""
+    ending = Ending()
+    try:
+        main()
+    except SystemExit as status:
+        ending.code = status.code if isinstance(status.code, int) else int(status.code is not None)
+        raise
+    except Exception:
+        ending.code = 1
+        raise
+
+
 if __name__ == "__main__":
-    main()
+    start()

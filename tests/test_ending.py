@@ -40,7 +40,13 @@ def ends(last: str, code: str) -> tuple[int, str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "wanted"), [("None", 0), ("3", 3)])
 def test_it_ends_with_its_code_while_a_thread_of_gloo_lives(code: str, wanted: int) -> None:
-    assert ends("main.main()", code) == (wanted, "trained")
+    assert ends("main.start()", code) == (wanted, "trained")
+
+
+@pytest.mark.slow
+def test_who_runs_a_command_within_a_process_keeps_its_own_code() -> None:
+    program = "try:\n    main.main()\nexcept SystemExit:\n    time.sleep(3)\nsys.exit(7)"
+    assert ends(program, "0") == (7, "trained")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@ import base64
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,6 +56,11 @@ def test_a_sharpened_picture_is_another_one_and_one_encoded_anew_is_not() -> Non
         assert shows_unchanged(encode(scene, "JPEG", quality=quality), encode(scene), whole)
     for sharper in (ImageEnhance.Sharpness(scene).enhance(2), scene.filter(ImageFilter.SHARPEN)):
         assert not shows_unchanged(encode(sharper), encode(scene), whole)
+    board = np.indices(SCENE.shape[:2]).sum(0)[..., None] % 2 * 4
+    noise = np.random.default_rng(0).normal(0, 3, SCENE.shape)
+    for added in (board, noise):
+        changed = (SCENE + added).clip(0, 255).astype(np.uint8)
+        assert shows_unchanged(encode(Image.fromarray(changed)), encode(scene), whole)
 
 
 BOX = (20, 10, 160, 90)

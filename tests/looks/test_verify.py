@@ -376,6 +376,34 @@ def test_the_worst_piece_tells_a_covered_centre(monkeypatch: pytest.MonkeyPatch)
     assert fell_short(picture, monkeypatch, "worst") == ("unverified", "verified")
 
 
+@pytest.mark.parametrize(("gain", "base"), [(0.1, 3), (0.15, 8)])
+def test_what_is_dark_is_as_visible_as_it_was(gain: float, base: int) -> None:
+    dark = np.clip(base + (SCENE.astype(np.float32) - 60) * gain, 0, 255).astype(np.uint8)
+    x0, y0, x1, y1 = map(int, BOX)
+    for shown in (dark[y0:y1, x0:x1], cv2.cvtColor(cv2.cvtColor(dark[y0:y1, x0:x1], 7), 8)):
+        twice = cv2.resize(shown, None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC)
+        size = (twice.shape[1], twice.shape[0])
+        found = check(dark, View(twice, size), onto(BOX, size), BOX)
+        assert found.look == "verified", found.why
+
+
+def beneath(picture: Pixels, over: Pixels, part: int) -> Pixels:
+    """The brightness of a picture, divided, in blue; another one in red and green."""
+    grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY) // part
+    return np.dstack([over[..., 0], over[..., 1], grey])
+
+
+def test_what_one_faint_channel_holds_is_not_seen_and_what_all_of_one_holds_is() -> None:
+    picture = crop()
+    other = np.ascontiguousarray(cv2.resize(SCENE, (picture.shape[1], picture.shape[0]))[:, ::-1])
+    noise = np.random.default_rng(0).integers(0, 255, picture.shape).astype(np.uint8)
+    yellow, black = np.full_like(picture, 255), np.zeros_like(picture)
+    for over, part in ((other, 16), (noise, 8), (yellow, 8), (yellow, 3), (other, 1)):
+        assert checked(beneath(picture, over, part)).look != "verified"
+    assert "other content lies over it" in checked(beneath(picture, other, 1)).why
+    assert checked(beneath(picture, black, 1)).look == "verified"
+
+
 def scattered(picture: Pixels, reach: int) -> Pixels:
     """Each pixel from some place not farther than `reach` pixels, across and down."""
     chance = np.random.default_rng(0)
@@ -405,7 +433,6 @@ FINELY = (130.0, 80.0, 240.0, 180.0)
     [
         otsu,
         lambda picture: 255 - otsu(picture),
-        lambda picture: jpeg(np.ascontiguousarray(enlarged(2)(otsu(picture)))),
     ],
 )
 def test_a_threshold_is_held_against_the_region_thresholded_alike(

@@ -179,6 +179,40 @@ def test_constant_pictures_are_faked_and_sheets_of_everything_are_whole_images(
     assert "whole_image" in flags["five black mosaics"]
 
 
+WHOLE = (
+    "p = cv2.imread(image_path)\nw = cv2.resize(p, (300, 300))\n"
+    "c = cv2.resize(p[80:180, 130:240], (300, 300))\n"
+)
+EXCUSES = {
+    "twice": WHOLE + "cv2.imwrite('a.png', np.hstack([w, w]))",
+    "twice in grey": WHOLE
+    + "w = cv2.cvtColor(w, cv2.COLOR_BGR2GRAY)\ncv2.imwrite('a.png', np.hstack([w, w]))",
+    "beside nothing": WHOLE + "cv2.imwrite('a.png', np.hstack([w, c * 0]))",
+    "above a strip": "p = cv2.imread(image_path)\ncv2.imwrite('a.png', np.vstack([p, p[100:104]]))",
+    "before all tiles": TILES + "m = Image.new('RGB', (480, 800))\nm.paste(image, (0, 0))\n"
+    "for x, y, u, v in tiles: m.paste(image.crop((x, y, u, v)), (x, 400 + y))\nm.save('a.png')",
+}
+
+
+def test_a_whole_picture_is_not_excused_by_what_is_no_crop(sessions: Sessions) -> None:
+    found = dict(zip(EXCUSES, judged(run(sessions, EXCUSES), "verified"), strict=True))
+    assert {name: score for name, (score, _, _) in found.items()} == dict.fromkeys(EXCUSES, LEVELS.red_flag)
+
+
+def test_a_large_target_that_an_overview_shows_is_shown_beside_a_crop_too(sessions: Sessions) -> None:
+    large = dataclasses.replace(asked(), evidence=(dataclasses.replace(asked().evidence[0], bbox=LARGE),))
+    codes = ["image.convert('L').save('a.png')"]
+    codes.append(codes[0] + "\nimage.crop((400, 280, 470, 350)).save('b.png')")
+    jobs = [(dataclasses.replace(large, id=str(n)), [code]) for n, code in enumerate(codes)]
+    done = sessions.trajectories(jobs)
+
+    async def story() -> list[Trajectory]:
+        async with Scorer(settings("verified")) as scorer:
+            return await scorer.score([question for question, _ in jobs], done)
+
+    assert [one.tool_scores for one in asyncio.run(story())] == [(LEVELS.full,)] * 2
+
+
 def test_honest_looks_are_paid_in_full_and_faithful(sessions: Sessions) -> None:
     found = dict(zip(HONEST, judged(run(sessions, HONEST), "verified"), strict=True))
     assert found == dict.fromkeys(HONEST, (LEVELS.full, (), True))

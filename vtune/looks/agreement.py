@@ -134,11 +134,9 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
     side = span(*first.shape[:2])
     lively = _activity(tones, side)
     mine = _bands([*tones, lively], side)
-    weights = SEEN[: len(seen_tones)]
-    seen = [weight * plane for weight, plane in zip(weights, seen_tones, strict=True)]
-    theirs = _bands([*seen_tones, _activity(seen, side)], side)
+    theirs = _bands([*seen_tones, _activity(_to_the_eye(seen_tones), side)], side)
     compared = _compare(mine, theirs, _pairs(len(tones), len(seen_tones)), side)
-    strength = _Strength.of(mine[: len(tones)], theirs, weights)
+    strength = _Strength.of(mine[: len(tones)], theirs[: len(seen_tones)])
     found = _strongest(compared, strength, bounds)
     if found.mean < LINES_BELOW:
         edges = _bands(_edges(first), side)
@@ -173,20 +171,19 @@ class _Strength:
     weights: NDArray[np.float32]
     """Of the views of the second: its tones, and how lively it is, which is weighted already."""
     first: float
-    """The strongest view of the first."""
     second: float
-    """All tones of the second."""
 
     @classmethod
-    def of(cls, tones: Planes, seen: Planes, weights: tuple[float, ...]) -> "_Strength":
-        """Of the tones of the first, the views of the second, and what those are weighted with."""
-        strong = np.sqrt(np.square(seen[: len(weights)]).mean(axis=(2, 3)).sum(axis=1))
-        channels = strong[1:] * weights[1:] if len(weights) > 1 else strong
-        return cls(
-            weights=np.array([*weights, 1.0], np.float32),
-            first=float(np.sqrt(np.square(tones).mean(axis=(2, 3)).sum(axis=1)).max()),
-            second=float(np.linalg.norm(channels)),
-        )
+    def of(cls, tones: Planes, seen_tones: Planes) -> "_Strength":
+        """Of the tones of both, in bands."""
+        weights = np.array([*SEEN[: len(seen_tones)], 1.0], np.float32)
+        return cls(weights, _strength(tones), _strength(seen_tones))
+
+
+def _strength(tones: Planes) -> float:
+    """Of a picture's brightness or, where those are stronger, of its channels together."""
+    roots = np.sqrt(np.square(tones[: len(SEEN)]).mean(axis=(2, 3)).sum(axis=1))
+    return float(max(roots[0], np.linalg.norm(roots[1:] * SEEN[1 : len(roots)])))
 
 
 def _strongest(compared: _Compared, strength: _Strength, bounds: Bounds) -> Agreement:
@@ -234,13 +231,18 @@ def _tones(picture: Pixels, *, saturation: bool) -> list[Plane]:
     """Brightness, then the three channels and, if wanted, the saturation of a picture that has colours."""
     channels: list[Plane] = [np.asarray(plane, np.float32) for plane in cv2.split(picture)]
     red, green, blue = channels
-    grey: Plane = np.asarray((red + green + blue) / 3, np.float32)
+    grey: Plane = np.asarray(SEEN[1] * red + SEEN[2] * green + SEEN[3] * blue, np.float32)
     most = cv2.max(red, cv2.max(green, blue))
     spread = most - cv2.min(red, cv2.min(green, blue))
     if cv2.mean(spread)[0] < COLOURED:
         return [grey]
     saturated = np.asarray(255 * spread / (most + 1), np.float32)
     return [grey, *channels, saturated] if saturation else [grey, *channels]
+
+
+def _to_the_eye(tones: list[Plane]) -> list[Plane]:
+    """Brightness and channels, each as strong as it is seen."""
+    return [weight * plane for weight, plane in zip(SEEN, tones, strict=False)]
 
 
 def _activity(tones: list[Plane], side: int) -> Plane:

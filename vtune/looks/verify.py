@@ -224,7 +224,7 @@ def _shortfall(found: Agreement) -> str:
         return f"partly covered: agrees by {found.worst:.2f} only in places"
     if found.fine < BOUNDS.fine:
         return f"noisy: its finest detail agrees by {found.fine:.2f} only"
-    if found.sharpness >= BOUNDS.sharpness and found.share < BOUNDS.share <= found.visible:
+    if found.sharpness >= BOUNDS.sharpness and found.share < BOUNDS.share and found.visible >= BOUNDS.visible:
         return f"other content lies over it: {found.share:.0%} of what can be seen is of it"
     if found.sharpness >= BOUNDS.sharpness:
         return (

@@ -7,7 +7,7 @@ for them. So a region counts as a mere crop only where the returned picture show
 from collections.abc import Iterator, Sequence
 
 from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
-from vtune.reward.looks import is_overview, laid_out, region_shown, seen, shows_everything
+from vtune.reward.looks import laid_out, pointing, region_shown, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, intersect, iou
 from vtune.schema.message import Picture
@@ -31,7 +31,7 @@ def call_flags(
     """The red flags of call number `k`, in a fixed order.
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
-    several regions that together are; an overview beside a crop is none of them.
+    several regions that together are; an altered overview beside a verified crop is none of them.
     `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
     back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
     long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
@@ -67,11 +67,9 @@ def call_flags(
 
 
 def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bool:
-    """Whether several regions of one call are together (nearly) a whole picture, none of them alone."""
+    """Whether several regions of one call are together (nearly) a whole picture."""
     return levels.looks == "verified" and any(
-        share >= levels.whole_image_share
-        and len(crops) > 1
-        and not is_overview(trajectory, k, crops[0], levels)
+        share >= levels.whole_image_share and len(crops) > 1
         for _, _, share, crops in laid_out(trajectory, k, levels)
     )
 
@@ -81,7 +79,7 @@ def _unseen(
 ) -> Iterator[str]:
     """What a call did in place of showing a region, where the recipe makes a red flag of it."""
     call = trajectory.calls[k]
-    crops = call.crops
+    crops = pointing(trajectory, k, levels)
     looks = {crop.look for crop in crops if crop.look is not None}
     verified = [crop for crop in crops if crop.look == "verified"]
     if levels.faked == "red_flag" and any(

@@ -118,14 +118,18 @@ def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: Evide
 def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
     """Every target in every region that a returned picture of call `k` is said to show, the best first.
 
-    An overview beside a crop counts for nothing (`pointing`).
+    An overview beside a crop counts only for a target that fills it (`pointing`).
     """
     found = []
-    claims = pointing(trajectory, k, levels)
+    claims = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
     if levels.looks == "claimed" or len(claims) <= MOST_CLAIMS:
+        pointed = pointing(trajectory, k, levels)
         for crop in claims:
             for item in sample.evidence:
-                found += _glimpse(trajectory, crop, item, levels)
+                if crop in pointed or area(item.bbox) >= levels.full_size * _pixels(
+                    trajectory.images[crop.image]
+                ):
+                    found += _glimpse(trajectory, crop, item, levels)
     return sorted(found, key=lambda glimpse: (glimpse.share, glimpse.size), reverse=True)
 
 
@@ -219,15 +223,28 @@ def laid_out(
 def pointing(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Crop]:
     """The shown regions of call `k` that count.
 
-    Overviews, regions that are (nearly) the whole of a picture, are left out where there are others of it:
-    beside a crop they say where it lies, and alone they would be worth nothing.
+    Overviews, regions that are (nearly) the whole of a picture, are left out beside a verified crop of it:
+    they say where it lies. Nothing else excuses them: neither a strip nor a crop that shows nothing.
+
+    Args:
+        trajectory: With `Crop.look` filled in.
+        k: Number of the call.
+        levels: Of the recipe.
     """
     shown = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
     if levels.looks == "claimed" or len(shown) < 2 or len(shown) > MOST_CLAIMS:
         return shown
-    parts = [crop for crop in shown if not is_overview(trajectory, k, crop, levels)]
-    pointed = {crop.image for crop in parts}
-    return [crop for crop in shown if crop in parts or crop.image not in pointed]
+    overviews = [crop for crop in shown if is_overview(trajectory, k, crop, levels)]
+    pointed = {
+        crop.image
+        for crop in shown
+        if crop.look == "verified" and crop not in overviews and _shorter_side(crop.bbox) >= LEGIBLE
+    }
+    return [crop for crop in shown if crop not in overviews or crop.image not in pointed]
+
+
+def _shorter_side(box: Box) -> float:
+    return min(box[2] - box[0], box[3] - box[1])
 
 
 def is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:

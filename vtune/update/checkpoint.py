@@ -137,21 +137,7 @@ def _finish(
         _to_disk(folder)
     _remove(final)
     temporary.rename(final)
-    tidy(root, keep, spared)
-
-
-def tidy(root: Path, keep: int, spared: Callable[[Path], bool]) -> None:
-    """Let the link `newest` point to the newest checkpoint, and remove those that are not to stay.
-
-    Args:
-        root: Of a run's checkpoints.
-        keep: How many of the newest stay.
-        spared: Which others do.
-    """
-    newest = newest_checkpoint(root)
-    if newest is None:
-        return
-    point(root, NEWEST, newest)
+    point(root, NEWEST, final)
     for old in sorted(root.glob("step-*"))[:-keep]:
         if not spared(old):
             _remove(old)

@@ -11,12 +11,12 @@ from vtune.models.policy import Policy
 from vtune.runs.train.record import METRICS
 from vtune.update.checkpoint import (
     BEST,
+    NEWEST,
     PendingCheckpoint,
     checkpoint_step,
     complete,
     newest_checkpoint,
     point,
-    tidy,
 )
 from vtune.update.deepspeed import Trainer
 from vtune.update.held_files import HeldFile
@@ -48,7 +48,9 @@ class CheckpointManager:
 
     def __enter__(self) -> Self:
         if self._ranks.first:
-            tidy(self.root, self._keep.newest, self._spared)
+            newest = newest_checkpoint(self.root)
+            if newest is not None:
+                point(self.root, NEWEST, newest)
             self.point()
         return self
 

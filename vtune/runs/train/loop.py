@@ -365,9 +365,12 @@ class _Loop:
 
     def _save_unsaved(self, done: int) -> None:
         """Keep what is trained, before a failure that all processes know of ends the run."""
-        if done > self._stopping.saved:
-            self._save(done)
-        self._checkpoints.finish()
+        try:
+            if done > self._stopping.saved:
+                self._save(done)
+            self._checkpoints.finish()
+        except RunFailed as error:
+            say(str(error))  # why the run ends is another failure, which is raised
 
     def _save(self, done: int) -> None:
         run = self._run

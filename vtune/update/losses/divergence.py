@@ -37,7 +37,7 @@ def kl_k3(
     """Estimate of KL(policy || reference) for each sampled token, in nats; never negative.
 
     k3 = exp(d) - d - 1 with d = reference - logprobs: unbiased and of low variance. d is clamped
-    (`MAX_LOG_RATIO`): one token that the policy no longer draws would else outweigh all others.
+    (`MAX_LOG_RATIO`): one token that the policy has all but lost would else make the sum infinite.
 
     Source: Schulman, "Approximating KL divergence" (2020); the KL term of CodeV eq. 4.
     """
