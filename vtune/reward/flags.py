@@ -31,7 +31,7 @@ def call_flags(
     """The red flags of call number `k`, in a fixed order.
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
-    several regions that together are; an altered overview beside a verified crop is none of them.
+    several regions that together are. An altered overview beside a verified crop does not count.
     `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
     back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
     long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
