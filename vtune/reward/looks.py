@@ -234,7 +234,7 @@ def pointing(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Cro
     shown = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
     if levels.looks == "claimed" or len(shown) < 2 or len(shown) > MOST_CLAIMS:
         return shown
-    overviews = [crop for crop in shown if is_overview(trajectory, k, crop, levels)]
+    overviews = [crop for crop in shown if _is_overview(trajectory, k, crop, levels)]
     pointed = {
         crop.image
         for crop in shown
@@ -247,7 +247,7 @@ def _shorter_side(box: Box) -> float:
     return min(box[2] - box[0], box[3] - box[1])
 
 
-def is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:
+def _is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:
     """Whether what a returned picture of call `k` shows is (nearly) the whole of a picture."""
     whole = _pixels(trajectory.images[crop.image])
     return area(_region(trajectory, k, crop)) >= levels.whole_image_share * whole

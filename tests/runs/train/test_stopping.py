@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from vtune.errors import RunFailed
 from vtune.runs.train.stopping import Stopping
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
@@ -71,3 +72,19 @@ def test_all_processes_decide_alike() -> None:
     with Stopping(recipe, 10, Two(rank=0, world=2, local=0), done=0) as stopping, pytest.raises(SystemExit):
         stopping.after(3, lambda: saved.append(3), lambda: saved.append(-3))
     assert saved == [3, -3]
+
+
+def test_what_hinders_a_rescue_is_printed_and_hides_no_other_failure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopping = Stopping(Checkpoints(every=5, keep=1, minutes=None), 10, ALONE, done=5)
+    did: list[str] = []
+    stopping.rescue(5, lambda: did.append("saved"), lambda: did.append("finished"))
+    stopping.rescue(7, lambda: did.append("saved"), lambda: did.append("finished"))
+    assert did == ["finished", "saved", "finished"]
+
+    def full() -> None:
+        raise RunFailed("the disk is full", fix="make room")
+
+    stopping.rescue(8, full, full)
+    assert "the disk is full" in capsys.readouterr().err

@@ -364,13 +364,7 @@ class _Loop:
             await self.scheduler.rest()
 
     def _save_unsaved(self, done: int) -> None:
-        """Keep what is trained, before a failure that all processes know of ends the run."""
-        try:
-            if done > self._stopping.saved:
-                self._save(done)
-            self._checkpoints.finish()
-        except RunFailed as error:
-            say(str(error))  # why the run ends is another failure, which is raised
+        self._stopping.rescue(done, partial(self._save, done), self._checkpoints.finish)
 
     def _save(self, done: int) -> None:
         run = self._run

@@ -220,9 +220,7 @@ def _evaluate(
             asyncio.run(evaluation.of(one, step, engine))
     except RunFailed:
         # All processes have it, and all are here.
-        if step > stopping.saved:
-            save(step)
-        finish()
+        stopping.rescue(step, partial(save, step), finish)
         raise
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from vtune.errors import INTERRUPTED
+from vtune.errors import INTERRUPTED, RunFailed
 from vtune.report.progress import say
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
@@ -77,6 +77,18 @@ class Stopping:
             if self._ranks.first:
                 say(f"stopped after step {done} of {self._steps}; its checkpoint is written")
             raise SystemExit(INTERRUPTED)
+
+    def rescue(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
+        """Keep what is trained, before a failure that all processes know of ends the run.
+
+        What hinders it is printed, and does not take the place of that failure.
+        """
+        try:
+            if done > self.saved:
+                save()
+            finish()
+        except RunFailed as error:
+            say(str(error))
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         self._told = True
