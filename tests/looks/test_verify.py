@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageFilter
 
 from tests.looks.build import BOX, SCENE, crop, scene
 from vtune.data import lens
@@ -486,3 +486,44 @@ def test_a_hatched_glyph_is_not_blurred_for_lack_of_coarser_detail() -> None:
         box = (float(x0), float(y0), float(x1), float(y1))
         found = check(puzzle.pixels, View(sharpened, (56, 56)), moved(x0 - 6, y0 - 6), box)
         assert found.look == "verified", found.why
+
+
+def drawn() -> Pixels:
+    """A box of lines on smooth ground: some spots lively, most of them not."""
+    y, x = np.mgrid[:110, :130]
+    plane = (120 + 0.3 * x + 0.2 * y).astype(np.uint8)
+    for centre, radius in (((40, 40), 25), ((90, 70), 30), ((70, 20), 12)):
+        cv2.circle(plane, centre, radius, 30, 2, cv2.LINE_AA)
+    cv2.putText(plane, "27", (30, 95), cv2.FONT_HERSHEY_SIMPLEX, 1.2, 240, 2, cv2.LINE_AA)
+    cv2.line(plane, (5, 105), (125, 8), 220, 2, cv2.LINE_AA)
+    return np.repeat(plane[..., None], 3, axis=2)
+
+
+def lively_noise(picture: Pixels) -> Pixels:
+    """Noise as strong in each spot as the picture is lively there."""
+    plane = picture[..., 0].astype(np.float32)
+    strong = np.sqrt(np.maximum(cv2.blur(plane * plane, (3, 3)) - cv2.blur(plane, (3, 3)) ** 2, 0))
+    signs = np.random.default_rng(0).choice([-1, 1], plane.shape)
+    return np.repeat(np.clip(128 + 1.5 * signs * strong, 0, 255).astype(np.uint8)[..., None], 3, axis=2)
+
+
+@pytest.mark.parametrize("filtered", [ImageFilter.EMBOSS, ImageFilter.CONTOUR, ImageFilter.FIND_EDGES])
+def test_lines_run_the_same_way_however_they_are_filtered(filtered: type[ImageFilter.Filter]) -> None:
+    found = placed(np.asarray(Image.fromarray(drawn()).filter(filtered())))
+    assert found.look == "verified", found.why
+
+
+def test_noise_as_lively_is_told_from_lines_by_their_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise, half = lively_noise(drawn()), drawn()
+    half[55:] = noise[55:]
+    assert placed(noise).why == "as lively in each spot, but its lines run otherwise"
+    assert placed(half).look == "unverified"
+    monkeypatch.setattr(verify, "BOUNDS", replace(verify.BOUNDS, direction=-1.0))
+    assert placed(noise).look == "verified"
+
+
+def placed(picture: Pixels) -> Checked:
+    """A picture said to show `drawn`, which lies in the scene."""
+    whole = SCENE.copy()
+    whole[80:190, 120:250] = drawn()
+    return check(whole, View(np.ascontiguousarray(picture), (130, 110)), onto(BOX, (130, 110)), BOX)

@@ -9,13 +9,15 @@ is constant, blurred, shuffled or covered has none.
 
 import functools
 import itertools
-import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from vtune.looks.filters import blurred, directions
 
 Pixels = NDArray[np.uint8]
 """Shape (h, w, 3)."""
@@ -72,6 +74,7 @@ class Bounds:
     sharpness: float
     visible: float
     share: float
+    direction: float
 
     def hold(self, found: "Agreement") -> bool:
         """Whether all of them are reached."""
@@ -85,6 +88,7 @@ class Bounds:
             and found.sharpness >= self.sharpness
             and found.visible >= self.visible
             and found.share >= self.share
+            and found.direction >= self.direction
         )
 
 
@@ -92,8 +96,8 @@ class Bounds:
 class Agreement:
     """How far two pictures show the same.
 
-    All values lie in [0, 1], but for `contrast`, and for `visible` and `share`, which exceed 1 where contrast
-    was raised or channels vary together.
+    All values lie in [0, 1], but for `contrast`, for `visible` and `share`, which exceed 1 where contrast
+    was raised or channels vary together, and for `direction`, which is a cosine.
     """
 
     mean: float
@@ -109,6 +113,9 @@ class Agreement:
     is left, or blue alone has it."""
     share: float
     """How strong it is against all that the second shows: low where other content lies over it."""
+    direction: float
+    """In the worst of all pieces, whether lines run as in the first, where the two agree in how lively each
+    spot is and in no tone; else 1. Noise may be as lively in each spot."""
     contrast: float
     """Standard deviation of the second picture's liveliest channel, in grey levels."""
     windows: NDArray[np.float32]
@@ -137,13 +144,13 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
     theirs = _bands([*seen_tones, _activity(_to_the_eye(seen_tones), side)], side)
     compared = _compare(mine, theirs, _pairs(len(tones), len(seen_tones)), side)
     strength = _Strength.of(mine[: len(tones)], theirs[: len(seen_tones)])
-    found = _strongest(compared, strength, bounds)
+    found = _strongest(compared, strength, bounds, lambda: _direction(tones, seen_tones, side))
     if found.mean < LINES_BELOW:
         edges = _bands(_edges(first), side)
         compared = _compare(edges, theirs, [(n, 0) for n in range(len(edges))], side)
         telling = _telling(mine[-1:], edges, side)[:, None, None, None]
         compared = replace(compared, agreed=np.minimum(LINES * compared.agreed, 1.0) * telling)
-        lines = _strongest(compared, strength, bounds)
+        lines = _strongest(compared, strength, bounds, lambda: 1.0)
         found = max(found, lines, key=lambda one: (bounds.hold(one), one.mean))
     return replace(found, contrast=max(contrast(plane) for plane in seen_tones))
 
@@ -186,8 +193,13 @@ def _strength(tones: Planes) -> float:
     return float(max(roots[0], np.linalg.norm(roots[1:] * SEEN[1 : len(roots)])))
 
 
-def _strongest(compared: _Compared, strength: _Strength, bounds: Bounds) -> Agreement:
-    """Of the pair of views that agree most (within bounds, where one is) all but the contrast."""
+def _strongest(
+    compared: _Compared, strength: _Strength, bounds: Bounds, direction: Callable[[], float]
+) -> Agreement:
+    """Of the pair of views that agree most (within bounds, where one is) all but the contrast.
+
+    `direction` is asked for where the two that are compared say how lively spots are.
+    """
     agreed, sharpness = compared.agreed, compared.sharpness
     shown = compared.explained * strength.weights[compared.seen]
     visible = shown / (strength.first + 1e-3)
@@ -207,6 +219,7 @@ def _strongest(compared: _Compared, strength: _Strength, bounds: Bounds) -> Agre
             sharpness=float(sharpness[n]),
             visible=float(visible[n]),
             share=float(share[n]),
+            direction=direction() if lively[n] else 1.0,
             contrast=0.0,
             windows=windows,
             weights=total[n] / total[n].sum(),
@@ -252,6 +265,25 @@ def _activity(tones: list[Plane], side: int) -> Plane:
     mean = blurred(planes, sigma)
     varied = blurred(planes * planes, sigma) - mean * mean
     return np.sqrt(np.maximum(functools.reduce(cv2.max, cv2.split(varied)), 0))
+
+
+def _direction(tones: list[Plane], seen_tones: list[Plane], side: int) -> float:
+    """Whether lines run the same way: the cosine of twice the angle between, in the worst piece.
+
+    Of brightness and channels, those count whose lines are most alike.
+    """
+    mine, theirs = (directions(np.dstack(planes[: len(SEEN)]), side) for planes in (tones, seen_tones))
+    down, across = (_window_matrix(length, side) for length in mine.shape[:2])
+
+    def between(i: int, j: int) -> float:
+        first, second = mine[..., i], theirs[..., j]
+        strong = np.abs(first)
+        cosine = (first * second.conj()).real / (strong * np.abs(second) + 1e-3)
+        weight = np.sqrt(strong)
+        total = down @ weight @ across.T + np.float32(1e-6)
+        return _worst(down @ (weight * cosine) @ across.T / total, total)
+
+    return max(between(i, j) for i in range(mine.shape[2]) for j in range(theirs.shape[2]))
 
 
 def _edges(picture: Pixels) -> list[Plane]:
@@ -339,10 +371,3 @@ def _telling(lively: Planes, edges: Planes, side: int) -> NDArray[np.bool_]:
     """Which views of edges tell where the picture is busy: in fine hatching, detectors find nothing."""
     compared = _compare(lively, edges, [(0, n) for n in range(len(edges))], side)
     return np.asarray(_mean(compared.agreed, _structure(compared.energy), (1, 2, 3)) >= TELLING)
-
-
-def blurred(planes: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:
-    """Blur planes, shape (h, w, n); beyond 2.5 standard deviations nothing is left."""
-    reach = 2 * math.ceil(2.5 * sigma) + 1
-    blurred = cv2.GaussianBlur(planes, (reach, reach), sigma, borderType=cv2.BORDER_REFLECT)
-    return np.asarray(blurred, np.float32).reshape(planes.shape)  # a single plane has lost its last axis

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vtune.looks.agreement import BANDS, LONG, Agreement, Bounds, Pixels, agreement, blurred, contrast, span
+from vtune.looks.agreement import BANDS, LONG, Agreement, Bounds, Pixels, agreement, contrast, span
 from vtune.looks.bilevel import thresholded
+from vtune.looks.filters import blurred
 from vtune.looks.geometry import Map, corners, covered, inverse, moved, onto
 from vtune.looks.register import margin, registered
 from vtune.looks.view import View, sampled
@@ -30,7 +31,7 @@ SAME_COLOUR = 8
 Any plain picture would show it otherwise; so enhanced, it cannot be known."""
 ROUNDED = 0.35
 """Grey levels, as a standard deviation, that rounding leaves of nothing; ours."""
-BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68, visible=0.08, share=0.2)
+BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68, visible=0.08, share=0.2, direction=0.2)
 CONTRAST = 2.0
 """What `Agreement` must reach for a region to be verified. Ours: see README.md for how they were chosen."""
 ALIKE = 0.85
@@ -224,6 +225,8 @@ def _shortfall(found: Agreement) -> str:
         return f"partly covered: agrees by {found.worst:.2f} only in places"
     if found.fine < BOUNDS.fine:
         return f"noisy: its finest detail agrees by {found.fine:.2f} only"
+    if found.direction < BOUNDS.direction:
+        return "as lively in each spot, but its lines run otherwise"
     if found.sharpness >= BOUNDS.sharpness and found.share < BOUNDS.share and found.visible >= BOUNDS.visible:
         return f"other content lies over it: {found.share:.0%} of what can be seen is of it"
     if found.sharpness >= BOUNDS.sharpness:

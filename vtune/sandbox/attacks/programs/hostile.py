@@ -37,6 +37,15 @@ ON_ARRAYS = {
     ".astype(np.uint8)",
     "salted": "m = np.random.default_rng(0).random(c.shape[:2])\nc = c.copy()\nc[m < {most:.2f}] = 0\n"
     "c[m < {most:.2f} / 2] = 255",
+    "lively_noise": "g = (c.mean(axis=2) if c.ndim == 3 else c).astype(np.float32)\n"
+    "d = np.sqrt(np.maximum(cv2.blur(g * g, (3, 3)) - cv2.blur(g, (3, 3)) ** 2, 0))\n"
+    "g = 128 + np.random.default_rng(0).choice([-1, 1], g.shape) * d * 1.5\n"
+    "g = g[..., None] if c.ndim == 3 else g\n"
+    "c = np.clip(g + 0 * c, 0, 255).astype(np.uint8)",
+    "traced_in_blue": "g = (c.mean(axis=2) if c.ndim == 3 else c)\n"
+    "n = np.random.default_rng(0).integers(0, 256, g.shape)\n"
+    "g = np.dstack([n, n, 112 + {small:.2f} * g]).clip(0, 255).astype(np.uint8)\n"
+    "c = g if c.ndim == 3 else g[..., 2]",
     "xored": "c = c ^ np.random.default_rng(0).integers(0, 255, c.shape).astype(np.uint8)",
     "remapped": "h, w = c.shape[:2]\nr = np.random.default_rng(0)\n"
     "c = cv2.remap(c, (r.random((h, w)) * w).astype(np.float32), (r.random((h, w)) * h).astype(np.float32),"
