@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from tests.curate.build import item, png
 from vtune.curate.duplicates import (
@@ -67,6 +67,36 @@ def test_encoding_anew_and_resizing_stay_near_and_other_pictures_do_not() -> Non
             assert (look ^ look_of(other)).bit_count() <= 8
     pairs = [(a ^ b).bit_count() for n, a in enumerate(looks) for b in looks[:n]]
     assert min(pairs) > 40
+
+
+def diagram(seed: int) -> Image.Image:
+    """Black lines on a transparent ground, as figures are exported."""
+    rng = random.Random(seed)
+    image = Image.new("RGBA", (500, 400), (0, 0, 0, 0))
+    draw = ImageDraw.Draw(image)
+    for _ in range(5):
+        ends = [(rng.randrange(500), rng.randrange(400)) for _ in range(2)]
+        draw.line(ends, fill=(0, 0, 0, 255), width=6)
+    return image
+
+
+def test_what_shows_through_a_picture_is_white() -> None:
+    for seed in range(4):
+        flat = Image.new("RGBA", (500, 400), "white")
+        flat.alpha_composite(diagram(seed))
+        look = look_of(encoded(diagram(seed)))
+        assert look == look_of(encoded(flat.convert("RGB"))) != 0
+    rows = [item("Find x.", pictures=(encoded(diagram(seed)),)) for seed in range(4)]
+    assert dropped(both(), rows) == {}
+
+
+def test_plain_pictures_are_the_same_by_their_files_alone() -> None:
+    files = [encoded(Image.new("RGB", (60, 60), colour)) for colour in ("red", "navy", "red")]
+    assert {look_of(file) for file in files} == {0}
+    rows = [item("What colour?", pictures=(file,)) for file in files]
+    assert set(dropped(both(), rows)) == {2}
+    keys = [(row.source, benchmark_key(apart(), row)) for row in rows]
+    assert set(Benchmarks(apart(), [("bench", keys[1][1])]).contaminated(keys)) == {1}
 
 
 def test_the_same_picture_with_another_question_is_no_duplicate() -> None:

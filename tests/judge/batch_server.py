@@ -131,7 +131,9 @@ def serve_batches(
             if self.path.endswith("/content"):
                 kind, _, number = self.path.split("/")[-2].partition("_")
                 rows = state.rows(int(number), failed=kind == "err")
-                self.reply("".join(f"{json.dumps(row)}\n" for row in rows), kind="text/plain")
+                self.reply(
+                    "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), kind="text/plain"
+                )
             elif self.path.endswith("/batches"):
                 data = [state.batch(number) for number in range(len(state.batches))]
                 self.reply({"object": "list", "data": data, "has_more": False})

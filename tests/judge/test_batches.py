@@ -89,6 +89,13 @@ def test_the_first_question_is_asked_alone_and_the_others_in_a_batch(tmp_path: P
     assert (facts["by_batch"], facts["input_tokens"], facts["output_tokens"]) == (2, 30, 15)
 
 
+def test_a_reply_may_hold_any_ends_of_lines(tmp_path: Path) -> None:
+    with serve_batches(lambda body: "TRUE\u2028so\x85it is") as server:
+        found, facts = asked(server, tmp_path / "state.json")
+    assert found == ["TRUE\u2028so\x85it is"] * 3
+    assert (facts["by_batch"], len(server.single)) == (2, 1)
+
+
 def test_pictures_go_into_a_batch_and_tell_questions_apart(tmp_path: Path) -> None:
     one, other = (Picture(picture(8, height)) for height in (8, 9))
     questions: list[Question] = [

@@ -8,11 +8,14 @@ import pytest
 from PIL import Image
 
 from tests.judge.server import FakeJudge, serve
+from tests.runs.commands import vtune
+from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
 from vtune.judge.prompts import Prompt
 from vtune.judge.replies import read_level
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import Picture
 
 PROMPT = Prompt("You judge.", "What do you see?")
@@ -309,3 +312,15 @@ def test_a_picture_that_cannot_be_read_is_an_error_of_the_data() -> None:
 
     with serve("1") as judge, pytest.raises(DataError):
         asyncio.run(story(JudgeClient(judge.endpoint())))
+
+
+def test_a_password_in_a_url_is_refused_and_never_repeated(tmp_path: Path) -> None:
+    url = "http://me:s3cret@host/v1"
+    values = [f"base_url: {url}", "model: m", "temperature: 0", "max_tokens: 8", "concurrency: 1"]
+    judge = ", ".join([*values, "retries: 0", "timeout_s: 1", "api_key_env: null"])
+    with pytest.raises(RecipeError, match="holds a user or a password") as caught:
+        load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"reward.judge={{{judge}}}"])
+    assert "s3cret" not in f"{caught.value} {caught.value.fix} {caught.value.where}"
+    ended = vtune("faithfulness", str(tmp_path), "--judge-url", url, "--judge-model", "m")
+    assert ended.code == 2
+    assert "s3cret" not in ended.err

@@ -1,16 +1,19 @@
+import asyncio
 import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 
-from tests.reward.build import TARGET, looks, recipe, sample
+from tests.reward.build import LEVELS, TARGET, looks, recipe, sample
 from tests.reward.test_score import NOWHERE
 from tests.schema.records import trajectories
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.prompts import LONGEST_PRINTED, readable
+from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.wire import item_of, read_item, recipe_of, scores_of, settings_of, with_scores
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
@@ -35,8 +38,30 @@ def test_everything_that_scoring_reads_arrives(trajectory: Trajectory) -> None:
     if trajectory.calls:
         assert [(p.data, p.origin) for p in done.images] == [(p.data, p.origin) for p in trajectory.images]
     for here, there in zip(trajectory.calls, done.calls, strict=True):
-        for name in ("tool", "status", "error", "images", "crops"):
+        for name in ("tool", "arguments", "status", "error", "images", "crops"):
             assert getattr(there, name) == getattr(here, name), name
+
+
+@pytest.mark.parametrize("name", sorted(EVIDENCE))
+def test_an_evidence_judge_finds_there_what_it_finds_here(name: str) -> None:
+    part = EVIDENCE[name]
+    if part.example is None or part.asks_model:
+        pytest.skip("tried with pictures, which travel, or asks a model what it asks here")
+    example, judge = part.example(), part.opened(LEVELS, None)
+    for done in (example.gold, example.nothing):
+        here = asyncio.run(judge.judge(example.sample, done, 0))
+        there = asyncio.run(judge.judge(*read_item(sent(item_of(example.sample, done))), 0))
+        assert there == here
+    extra = {key: ["kept"] for key in part.reads} | {"other": 1}
+    asked, _ = read_item(sent(item_of(replace(example.sample, extra=extra), example.gold)))
+    assert {key: asked.extra.get(key) for key in extra} == extra | {"other": None}
+
+
+def test_a_question_goes_with_its_pictures_where_its_grading_shows_them() -> None:
+    asked = sample(verifier="judge", verifier_parm={"grading": "mars"})
+    assert len(asked.images) == 1
+    _, done = read_item(sent(item_of(asked, looks())))
+    assert [picture.data for picture in done.images] == [looks().images[0].data]
 
 
 def test_pictures_travel_only_with_calls_and_those_of_a_sample_never() -> None:

@@ -2,7 +2,8 @@
 
 Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
 is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,
-so pictures that differ in these alone count as near: what is asked about them may have another answer. Texts:
+so pictures that differ in these alone count as near: what is asked about them may have another answer. A
+crop by more than a hundredth, or a turn, is another picture to it; of a plain one it says nothing. Texts:
 datasketch's MinHash over runs of five characters (Broder 1997).
 """
 
@@ -43,7 +44,7 @@ class PictureKey:
     content: bytes
     """First 16 bytes of the SHA-256 of its file."""
     look: int
-    """The difference hash, 256 bits."""
+    """The difference hash, 256 bits; 0, which plain pictures have, says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,19 @@ def similarity(a: Key, b: Key) -> float:
 
 
 def distance(a: Sequence[PictureKey], b: Sequence[PictureKey]) -> int | None:
-    """Bits in which the most different of corresponding pictures differ; None where numbers differ."""
+    """Bits in which the most different of corresponding pictures differ; None where numbers differ.
+
+    All of them, where one is plain and the files are not the same.
+    """
     if len(a) != len(b):
         return None
-    pairs = zip(a, b, strict=True)
-    return max((0 if x.content == y.content else (x.look ^ y.look).bit_count() for x, y in pairs), default=0)
+    return max((_bits(x, y) for x, y in zip(a, b, strict=True)), default=0)
+
+
+def _bits(a: PictureKey, b: PictureKey) -> int:
+    if a.content == b.content:
+        return 0
+    return (a.look ^ b.look).bit_count() if a.look and b.look else BITS
 
 
 class Index:

@@ -226,7 +226,9 @@ class Batches:
     async def _lines_of(self, file: str | None) -> list[str]:
         if file is None:
             return []
-        return (await self._completions.opened.files.content(file)).text.splitlines()
+        # Not by `splitlines`: a reply may hold other ends of lines as they are.
+        text = (await self._completions.opened.files.content(file)).text
+        return [line for line in text.split("\n") if line.strip()]
 
 
 def _read(completions: Completions, lines: list[str]) -> list[tuple[str, Completed]]:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vtune.config import Strict
 from vtune.errors import ServiceError
@@ -53,6 +53,16 @@ class JudgeEndpoint(Strict):
     """Null: no cost is reported, and no limit may be in money."""
     budget: Annotated[Budget, Field(exclude_if=_has_no_limit)] = Budget()
     """What may exceed it is not asked: it is unscored."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _holds_no_secret(cls, url: str) -> str:
+        if "@" in url.partition("//")[2].partition("/")[0]:
+            raise ValueError(
+                "the URL holds a user or a password, and run folders name it: leave them out, the key comes "
+                "from the variable that `api_key_env` names"
+            )
+        return url
 
     @model_validator(mode="after")
     def _money_has_prices(self) -> Self:

@@ -101,8 +101,8 @@ def truths(sample: Sample) -> tuple[str, ...]:
 
 
 def read_mars(reply: str) -> Finding | None:
-    """The first verdict between `<judge>` tags."""
-    found = _JUDGED.search(reply)
+    """The first verdict between `<judge>` tags behind a reply's thoughts."""
+    found = _JUDGED.search(reply.rpartition("</think>")[2])
     return _said(found[1]) if found else None
 
 
@@ -114,7 +114,7 @@ def read_attempted(reply: str) -> Finding | None:
 
 def read_extracted(reply: str) -> Finding | None:
     """What stands in the last line `correct:`."""
-    found = _CORRECT.findall(reply)
+    found = _CORRECT.findall(reply.rpartition("</think>")[2])
     return _said(found[-1]) if found else None
 
 

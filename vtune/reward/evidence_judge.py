@@ -68,6 +68,8 @@ class EvidencePart:
     """Whether it asks the model of `reward.judge`: without one it judges nothing, and it costs calls."""
     reads_text: bool = False
     """Whether what a call returns in words is what it judges: calls without a picture are judged, too."""
+    reads: tuple[str, ...] = ()
+    """Keys of a sample's `extra_info` that it reads: they go along to a reward service."""
     example: Callable[[], Example] | None = None
     """What it is tried with; None: a sample with an evidence box, and crops on it and beside it."""
 

@@ -164,6 +164,7 @@ EVIDENCE.add(
         judges=lambda sample: bool(set(SEARCHES) & set(sample.tools)) and bool(_answers(sample)),
         lacking="no search among the tools, or no answer that can be looked for",
         reads_text=True,
+        reads=(DOCUMENTS, FACT),
         example=_example,
     ),
 )

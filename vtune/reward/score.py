@@ -231,7 +231,7 @@ async def score_trajectory(
         judges: Judge the calls, and the answers that no rule decides.
     """
     if trajectory.stop_reason == "error":
-        return Scored(_unscorable(trajectory, _failure(trajectory)), again=False)
+        return Scored(_unscorable(trajectory, failure_of(trajectory)), again=False)
     weights = weights_of(sample, recipe)
     scene = await _looked_at(Scene(sample, trajectory, recipe, verifying, judges), paid=weights.tool != 0)
     parts: dict[str, Verdict | Unscored] = {}
@@ -266,7 +266,7 @@ async def _looked_at(scene: Scene, *, paid: bool) -> Scene:
         return replace(scene, calls=[Unscored(error.what)] * len(done.calls))
 
 
-def _failure(trajectory: Trajectory) -> str:
+def failure_of(trajectory: Trajectory) -> str:
     """Why a rollout has no score: what failed, as the call that was under way tells it."""
     errors = [call.error for call in trajectory.calls if call.status == "infra" and call.error]
     return f"the rollout failed: {errors[-1].splitlines()[0]}" if errors else "the rollout failed"

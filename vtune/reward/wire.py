@@ -1,8 +1,10 @@
 """What goes over HTTP between a run and its reward service: our records as JSON.
 
 A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a
-sample's pictures (no verifier looks at them), tokens, the user's turns, code, and of output what no judge
-reads. A trajectory's pictures go along where it has calls: red flags and judges look at them.
+sample's pictures (no verifier looks at them), tokens, the user's turns, of what code printed what no judge
+reads, and of `extra_info` what no evidence judge names. Where the user has parts of their own that score,
+output and `extra_info` go along as they are. A trajectory's pictures go along where it has calls, which red
+flags and judges look at, and those of the question where its grading shows them to a model.
 """
 
 import base64
@@ -16,8 +18,10 @@ from pydantic import ValidationError
 
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeEndpoint
+from vtune.judge.graders import GRADERS
 from vtune.judge.pictures import read_bytes
 from vtune.reward.body import check_structure
+from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.recut import printed
 from vtune.schema.fields import Fields, Row
@@ -27,12 +31,13 @@ from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row, scored_columns
 from vtune.schema.trajectory import Call, Crop, Look, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, outcome_to_row, trajectory_from_row
+from vtune.tools.python import NAME as PYTHON
 from vtune.uses import prints, used
 
 _PARTS = ("total", "accuracy", "format", "tool", "consistency")
 
 IDENTITY = ("id", "index", "split")
-"""What of `extra_info` is read: the rest is the sender's own."""
+"""What of `extra_info` makes a sample's id."""
 
 LONGEST_TEXT = 4 * 2**20
 """Characters of what a policy wrote in one trajectory, ours: a million tokens."""
@@ -50,7 +55,7 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
     asked = scored_columns(sample) | {
         "images": [None] * count,  # counted, never looked at
         "prompt": [{"role": "user", "content": IMAGE * count + sample.question}],
-        "extra_info": {"id": sample.id},
+        "extra_info": _read_of(sample.extra) | {"id": sample.id},
     }
     done = {
         "sample_id": trajectory.sample_id,
@@ -59,16 +64,32 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
             for turn in trajectory.messages
             if turn.role == "assistant"
         ],
-        # Red flags and judges look at them.
-        "images": [_sent(picture) for picture in trajectory.images] if trajectory.calls else [],
-        "calls": [
-            call_to_row(call) | {"arguments": "", "output": printed(call), "span": (0, 0)}
-            for call in trajectory.calls
-        ],
+        "images": [_sent(picture) for picture in _looked_at(sample, trajectory)],
+        "calls": [call_to_row(call) | {"output": _output(call), "span": (0, 0)} for call in trajectory.calls],
         "stop_reason": trajectory.stop_reason,
         "outcome": None if trajectory.outcome is None else outcome_to_row(trajectory.outcome),
     }
     return {"sample": asked, "trajectory": done}
+
+
+def _looked_at(sample: Sample, trajectory: Trajectory) -> Sequence[Picture]:
+    """The pictures that red flags, judges or the sample's grading look at."""
+    grader = GRADERS.get(sample.verifier_parm.get("grading") or "vtune")
+    shown = len(sample.images) if grader is not None and grader.pictures else 0
+    return trajectory.images if trajectory.calls else trajectory.images[:shown]
+
+
+def _output(call: Call) -> str:
+    """Of what a call returned in words, what may be read."""
+    return printed(call) if call.tool == PYTHON and not prints(SCORING) else call.output
+
+
+def _read_of(extra: Mapping[str, Any]) -> Row:
+    """Of `extra_info`, what scoring reads."""
+    if prints(SCORING):
+        return dict(extra)
+    known = {key for part in EVIDENCE.values() for key in part.reads}
+    return {key: value for key, value in extra.items() if key in known}
 
 
 def read_item(item: Any) -> tuple[Sample, Trajectory]:
@@ -269,7 +290,8 @@ def _sample(row: Row) -> Sample:
         except DataError as error:
             raise DataError(error.what, where="column `reward_model.verifier_parm`", fix=error.fix) from None
     if isinstance(info, dict):
-        row = row | {"extra_info": {key: value for key, value in info.items() if key in IDENTITY}}
+        named = {key: value for key, value in info.items() if key in IDENTITY}
+        row = row | {"extra_info": _read_of(info) | named}
     images = row.get("images")
     # A path in a request must never be opened here, and no verifier looks at a sample's pictures.
     empty = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None

@@ -146,7 +146,8 @@ def decode_reduced(content: bytes, side: int, mode: str = "RGB", *, where: str =
     picture = open_picture(content, where=where)
     try:
         picture.draft(mode, (side, side))
-        return opaque(picture) if mode == "RGB" else picture.convert(mode)
+        shown = opaque(picture) if picture.has_transparency_data else picture
+        return shown.convert(mode)
     except UNDECODABLE as error:
         raise _bad(f"it is damaged ({error})", where) from None
 

@@ -315,7 +315,8 @@ def test_a_conversation_that_asks_nothing_is_told_for_what_it_is(turns: Any, why
         pytest.param({"1": "red", "2": "blue"}, 1, "A", id="numbers from 1"),
         pytest.param({"1": "red", "2": "blue"}, "2", "B", id="a number as text"),
         pytest.param(["red", "blue"], 1.0, "B", id="a number among nulls"),
-        pytest.param(["1", "2"], 1.0, "1", id="a number that is the text of an option"),
+        pytest.param(["7", "2"], 2.0, "2", id="a number that can only be the text of an option"),
+        pytest.param(["2", "1"], 1.0, "1", id="a number that is the text of its own option"),
     ],
 )
 def test_a_truth_names_the_option_that_the_file_means(options: Any, answer: Any, truth: str) -> None:
@@ -344,6 +345,23 @@ def test_options_with_a_gap_are_told(options: Any, answer: Any, why: str) -> Non
         question_sample(
             {"problem": "Which?", "answer": answer, "options": options}, HERE, Options(), source="a"
         )
+
+
+@pytest.mark.parametrize("answer", [1, 1.0])
+def test_a_number_that_names_two_options_is_refused_until_a_map_says_what_it_is(
+    answer: float, tmp_path: Path
+) -> None:
+    row = {"q": "How many?", "a": answer, "o": ["2", "3", "1"]}
+    columns = tmp_path / "columns.yaml"
+    file = lines(tmp_path / "own.jsonl", [row])
+    for said, truth in (("number", "B"), ("text", "1")):
+        columns.write_text(f"source: own\nquestion: q\nanswer: a\nchoices: o\nanswer_is: {said}\n")
+        ((_, sample),) = FORMATS["hf"].read(file, Options(columns=columns))
+        assert isinstance(sample, Sample)
+        assert sample.ground_truth == truth
+    columns.write_text("source: own\nquestion: q\nanswer: a\nchoices: o\n")
+    ((_, refused),) = FORMATS["hf"].read(file, Options(columns=columns))
+    assert "1 is the text of one option and the number of another" in str(refused)
 
 
 def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -274,6 +276,21 @@ def test_a_second_run_costs_nothing_and_a_new_band_draws_nothing(
     other = curate(write_recipe(tmp_path / "r.yaml", sources, [changed]), out)
     assert other["funnel"] != first["funnel"]
     assert dice.read_bytes() == drawn
+
+
+def test_a_reply_to_another_request_is_not_taken_for_one_to_this(
+    tiny: Path, lens: Path, tmp_path: Path, dice: Path
+) -> None:
+    """What a verifier reads, a prompt asks for."""
+    sources = {"lens": source(lens / "train.parquet")}
+    out, drawn = tmp_path / "out", [0]
+    band = {"of": "mean", "at_least": 0.0}
+    for parm in ({}, {"answer_in": "boxed"}, {}, {"aliases": ["none"]}):
+        spec = pass_rate(tiny, rollouts=1, first=None, band=band, verifier_parm=parm)
+        spec["rollout"] |= {"prompt": "codev"}  # `plain` asks for no form
+        curate(write_recipe(tmp_path / "r.yaml", sources, [spec]), out)
+        drawn.append(len(rollouts(dice)))
+    assert drawn == [0, 16, 32, 32, 32]
 
 
 def test_a_first_pass_without_tools_spares_the_full_number(
@@ -611,6 +628,33 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
         (1, "n/1", "its id has come before"),
     ]
     assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
+
+
+def test_rows_without_an_id_are_told_apart_by_source_and_file(tmp_path: Path) -> None:
+    """Shards of all data sets have the same names."""
+    files = [tmp_path / name / "train-0.parquet" for name in "abc"]
+    for number, file in enumerate(files):
+        file.parent.mkdir()
+        write_samples(file, numbered(2))
+        table = pq.read_table(file)
+        extra = pa.array([{"row": number}] * 2)
+        place = table.schema.get_field_index("extra_info")
+        pq.write_table(table.set_column(place, "extra_info", extra), file)
+    sources = {"one": source(files[0]), "two": source(*files[1:])}
+    result = curate(write_recipe(tmp_path / "r.yaml", sources, []), tmp_path / "out")
+    ids = [row.id for row in read_samples(tmp_path / "out/samples.parquet")]
+    assert {"one/train-0/0", "two/b/train-0/0", "two/c/train-0/1"} < set(ids)
+    assert len(set(ids)) == 6
+    assert result["warnings"] == []
+
+
+def test_a_file_to_keep_apart_from_that_is_not_here_is_a_warning(tmp_path: Path) -> None:
+    data, held, lost = (tmp_path / f"{name}.parquet" for name in ("data", "held", "lost"))
+    write_samples(data, numbered(3))
+    write_samples(held, [sample("Something else", "1", id="held/0")])
+    spec = {"filter": "contamination", "rows": "all", "suites": [], "data": [str(held), str(lost)]}
+    result = curate(write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec]), tmp_path / "out")
+    assert result["warnings"] == [f"`contamination` did not look into {lost}: not here"]
 
 
 def test_suites_whose_data_are_here_are_kept_apart_from_and_others_are_told(

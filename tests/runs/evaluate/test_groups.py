@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,10 @@ from tests.runs.commands import vtune
 from tests.runs.evaluate.scripted import asked, write_script
 from vtune.config import find, load_recipe, shipped
 from vtune.data.formats.specimens_tsv import countbench
-from vtune.runs.evaluate.groups import GROUPS, SUITES, Group
+from vtune.errors import RunFailed
+from vtune.runs.evaluate.groups import GROUPS, SUITES, Asked, Group, Named, run_several
 from vtune.runs.evaluate.published import published_rows
+from vtune.runs.evaluate.suite import EvalSuite
 
 SHIPPED = {name: load_recipe(find(name, GROUPS), Group) for name in shipped(GROUPS)}
 
@@ -28,6 +31,25 @@ def test_a_group_has_every_suite_of_which_its_table_is_published() -> None:
     for _, suite, name in rows.values():
         assert any(suite in group.members for group in SHIPPED.values()), f"{suite} of {name}"
     assert SHIPPED["orsta-table3"].average is None  # the paper prints none
+
+
+def test_a_group_of_which_a_suite_fails_has_the_others_and_says_what_failed(tmp_path: Path) -> None:
+    data = tmp_path / "d.parquet"
+    data.touch()
+    suite = load_recipe(find("lens", SUITES), EvalSuite, [f"data=[{data}]"])
+    group = Group(members=("good", "bad"), without_suite=(), average="mean")
+    named = tuple(Named(name, Path(f"{name}.yaml"), "mine") for name in group.members)
+
+    def run(name: str, _: EvalSuite) -> dict[str, Any]:
+        if name == "bad":
+            raise RunFailed("too many unscored")
+        return {"score": {"score": 0.5}}
+
+    found = run_several(Asked(named, {"mine": group}), lambda _: suite, lambda *_: None, run)
+    assert found["failed"] == {"bad": "too many unscored"}
+    assert found["groups"]["mine"]["scores"] == {"good": 0.5}
+    assert found["groups"]["mine"]["reasons"] == {"bad": "too many unscored"}
+    assert found["groups"]["mine"]["average"] is None
 
 
 def test_a_member_without_a_rule_under_the_protocol_is_missing_and_the_others_are_evaluated(

@@ -10,9 +10,11 @@ from tests.data.benchmarks import make_vstar
 from tests.runs.commands import Ended, vtune
 from tests.runs.evaluate.scripted import LOOK, asked, evaluate, evaluated, write_script
 from vtune.config import find, load_recipe
+from vtune.data.formats.specimens_tsv import countbench
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.folder import locked
 from vtune.schema.parquet import read_trajectories
 
 
@@ -163,3 +165,14 @@ def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_
     ended = run("other", "e9d6be6")
     assert ended.code == 2
     assert f"it is at revision {commit}, and the suite wants e9d6be6" in ended.err
+
+
+def test_two_processes_do_not_evaluate_in_one_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    data = countbench(tmp_path).path
+    model = write_script(tmp_path / "r.jsonl", {one.id: ["3"] for one in asked("countbench", data)})
+    with locked(out):
+        ended = evaluate("countbench", model, data, out, "--agent", "direct")
+    assert (ended.code, "another process is working in" in ended.err) == (2, True)
+    assert not (out / "suite.yaml").exists()
+    assert evaluate("countbench", model, data, out, "--agent", "direct").code == 0

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.judging import known_verifier
-from vtune.data.formats.questions import question_sample
+from vtune.data.formats.questions import AnswerIs, question_sample
 from vtune.data.formats.regions import BoxColumn
 from vtune.data.formats.samples import json_object
 from vtune.data.formats.source import Place, Raw
@@ -62,6 +62,8 @@ class ColumnMap(Strict):
     """Column: a picture, or a list of them."""
     choices: str | None = None
     """Column: the options."""
+    answer_is: AnswerIs | None = None
+    """What the answers of questions with options are; None: decided row by row, where it can only be one."""
     id: str | None = None
     """Column: unique in the data set; None: the row's number."""
     evidence: Boxes | None = None
@@ -130,6 +132,7 @@ def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) ->
         answer=(names.answer,),
         images=_given(names.images),
         choices=_given(names.choices),
+        answer_is=names.answer_is,
         identity=_given(names.id),
         evidence=names.evidence,
         verifier_parm=parm,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from string import ascii_uppercase
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from vtune.data.formats import specimens, specimens_places
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
@@ -21,6 +21,8 @@ from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
 from vtune.verifiers import judge
 
+AnswerIs = Literal["number", "text"]
+"""Of an option: its number, or its text."""
 QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
 IMAGES = ("images", "image", "decoded_image")
@@ -85,6 +87,7 @@ def question_sample(
     answer: Sequence[str] = ANSWER,
     images: Sequence[str] = IMAGES,
     choices: Sequence[str] = ("choices", "options"),
+    answer_is: AnswerIs | None = None,
     identity: Sequence[str] = IDENTITY,
     evidence: BoxColumn | None = None,
     verifier_parm: Mapping[str, Any] = MappingProxyType({}),
@@ -102,6 +105,7 @@ def question_sample(
         answer: Columns that may hold the reference.
         images: Columns that may hold pictures.
         choices: Columns that may hold options. Those that the question does not list are written below it.
+        answer_is: What names the right option; None: what it can only be, row by row.
         identity: Columns that may hold an id; it is made unique by the source.
         evidence: The column of boxes of what the question is about.
         verifier_parm: Options of the verifier.
@@ -116,7 +120,7 @@ def question_sample(
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)
     if given:
-        truth = _lettered(truth, given, keys, answer[0])
+        truth = _lettered(truth, given, keys, answer[0], answer_is)
         user["content"] = _listed(user["content"], given)
     number = first(row, *identity)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
@@ -203,31 +207,42 @@ def _in_turn(keys: Sequence[str]) -> bool:
     return keys in ([*letters], [*letters.lower()], numbers[:-1], numbers[1:])
 
 
-def _lettered(truth: Any, choices: Sequence[str], keys: Sequence[str], column: str) -> Any:
+def _lettered(
+    truth: Any, choices: Sequence[str], keys: Sequence[str], column: str, answer_is: AnswerIs | None
+) -> Any:
     """The letter of the option that a truth names by its number or key; any other truth as it is.
 
     Raises:
-        DataError: If there is no option of that number, or a text is a number and none of the options.
+        DataError: If there is no option of that number, or a text is a number and none of the options, or it
+            names one option by its text and another by its number, and nobody says what counts.
     """
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         return truth
     # Also of 1.0: a column of whole numbers with a null in it becomes one of floats.
     text = text_of(column, truth).strip()
-    if text in choices:
+    numbers = keys if keys[:1] in (["0"], ["1"]) else [str(number) for number in range(len(choices))]
+    named = keys if isinstance(truth, str) and answer_is is None else numbers
+    place = named.index(text) if text in named[: len(ascii_uppercase)] else None
+    if text in choices and answer_is != "number":
+        if answer_is is None and place is not None and choices[place] != text:
+            raise wrong(
+                column,
+                f"{text:.20} is the text of one option and the number of another",
+                "write letters, or say `answer_is: number` or `text` in a map of columns (format hf)",
+            )
         return truth
-    if isinstance(truth, str):
-        if text.isdecimal() and text not in keys and not any(text in choice.split() for choice in choices):
+    if place is not None and answer_is != "text":
+        return ascii_uppercase[place]
+    if isinstance(truth, str) and answer_is is None:
+        if text.isdecimal() and not any(text in choice.split() for choice in choices):
             # Of a table whose column has texts, too, all cells are texts: a number from 0, or from 1?
             raise wrong(
                 column, f"{text:.20} is not one of the options", "write the letter of one, or its text"
             )
-        return ascii_uppercase[keys.index(text)] if text in keys[: len(ascii_uppercase)] else truth
-    if isinstance(truth, float) and not truth.is_integer():
         return truth
-    numbers = keys if keys[:1] in (["0"], ["1"]) else [str(number) for number in range(len(choices))]
-    if text not in numbers[: len(ascii_uppercase)]:
-        raise wrong(column, f"option {text:.20} of {len(choices)}", f"count the options from {numbers[0]}")
-    return ascii_uppercase[numbers.index(text)]
+    if answer_is == "text" or (isinstance(truth, float) and not truth.is_integer()):
+        return truth
+    raise wrong(column, f"option {text:.20} of {len(choices)}", f"count the options from {numbers[0]}")
 
 
 def _literal(text: str, column: str) -> Any:

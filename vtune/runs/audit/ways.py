@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pydantic import ValidationError
+
 from vtune.errors import RecipeError
 from vtune.judge.budget import Budget, Purse
 from vtune.judge.client import BatchedEndpoint
@@ -122,16 +124,20 @@ def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str
 
 
 def _endpoint(url: str, model: str) -> BatchedEndpoint:
-    return BatchedEndpoint(
-        base_url=url,
-        model=model,
-        temperature=0.0,  # CodeV's evaluation script
-        max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
-        concurrency=16,
-        retries=5,
-        timeout_s=60.0,
-        api_key_env=API_KEY if API_KEY in os.environ else None,
-    )
+    try:
+        return BatchedEndpoint(
+            base_url=url,
+            model=model,
+            temperature=0.0,  # CodeV's evaluation script
+            max_tokens=4096,  # ours: room for a judge that reasons; CodeV's script has 500
+            concurrency=16,
+            retries=5,
+            timeout_s=60.0,
+            api_key_env=API_KEY if API_KEY in os.environ else None,
+        )
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise RecipeError(why, where="--judge-url", fix="write http://HOST:PORT/v1") from None
 
 
 def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:

@@ -16,6 +16,12 @@ from vtune.schema.message import Picture
 PACKAGE = "eval_suites"
 
 
+def absent_by_name(spec: Contamination) -> list[str]:
+    """What a filter names one by one, suites and files, and is not here, or not all of it."""
+    named = spec.data if spec.suites == "all" else (*spec.suites, *spec.data)
+    return [name for name, source in _sources(spec).items() if name in named and not _is_here(source)]
+
+
 def present_benchmarks(recipe: DataRecipe) -> dict[str, bool]:
     """Benchmark -> whether its data are here, of all that the recipe's filters name."""
     found: dict[str, bool] = {}

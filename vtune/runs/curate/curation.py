@@ -22,7 +22,7 @@ from vtune.models.policy import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
 from vtune.reward.preflight import ping_judge
-from vtune.runs.curate.contamination import benchmark_prints, present_benchmarks
+from vtune.runs.curate.contamination import absent_by_name, benchmark_prints, present_benchmarks
 from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_print
 from vtune.runs.curate.filtering import filter_rows
 from vtune.runs.curate.funnel import Example, Ledger, funnel
@@ -254,6 +254,11 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
             )
         elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
             told.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
+        elif isinstance(spec, Contamination) and (absent := absent_by_name(spec)):
+            told.append(f"`{ledger.columns[column]}` did not look into {', '.join(absent)}: not here")
+    for source, count in ledger.repeated.items():
+        if count:
+            told.append(f"{count} rows of {source} were dropped, for their ids have come before")
     for source, row in table.items():
         if source == "all":
             continue

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,9 @@ from vtune.models.pictures import PictureReader
 from vtune.models.policy import resolved
 from vtune.parts import Kind
 from vtune.report.progress import Steps
+from vtune.reward.score import failure_of
 from vtune.rollout.agent import Agent, Job
+from vtune.rollout.prompts import ask
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
@@ -28,6 +31,7 @@ from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import REPLIES, Opinions, too_many
 from vtune.runs.curate.rows import chunks
+from vtune.schema.message import Picture
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Outcome, Trajectory
@@ -234,6 +238,8 @@ class _Sampler:
         self._agent: Agent | None = None
         self._pictures: PictureReader | None = None
         self._client: JudgeClient | None = None
+        self._failures: dict[str, str] = {}
+        """Why a rollout has no reply, by its key."""
         self._settings: dict[str, Any] = {
             "model": model_print(resolved(spec.model)),
             "engine": spec.engine,
@@ -272,6 +278,11 @@ class _Sampler:
             settings = settings | {"tools": self._found, "cached": cached_search(sample)}
         if name_of(sample) != DEFAULT:
             settings = settings | {"environment": sample.environment}
+        # The verifier decides on the form of answer that a prompt asks for. Names and sizes are of pictures,
+        # and which of several requests is drawn is the rollout's: those are in the key.
+        names, sizes = [str(n) for n in range(len(pictures))], [(1, 1)] * len(pictures)
+        turns = ask(self._spec.rollout.prompt, sample, names, sizes, draw=0)
+        settings = settings | {"turns": [[turn.role, turn.content] for turn in turns]}
         return Posed(place, sample, pictures, asked_key(sample, pictures, settings))
 
     async def scores(
@@ -314,7 +325,9 @@ class _Sampler:
         keys = {id(job): key for key, job in missing.items()}
 
         def keep(job: Job, trajectory: Trajectory) -> None:
-            if trajectory.stop_reason != "error":
+            if trajectory.stop_reason == "error":
+                self._failures[keys[id(job)]] = failure_of(trajectory)
+            else:
                 kept: dict[str, Any] = {
                     "reply": trajectory.reply,
                     "stop": trajectory.stop_reason,
@@ -334,29 +347,32 @@ class _Sampler:
         for number in range(count):
             key = _rollout_key(entry.key, number)
             judge = self._spec.judge
-            asked = judge and [judge.model, judge.temperature]
+            asked = judge and [judge.model, judge.temperature, judge.max_tokens]
             own = prints([VERIFIERS.kind])
             judged = digest([judged_key(key, entry.sample), asked, *([own] if own else [])])
             score = self._scores.get(judged)
             if score is None:
                 kept = self._replies.get(key)
                 if kept is None:
-                    return ServiceError(f"rollout {number} failed")
+                    return ServiceError(self._failures.get(key, f"rollout {number} failed"))
                 sample = with_shown_size(entry.sample, kept["shown"]) if "shown" in kept else entry.sample
                 sample = with_outcome(sample, Outcome(*kept["outcome"]) if "outcome" in kept else None)
-                ask = None if self._client is None else self._same_answer
+                shown = tuple(Picture(data=picture) for picture in entry.pictures)
+                judge_of = None if self._client is None else partial(self._same_answer, pictures=shown)
                 try:
-                    score = (await self._verifying.verify(kept["reply"], sample, judge=ask)).score
+                    score = (await self._verifying.verify(kept["reply"], sample, judge=judge_of)).score
                 except (DataError, ServiceError) as error:
                     return error
                 self._scores.put(judged, score)
             scores.append(float(score))
         return scores
 
-    async def _same_answer(self, answer: str, sample: Sample) -> bool | None:
+    async def _same_answer(
+        self, answer: str, sample: Sample, pictures: Sequence[Picture] = ()
+    ) -> bool | None:
         if self._client is None:
             raise RuntimeError("there is no judge to ask")
-        return await compare(self._client, answer, sample)
+        return await compare(self._client, answer, sample, pictures)
 
     async def _start(self) -> Agent:
         """Load the model, and start what its rollouts need."""

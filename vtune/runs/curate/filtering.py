@@ -93,6 +93,7 @@ def _sift(
                     ledger.drop(source, gone)
             for position, name in twice.items():
                 ledger.drop(source, Dropped(position, VALID, name, "its id has come before"))
+            ledger.repeated[source] += len(twice)
             for position, name, key in found.keys:
                 if position not in twice:
                     places.append((source, position, name))

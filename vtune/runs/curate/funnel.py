@@ -50,6 +50,8 @@ class Ledger:
         """Column -> rows that the filter has looked at."""
         self.counts: dict[str, Counter[int]] = {source: Counter() for source in rows.parts}
         """Source -> column -> rows dropped there."""
+        self.repeated: Counter[str] = Counter()
+        """Source -> rows whose id has come before."""
 
     def __enter__(self) -> Self:
         self._file = self._partial.open("w", encoding="utf-8")

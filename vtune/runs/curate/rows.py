@@ -258,12 +258,20 @@ def _record(task: Task, row: Row, number: int) -> Record:
     if task.kind == "traces":
         trace = trajectory_from_row(row)
         return replace(trace, source=name) if source.rename else trace
-    sample = sample_from_row(row, place=f"{task.part.path.stem}/{number}")
+    sample = sample_from_row(row, place=f"{_name(task)}/{number}")
     if source.tools is not None:
         sample = offering(sample, source.tools)
     if sample.source == name or not source.rename:
         return sample
     return replace(sample, source=name, extra={**sample.extra, "data_source": sample.source})
+
+
+def _name(task: Task) -> str:
+    """What rows without an id are numbered behind, per file: shards of all data sets have the same names."""
+    name, path = task.part.source, task.part.path
+    alike = sum(Path(file).stem == path.stem for file in task.source.files) > 1
+    stem = f"{path.parent.name}/{path.stem}" if alike else path.stem
+    return stem if stem == name else f"{name}/{stem}"
 
 
 def _parts(kind: Kind, source: str, paths: Sequence[Path]) -> Iterator[Part]:

@@ -68,7 +68,7 @@ from vtune.runs.evaluate.windows import (
     waits,
     windows,
 )
-from vtune.runs.folder import check_folder, environment
+from vtune.runs.folder import check_folder, environment, locked
 from vtune.runs.interpreter import responsive
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
@@ -183,7 +183,7 @@ def run_eval(
 
     Raises:
         RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the
-            other way round, or that evaluation is another one.
+            other way round, or that evaluation is another one; if another process evaluates in `out`.
     """
     check_folder(out)
     suite = blocking(judged_as_shown(suite))
@@ -199,9 +199,10 @@ def run_eval(
     _check_kind(suite, model, kind)
     found = _checked(suite, model, limit, own_data=own_data)
     prints = fingerprints(suite)
-    begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
-    return asyncio.run(_evaluate(asked))
+    with locked(out):
+        begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
+        return asyncio.run(_evaluate(asked))
 
 
 def judged_as_shown(suite: EvalSuite) -> EvalSuite:

@@ -140,7 +140,7 @@ def run_several(
         "evaluations": found,
         "missing": missing,
         "failed": failed,
-        "groups": {name: _table(name, asked, found, missing) for name in asked.groups},
+        "groups": {name: _table(name, asked, found, {**missing, **failed}) for name in asked.groups},
     }
 
 
@@ -241,7 +241,7 @@ def is_here(suite: EvalSuite) -> bool:
 
 
 def _table(
-    name: str, asked: Asked, found: dict[str, dict[str, Any]], missing: dict[str, str]
+    name: str, asked: Asked, found: dict[str, dict[str, Any]], reasons: dict[str, str]
 ) -> dict[str, Any]:
     group = asked.groups[name]
     members = [named.name for named in asked.suites if named.group == name]
@@ -252,7 +252,7 @@ def _table(
     return {
         "scores": scores,
         "missing": absent,
-        "reasons": {member: missing[member] for member in absent},
+        "reasons": {member: reasons[member] for member in absent},
         "average": _average(group, scores, absent),
         "no_average": _why(group, scores, absent),
     }
