@@ -286,8 +286,8 @@ def test_a_reply_to_another_request_is_not_taken_for_one_to_this(
     out, drawn = tmp_path / "out", [0]
     band = {"of": "mean", "at_least": 0.0}
     for parm in ({}, {"answer_in": "boxed"}, {}, {"aliases": ["none"]}):
-        spec = pass_rate(tiny, rollouts=1, first=None, band=band, verifier_parm=parm)
-        spec["rollout"] |= {"prompt": "codev"}  # `plain` asks for no form
+        spec = pass_rate(tiny, tools=False, rollouts=1, first=None, band=band, verifier_parm=parm)
+        spec["rollout"] |= {"prompt": "pool"}  # `plain` asks for no form
         curate(write_recipe(tmp_path / "r.yaml", sources, [spec]), out)
         drawn.append(len(rollouts(dice)))
     assert drawn == [0, 16, 32, 32, 32]
