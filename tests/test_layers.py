@@ -193,7 +193,16 @@ def test_no_file_is_too_long() -> None:
         ("deepspeed", {"vtune/update/deepspeed.py"}),
         ("openai", {"vtune/judge/completions.py"}),
         ("vllm", {"vtune/rollout/vllm.py", "vtune/rollout/vllm_senders.py"}),
-        ("httpx2", {"vtune/judge/tls.py", "vtune/rollout/servers.py", "vtune/tools/http.py"}),
+        (
+            "httpx2",
+            {
+                "vtune/judge/tls.py",
+                "vtune/rollout/fleet.py",
+                "vtune/rollout/server_calls.py",
+                "vtune/rollout/servers.py",
+                "vtune/tools/http.py",
+            },
+        ),
         ("aiohttp", {"vtune/reward/connections.py", "vtune/tools/fetch.py"}),
         ("imagehash", {"vtune/curate/likeness.py", "vtune/tools/pictures.py"}),
         ("datasketch", {"vtune/curate/likeness.py"}),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.preflight import HELLO
 
 Failure = tuple[int, dict[str, Any]]

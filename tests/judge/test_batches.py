@@ -13,8 +13,9 @@ import vtune.judge.batches as vtune_batches
 from tests.judge.batch_server import BatchServer, serve_batches
 from tests.models.rows import picture
 from vtune.errors import DataError, RunFailed, ServiceError
-from vtune.judge.client import BatchedEndpoint, JudgeClient
+from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoReply, NoVerdict
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.schema.message import Picture
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.judge.server import serve
 from tests.reward.build import LEVELS, RIGHT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RecipeError, RunFailed
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.checking import check_evidence, check_samples, check_unscored, unscored_share
 from vtune.reward.combining import Weights, combine
 from vtune.reward.evidence import tool_part

@@ -18,8 +18,9 @@ from vtune.models.policy import Policy
 from vtune.rollout import servers
 from vtune.rollout.adapters import Adapters
 from vtune.rollout.engine import Request, Sampling
+from vtune.rollout.fleet import CUT_OFF, Fleet
 from vtune.rollout.sending import adapters_sender, files_sender
-from vtune.rollout.servers import Fleet, ServersEngine
+from vtune.rollout.servers import ServersEngine
 from vtune.rollout.transfer import trainer_address
 
 
@@ -49,7 +50,13 @@ class Play:
             self.loaded.setdefault(name, []).extend(load_file(body["update_info"]["path"]))
         if path == "/finish_weight_update":
             self.labels[name] = body["weight_version"]
+        if path == "/update_weight_version":
+            self.labels[name] = body["new_version"]
+        if path == "/weight_info":
+            return httpx2.Response(200, json={"weight_version": self.labels.get(name, "default")})
         if path == "/inference/v1/generate":
+            if body["token_ids"] == [0]:
+                self.asked[-1] = (name, "the check")
             return httpx2.Response(200, json=self.answer(name, body))
         if path == "/reset_prefix_cache":
             return httpx2.Response(200, json={"success": self.resets})
@@ -219,9 +226,13 @@ def test_a_refused_request_stops_the_run_at_once(policy: Policy, tmp_path: Path)
 
 
 def test_log_probabilities_of_another_distribution_are_refused(policy: Policy, tmp_path: Path) -> None:
-    play = Play(policy, certain=-4.0)
+    async def run() -> None:
+        draws = engine(policy, Play(policy, certain=-4.0), tmp_path)
+        await draws.take(weights, 0)
+        await draws.generate(turn(policy, 0))
+
     with pytest.raises(RunFailed, match="processed_logprobs"):
-        asyncio.run(engine(policy, play, tmp_path).take(weights, 0))
+        asyncio.run(run())
 
 
 def test_pictures_travel_without_loss(policy: Policy, tmp_path: Path) -> None:
@@ -512,3 +523,156 @@ def test_a_server_that_comes_back_gets_no_turn_before_it_has_the_weights(
         return play.turns()
 
     assert asyncio.run(run()) == ["b", "a"]
+
+
+def test_a_server_that_is_started_again_belongs_to_no_group_of_earlier_weights(
+    policy: Policy, tmp_path: Path
+) -> None:
+    """Also where no turn has noticed it."""
+    members: list[tuple[tuple[str, int], ...]] = []
+
+    async def run() -> None:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        send = draws._send
+
+        async def noted(given: Any, fleet: Fleet, label: str) -> None:
+            await send(given, fleet, label)
+            members.append(fleet.members)
+
+        draws._send = noted
+        for version in range(4):
+            if version == 2:
+                del play.labels["b"]
+            await draws.take(weights, version)
+            await draws.generate(turn(policy, 1))
+        assert [name for name, what in play.asked if what == "the check"] == ["b", "b"]
+
+    asyncio.run(run())
+    assert members[0] == members[1] != members[2] == members[3]
+
+
+def test_a_server_whose_weights_were_cut_off_is_not_given_others_before_it_is_started_again(
+    policy: Policy, tmp_path: Path
+) -> None:
+    """What has come stays in its layers: also for the next run, which would add to it."""
+
+    async def run() -> Play:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 0)
+        update = play.labels | {}
+
+        def fails(request: httpx2.Request) -> httpx2.Response:
+            if (request.url.host, request.url.path) == ("a", "/update_weights"):
+                return httpx2.Response(500, text="no such file")
+            return play(request)
+
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(fails))
+        await draws.take(weights, 1)
+        assert play.labels == {"a": CUT_OFF, "b": "vtune-1"} != update
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(play))
+        await draws.take(weights, 2)
+        assert play.labels == {"a": CUT_OFF, "b": "vtune-2"}
+        with pytest.raises(RunFailed, match="cut off; it runs, but has to be started again"):
+            await engine(policy, play, tmp_path, "a").take(weights, 0)
+        del play.labels["a"]
+        await draws.take(weights, 3)
+        return play
+
+    assert asyncio.run(run()).labels == {"a": "vtune-3", "b": "vtune-3"}
+
+
+def test_a_server_in_the_middle_of_a_hand_over_of_a_run_that_was_killed_says_so_at_once(
+    policy: Policy, tmp_path: Path
+) -> None:
+    def active(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path == "/start_weight_update":
+            return httpx2.Response(500, text="a weight update is already active. Call finish_weight_update")
+        return Play(policy)(request)
+
+    draws = engine(policy, Play(policy), tmp_path, "a")
+    draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(active))
+    with pytest.raises(RunFailed, match="has to be started again"):
+        asyncio.run(draws.take(weights, 0))
+
+
+def test_a_turn_of_a_server_that_is_given_up_while_it_is_paused_goes_to_another(
+    policy: Policy, tmp_path: Path
+) -> None:
+    async def run() -> tuple[int, ...]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 4)
+        await draws.generate(turn(policy, 0))
+        asked = asyncio.Event()
+
+        async def paused(request: httpx2.Request) -> httpx2.Response:
+            if (request.url.host, request.url.path) == ("a", "/inference/v1/generate"):
+                asked.set()
+                await asyncio.Event().wait()  # frozen, as `mode=keep` has it
+            if (request.url.host, request.url.path) == ("a", "/update_weights"):
+                return httpx2.Response(500, text="no")
+            return play(request)
+
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(paused))
+        drawn = asyncio.create_task(draws.generate(turn(policy, 0)))
+        await asked.wait()
+        await draws.take(weights, 5)
+        async with asyncio.timeout(5):
+            return (await drawn).weight_versions
+
+    assert asyncio.run(run()) == (5,)
+
+
+def test_a_turn_that_ends_brings_no_server_back_that_missed_a_part_of_the_weights(
+    policy: Policy, tmp_path: Path
+) -> None:
+    async def run() -> list[str]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 0)
+        server = draws._servers[0]
+        server.give_up("it could not pause")
+        server.worked()
+        assert server.given_up
+        play.asked.clear()
+        await Fleet(draws._http, draws._servers).resume()
+        return [name for name, _ in play.asked]
+
+    assert asyncio.run(run()) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "trouble", "comes"),
+    [
+        ("/pause", 503, True),
+        ("/resume", 503, True),
+        ("/update_weights", "refused", True),
+        ("/update_weights", 503, False),
+        ("/finish_weight_update", 503, False),
+    ],
+)
+def test_a_call_is_made_again_where_that_does_no_harm(
+    path: str, trouble: str | int, comes: bool, policy: Policy, tmp_path: Path
+) -> None:
+    once = [trouble]
+
+    async def run() -> dict[str, str]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+
+        def fails_once(request: httpx2.Request) -> httpx2.Response:
+            if once and (request.url.host, request.url.path) == ("a", path):
+                said = once.pop()
+                if isinstance(said, str):
+                    raise httpx2.ConnectError(said)
+                return httpx2.Response(said, text="busy")
+            return play(request)
+
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(fails_once))
+        await draws.take(weights, 1)
+        return play.labels
+
+    assert asyncio.run(run()) == {"a": "vtune-1" if comes else CUT_OFF, "b": "vtune-1"}
+    assert not once

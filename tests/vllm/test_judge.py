@@ -8,7 +8,8 @@ from tests.looks.build import SCENE
 from tests.reward.build import LEVELS, encode, recipe, sample
 from tests.reward.sessions import opened
 from tests.vllm.serving import Server
-from vtune.judge.client import BatchedEndpoint, JudgeClient
+from vtune.judge.client import JudgeClient
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.reward.recut import recut
 from vtune.reward.score import Scorer

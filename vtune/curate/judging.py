@@ -13,7 +13,7 @@ from pydantic import Field
 from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Selected
 from vtune.errors import DataError
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.schema.sample import Sample
 

@@ -7,77 +7,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any, Self, TypeVar
+from typing import IO, Any, Self, TypeVar
 
-from pydantic import Field, field_validator, model_validator
-
-from vtune.config import Strict
 from vtune.errors import ServiceError
 from vtune.judge.batches import Batches, Tell
-from vtune.judge.budget import Budget, Prices, Purse, Tokens
+from vtune.judge.budget import Purse, Tokens
 from vtune.judge.completions import Completed, Completions, Empty, NoAnswer, NoReply, NoVerdict
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.kept import read_kept
 from vtune.judge.pictures import data_url, read_bytes
 from vtune.judge.prompts import Prompt, insisting
 from vtune.schema.message import Picture
 
 T = TypeVar("T")
-
-POLL_S = 30.0
-"""Ours."""
-
-
-def _has_no_limit(budget: Budget) -> bool:
-    return budget == Budget()
-
-
-class JudgeEndpoint(Strict):
-    """Where the judge answers, and how it is asked."""
-
-    base_url: str
-    """E.g. http://localhost:18901/v1."""
-    model: str
-    temperature: float = Field(ge=0)
-    """Not sent to a model that refuses it (GPT-5 and other models that reason)."""
-    max_tokens: int = Field(gt=0)
-    """Of a reply, thoughts included; sent as `max_completion_tokens` to a model that wants that name."""
-    concurrency: int = Field(gt=0)
-    """Requests under way at the same time."""
-    retries: int = Field(ge=0)
-    """Further attempts after a failed connection, a time-out or a status 408, 409, 429 or 5xx."""
-    timeout_s: float = Field(gt=0)
-    """For one attempt, in seconds."""
-    api_key_env: str | None
-    """Name of the environment variable that holds the key; null where the endpoint wants none."""
-    prices: Annotated[Prices | None, Field(exclude_if=lambda prices: prices is None)] = None
-    """Null: no cost is reported, and no limit may be in money."""
-    budget: Annotated[Budget, Field(exclude_if=_has_no_limit)] = Budget()
-    """What may exceed it is not asked: it is unscored."""
-
-    @field_validator("base_url")
-    @classmethod
-    def _holds_no_secret(cls, url: str) -> str:
-        if "@" in url.partition("//")[2].partition("/")[0]:
-            raise ValueError(
-                "the URL holds a user or a password, and run folders name it: leave them out, the key comes "
-                "from the variable that `api_key_env` names"
-            )
-        return url
-
-    @model_validator(mode="after")
-    def _money_has_prices(self) -> Self:
-        if self.budget.money is not None and self.prices is None:
-            raise ValueError("`budget.money` needs `prices`")
-        return self
-
-
-class BatchedEndpoint(JudgeEndpoint):
-    """The same, where many questions need not be answered at once."""
-
-    batch: Annotated[bool, Field(exclude_if=lambda batch: not batch)] = False
-    """Whether questions are sent in batches (`/v1/batches`)."""
-    batch_poll_s: Annotated[float, Field(gt=0, exclude_if=lambda seconds: seconds == POLL_S)] = POLL_S
-    """Seconds between two looks at a batch."""
 
 
 class PutOff(NoReply):

@@ -7,7 +7,8 @@ from PIL import Image
 
 from vtune.errors import RecipeError
 from vtune.judge.budget import Budget
-from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.client import JudgeClient
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.servers import Refused, Servers

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from vtune.config import Strict
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.parts import OURS
 from vtune.reward.evidence_judge import JudgeName
 from vtune.reward.part import OwnParts

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from vtune.errors import DataError, RecipeError, ServiceError
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.graders import GRADERS
 from vtune.judge.pictures import read_bytes
 from vtune.reward.body import check_structure

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vtune.rollout.adapters import Adapters, written
 from vtune.rollout.engine import Weights
-from vtune.rollout.servers import Fleet
+from vtune.rollout.fleet import Fleet
 from vtune.rollout.transfer import send_files
 
 
@@ -19,6 +19,7 @@ def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str]
 
     async def send(weights: Weights, fleet: Fleet, label: str) -> None:
         if first:
+            await fleet.meet()
             await send_files(weights, fleet, folder, label)
             return
         for _ in weights():
@@ -37,6 +38,7 @@ def adapters_sender(
             for _ in weights():
                 pass
             return
+        await fleet.meet()
         with written(weights, adapters, folder) as path:
             await fleet.pause()
             await fleet.take_adapters(path, label)

@@ -103,7 +103,8 @@ def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[
         if bucket and held + tensor.nbytes > size:
             yield bucket
             bucket, held = {}, 0
-        bucket[name] = tensor.detach().cpu().contiguous()
+        # A copy also of what is on a CPU: it is good only until the next is asked for.
+        bucket[name] = tensor.detach().to("cpu", copy=True).contiguous()
         held += tensor.nbytes
     if bucket:
         yield bucket

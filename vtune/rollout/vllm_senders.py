@@ -33,7 +33,7 @@ from vtune.models.device import device_thread
 from vtune.models.network import free_port
 from vtune.models.policy import Policy, plain_shapes
 from vtune.rollout.engine import Weights
-from vtune.rollout.servers import Fleet
+from vtune.rollout.fleet import Fleet
 from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.rollout.transfer import BlockingLink, Link, trainer_address
 
@@ -173,7 +173,7 @@ def nccl_sender(
         first: Whether this process sends; the others only help to gather.
     """
     source = Source(policy)
-    senders: dict[tuple[str, ...], Any] = {}
+    senders: dict[tuple[tuple[str, int], ...], Any] = {}
     thread = device_thread(device)
 
     async def send(weights: Weights, fleet: Fleet, label: str) -> None:
@@ -182,15 +182,18 @@ def nccl_sender(
             for _ in source:
                 pass
             return
+        await fleet.meet()
         await fleet.pause()
         loop = asyncio.get_running_loop()
         client = BlockingLink(fleet, loop, label)
-        # A group is formed anew when a server has gone or come back.
-        members = tuple(server.url for server in fleet.left())
+        # A group is formed anew when a server has gone, has come back, or was started again.
+        members = fleet.members
         if members not in senders:
+            for _, old in senders.items():
+                await loop.run_in_executor(thread, old.shutdown)
             senders.clear()
             info = NCCLTrainerInitInfo(
-                master_address=trainer_address(members),
+                master_address=trainer_address([url for url, _ in members]),
                 master_port=free_port(),
                 world_size=1 + await fleet.workers(),
                 rank=0,

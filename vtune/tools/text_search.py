@@ -8,7 +8,8 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
-from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.client import JudgeClient
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges, Request

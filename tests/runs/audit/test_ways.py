@@ -4,7 +4,7 @@ import pytest
 
 from tests.reward.build import recipe
 from vtune.judge.budget import Budget, OverBudget
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.audit import AuditRow
 from vtune.runs.audit.ways import together, ways_of
 

@@ -104,7 +104,7 @@ def question_sample(
         question: Columns that may hold the question, text or turns.
         answer: Columns that may hold the reference.
         images: Columns that may hold pictures.
-        choices: Columns that may hold options. Those that the question does not list are written below it.
+        choices: Columns that may hold options; what the question does not list is written below it.
         answer_is: What names the right option; None: what it can only be, row by row.
         identity: Columns that may hold an id; it is made unique by the source.
         evidence: The column of boxes of what the question is about.
@@ -122,22 +122,25 @@ def question_sample(
     if given:
         truth = _lettered(truth, given, keys, answer[0], answer_is)
         user["content"] = _listed(user["content"], given)
-    number = first(row, *identity)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
     boxes = evidence_rows(evidence, row.get(evidence.column), shown) if evidence else ()
     found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
-    found["verifier_parm"] = {**verifier_parm, **found["verifier_parm"]}
     return build_sample(
         place,
         source=source,
         turns=turns,
         images=shown,
         ability=ability or str(row.get("ability") or ""),
-        identity=None if number is None else f"{source}/{text_of(identity[0], number)}",
+        identity=_identity(row, identity, source),
         evidence=boxes,
         extra=others(row, *used, *([evidence.column] if evidence else ())),
-        **found,
+        **(found | {"verifier_parm": {**verifier_parm, **found["verifier_parm"]}}),
     )
+
+
+def _identity(row: Row, columns: Sequence[str], source: str) -> str | None:
+    number = first(row, *columns)
+    return None if number is None else f"{source}/{text_of(columns[0], number)}"
 
 
 def _part(row: Row, place: Place) -> str:

@@ -22,7 +22,7 @@ from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, c
 from vtune.update.ranks import MEETINGS, Ranks
 
 if TYPE_CHECKING:
-    from vtune.rollout.servers import Fleet
+    from vtune.rollout.fleet import Fleet
 
 EVAL_GPU_MEMORY = 0.9
 """Share of the GPU for a vLLM that has it to itself; vLLM's own default."""

@@ -1,7 +1,7 @@
 """Before a run: whether the models that its recipe asks answer: the judge, and what sums searches up."""
 
 from vtune.errors import ServiceError
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.report.progress import say
 from vtune.reward.preflight import ping_judge
 from vtune.reward.recipe import RewardRecipe

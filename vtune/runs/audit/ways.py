@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from vtune.errors import RecipeError
 from vtune.judge.budget import Budget, Purse
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.metrics.agreement import Agreement, agreement
 from vtune.metrics.calibration import Calibration, Judged, calibration, majority
 from vtune.reward import evidence_boxes, evidence_model

@@ -17,17 +17,18 @@ from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output, write_atomically
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.models.policy import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
 from vtune.reward.preflight import ping_judge
 from vtune.runs.curate.contamination import absent_by_name, benchmark_prints, present_benchmarks
-from vtune.runs.curate.difficulty import check_pass_rate, model_print, tools_print
+from vtune.runs.curate.difficulty import check_pass_rate
 from vtune.runs.curate.filtering import filter_rows
 from vtune.runs.curate.funnel import Example, Ledger, funnel
 from vtune.runs.curate.labels import PeopleLabels, doubts
 from vtune.runs.curate.mixing import shares, write_mix
+from vtune.runs.curate.prints import model_print, tools_print
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import check_judges, take_reviews, write_queue

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -26,7 +25,8 @@ from vtune.rollout.prompts import ask
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.runs.agent.tools import check_indexes, check_tools
+from vtune.runs.curate.prints import model_print, tools_print
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import REPLIES, Opinions, too_many
@@ -384,27 +384,6 @@ class _Sampler:
         self._agent = await self._open.enter_async_context(opening)
         self._pictures = policy.pictures
         return self._agent
-
-
-def model_print(model: str) -> str:
-    """What makes a model this one: the SHA-256 of its folder's files, else its name on the hub."""
-    folder = Path(model)
-    if not folder.is_dir():
-        return model
-    prints = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            with path.open("rb") as stream:
-                prints[str(path.relative_to(folder))] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()
-
-
-def tools_print(tools: ToolsRecipe | None) -> dict[str, Any] | None:
-    """What makes tools these: their settings, and the files of their indexes."""
-    if tools is None:
-        return None
-    folders = [section.index for section in (tools.text_search, tools.image_search) if section is not None]
-    return tools.model_dump(mode="json") | {"indexes": [model_print(name) for name in folders if name]}
 
 
 def _rollout_key(asked: str, number: int) -> str:

@@ -9,7 +9,7 @@ from vtune.config import Strict, Uses
 from vtune.curate.difficulty import Band, FirstPass
 from vtune.curate.filters import FILTERS, Filter, FilterPart, Records
 from vtune.curate.item import Selected
-from vtune.judge.client import JudgeEndpoint
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
 from vtune.models.served import is_served

@@ -24,7 +24,8 @@ from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.files.writing import write_atomically
-from vtune.judge.client import JudgeClient, JudgeEndpoint
+from vtune.judge.client import JudgeClient
+from vtune.judge.endpoint import JudgeEndpoint
 from vtune.report.progress import Steps
 from vtune.reward.preflight import ping_judge
 from vtune.runs.curate.results import Results

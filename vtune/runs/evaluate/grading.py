@@ -8,7 +8,7 @@ from typing import Any
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Grade, Rule, wrong_kind

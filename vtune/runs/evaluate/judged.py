@@ -13,8 +13,9 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
-from vtune.judge.client import BatchedEndpoint, JudgeClient
+from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
 from vtune.report.progress import say
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged

@@ -6,8 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from vtune.errors import ServiceError
-from vtune.judge.client import BatchedEndpoint, JudgeClient
+from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.judge.graders import compare, prompts_hash
 from vtune.judge.prompts import conclusions_hash, levels_hash, looks_hash
 from vtune.protocols.protocol import Grade

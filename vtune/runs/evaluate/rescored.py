@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.budget import Budget
-from vtune.judge.client import BatchedEndpoint
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.runs.evaluate.finished import Finished
 from vtune.runs.evaluate.grading import graded_again, rule_of, thresholds_of
 from vtune.runs.evaluate.judged import CACHE, check_grader, prompts_hash

@@ -1,0 +1,243 @@
+"""Several vLLM servers as if they were one: new weights for all of them at the same time."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from vtune.errors import RunFailed
+from vtune.rollout.adapters import NAME
+from vtune.rollout.server_calls import START, Unusable, call, post
+from vtune.rollout.transfer import Link
+
+FAILURES = 4
+"""In a row, after which a server is given up until the next weights. Between them 0.5, 1 and 2 seconds."""
+
+FRESH = "default"
+"""What vLLM calls the weights that a server has loaded itself."""
+
+CUT_OFF = "vtune: cut off"
+"""What we call the weights of a server while new ones come: what has come of them stays in its layers, and
+vLLM would add to it."""
+
+
+@dataclass(slots=True, eq=False)
+class Server:
+    """A server, and what is known of it."""
+
+    url: str
+    failures: int = 0
+    """In a row."""
+    again: float = 0.0
+    """Not asked before this moment."""
+    why: str = ""
+    """The latest failure."""
+    starts: int = 0
+    """How often it was found as it is after a start: then it belongs to no group of earlier weights."""
+    checked: bool = False
+    """Whether it is known to give the log-probabilities of what it draws from."""
+    checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    behind: bool = False
+    """It was given up, and gets the newest weights now: no turns before it has them."""
+    turns: set[asyncio.Task[Any]] = field(default_factory=set)
+    """That it draws."""
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it is not asked before the next weights."""
+        return self.failures >= FAILURES
+
+    def failed(self, why: str, *, asked: float) -> None:
+        """Note a failure; those of requests that were under way when it was noted last are the same one."""
+        if asked >= self.again:
+            self.failures += 1
+            self.again = time.monotonic() + 0.25 * 2**self.failures
+        self.why = why
+
+    def worked(self) -> None:
+        """Note that it has answered; one that was given up meanwhile stays so."""
+        if not self.given_up:
+            self.failures = 0
+
+    def give_up(self, why: str) -> None:
+        """Ask it no more; others draw its turns, which a server that is paused would keep."""
+        self.failures, self.why = FAILURES, why
+        for turn in self.turns:
+            turn.cancel()
+
+
+class Fleet(Link):
+    """All servers that work, sent the same at the same time; one that fails is given up.
+
+    A failed call is made again where that does no harm, or where it did not arrive.
+    """
+
+    def __init__(self, http: httpx2.AsyncClient, servers: Sequence[Server]) -> None:
+        self._http = http
+        self._servers = servers
+
+    async def each(self, act: Callable[[Server], Awaitable[None]]) -> None:
+        """Do something with every server that works.
+
+        Raises:
+            RunFailed: If none is left.
+        """
+
+        async def attempt(server: Server) -> None:
+            try:
+                await act(server)
+            except Unusable as error:
+                server.give_up(str(error))
+
+        await asyncio.gather(*(attempt(server) for server in self.left()))
+        self.left()
+
+    def left(self) -> list[Server]:
+        """The servers that work.
+
+        Raises:
+            RunFailed: If there is none.
+        """
+        return usable(self._servers)
+
+    @property
+    def members(self) -> tuple[tuple[str, int], ...]:
+        """The servers that work, each with its `starts`."""
+        return tuple((server.url, server.starts) for server in self.left())
+
+    async def meet(self) -> None:
+        """See which servers were started anew, and which of them an earlier hand-over has left unusable."""
+
+        async def look(server: Server) -> None:
+            said = await call(self._http, "GET", f"{server.url}/weight_info", repeat=True)
+            if said["weight_version"] == FRESH:
+                server.starts += 1
+                server.checked = False
+            elif said["weight_version"] == CUT_OFF:
+                raise Unusable(_cut_off("a hand-over of weights to it was cut off"))
+
+        await self.each(look)
+
+    async def pause(self) -> None:
+        """Draw nothing, forget what is cached but for processed pictures: turns may rely on those."""
+        await self._tell("/pause?mode=keep&clear_cache=false", {}, repeat=True)
+        await self.each(self._forget)
+
+    async def _forget(self, server: Server) -> None:
+        reset = "/reset_prefix_cache?reset_running_requests=true&reset_external=true"
+        if not (await post(self._http, server.url, reset, {}, repeat=True))["success"]:
+            raise Unusable("it could not reset its prefix cache")
+        await post(self._http, server.url, "/reset_encoder_cache", {}, repeat=True)
+
+    async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
+        """Each server's place in the group follows those of the servers before it.
+
+        All are asked at the same time: each of them answers only when all are in the group.
+
+        Raises:
+            RunFailed: If one of them fails meanwhile: the others would wait for it.
+        """
+        servers, offset = self.left(), int(info.get("rank_offset", 0))
+        calls = []
+        try:
+            for server, size in zip(servers, await self._sizes(servers), strict=True):
+                place = info | ({"rank_offset": offset} if "rank_offset" in info else {})
+                calls.append(
+                    post(self._http, server.url, "/init_weight_transfer_engine", {"init_info": place})
+                )
+                offset += size
+            await asyncio.gather(*calls)
+        except Unusable as error:
+            raise RunFailed(
+                f"a vLLM server failed while the servers' group was formed: {error}",
+                fix=f"check that all of them run, then continue with --resume: {START}",
+            ) from error
+
+    async def start_weight_update(self) -> None:
+        """Weights will come. Until all have, whoever finds the server knows that it must be started again."""
+
+        async def start(server: Server) -> None:
+            try:
+                await post(self._http, server.url, "/start_weight_update", {})
+            except Unusable as error:
+                raise Unusable(
+                    _cut_off(str(error)) if "already active" in str(error) else str(error)
+                ) from error
+            named = {"new_version": CUT_OFF}
+            await post(self._http, server.url, "/update_weight_version", named, repeat=True)
+
+        await self.each(start)
+
+    async def update_weights(self, info: dict[str, Any]) -> None:
+        """Some weights are there."""
+        await self._tell("/update_weights", {"update_info": info})
+
+    async def finish_weight_update(self, label: str) -> None:
+        """All weights have come."""
+        await self._tell("/finish_weight_update", {"weight_version": label})
+
+    async def resume(self) -> None:
+        """Draw again."""
+        await self._tell("/resume", {}, repeat=True)
+
+    async def take_adapters(self, path: Path, label: str) -> None:
+        """Load adapters, called `label`, in place of those before; nothing is drawn meanwhile."""
+
+        async def take(server: Server) -> None:
+            # Loaded over the old ones, vLLM would read the folder again before every batch.
+            listed = await call(self._http, "GET", f"{server.url}/v1/models", repeat=True)
+            if NAME in [one["id"] for one in listed["data"]]:
+                await post(self._http, server.url, "/v1/unload_lora_adapter", {"lora_name": NAME})
+            given = {"lora_name": NAME, "lora_path": str(path)}
+            await post(self._http, server.url, "/v1/load_lora_adapter", given)
+            named = {"new_version": label}
+            await post(self._http, server.url, "/update_weight_version", named, repeat=True)
+
+        await self.each(take)
+
+    async def workers(self) -> int:
+        """Processes of all servers that hold weights.
+
+        Raises:
+            RunFailed: If a server does not say how many it has.
+        """
+        try:
+            return sum(await self._sizes(self.left()))
+        except Unusable as error:
+            raise RunFailed(
+                f"a vLLM server does not say how many processes it has: {error}",
+                fix=f"check that all of them run, then continue with --resume: {START}",
+            ) from error
+
+    async def _sizes(self, servers: Sequence[Server]) -> list[int]:
+        asked = (call(self._http, "GET", f"{server.url}/get_world_size", repeat=True) for server in servers)
+        return [int(said["world_size"]) for said in await asyncio.gather(*asked)]
+
+    async def _tell(self, path: str, body: dict[str, Any], *, repeat: bool | None = None) -> None:
+        async def tell(server: Server) -> None:
+            await post(self._http, server.url, path, body, repeat=repeat)
+
+        await self.each(tell)
+
+
+def usable(servers: Sequence[Server]) -> list[Server]:
+    """The servers that are not given up.
+
+    Raises:
+        RunFailed: If all are.
+    """
+    left = [server for server in servers if not server.given_up]
+    if not left:
+        why = "\n".join(f"  {server.url}: {server.why}" for server in servers)
+        raise RunFailed(
+            f"no vLLM server is left\n{why}", fix=f"start them, then continue with --resume: {START}"
+        )
+    return left
+
+
+def _cut_off(why: str) -> str:
+    return f"{why}; it runs, but has to be started again"

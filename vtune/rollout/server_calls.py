@@ -1,0 +1,88 @@
+"""Calls of vLLM servers, and what their failures mean."""
+
+import asyncio
+from typing import Any
+
+import httpx2
+
+from vtune.errors import RunFailed
+
+PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
+"""Seconds: a long turn on a full server takes its time."""
+
+AGAIN = (0.5, 1.0)
+"""Seconds before further attempts of a call that may be made twice, or that never arrived. Ours."""
+
+START = (
+    "vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs "
+    '--weight-transfer-config \'{"backend": "…"}\' with VLLM_SERVER_DEV_MODE=1; see vtune/rollout/README.md'
+)
+
+
+class Unusable(Exception):
+    """A server gave no usable answer; another may."""
+
+
+class Unreached(Unusable):
+    """The request did not arrive."""
+
+
+async def post(
+    http: httpx2.AsyncClient, url: str, path: str, body: dict[str, Any], *, repeat: bool | None = None
+) -> dict[str, Any]:
+    """What a server says to a POST; the arguments as of `call`."""
+    return await call(http, "POST", url + path, body, repeat=repeat)
+
+
+async def call(
+    http: httpx2.AsyncClient,
+    method: str,
+    address: str,
+    body: dict[str, Any] | None = None,
+    *,
+    repeat: bool | None = None,
+) -> dict[str, Any]:
+    """What a server says to a request.
+
+    Args:
+        http: Sends it.
+        method: GET or POST.
+        address: URL and path.
+        body: As JSON.
+        repeat: Whether it is made again after a failure; None: only where it did not arrive.
+
+    Raises:
+        Unusable: If the server cannot be reached, or fails.
+        RunFailed: If it refuses the request: asking another way would not help.
+    """
+    for seconds in AGAIN:
+        try:
+            return await once(http, method, address, body)
+        except Unusable as error:
+            if not (repeat or (repeat is None and isinstance(error, Unreached))):
+                raise
+        await asyncio.sleep(seconds)
+    return await once(http, method, address, body)
+
+
+async def once(
+    http: httpx2.AsyncClient, method: str, address: str, body: dict[str, Any] | None
+) -> dict[str, Any]:
+    """`call` without further attempts."""
+    try:
+        response = await http.request(method, address, json=body)
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        raise Unreached(f"{type(error).__name__} {error}".strip()) from error
+    except httpx2.TransportError as error:
+        raise Unusable(f"{type(error).__name__} {error}".strip()) from error
+    if response.status_code >= 500:
+        raise Unusable(f"HTTP {response.status_code}: {response.text[:500]}")
+    if response.status_code == 404 and body is not None and "model" in body:
+        raise Unusable(f"it does not have the adapters {body['model']!r}: was it started again?")
+    if response.status_code >= 400:
+        said = f"HTTP {response.status_code}: {response.text[:500]}"
+        raise RunFailed(f"{address.partition('?')[0]} refuses: {said}", fix=f"start it with {START}")
+    # What loads an adapter answers in words, what resets a cache in none.
+    worded = response.headers.get("content-type", "").startswith("text/")
+    found: dict[str, Any] = {} if worded or not response.content else response.json()
+    return found
