@@ -1,6 +1,7 @@
 """Evaluation during training: what it tells, that training does not feel it, and that it survives a crash."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,15 @@ import yaml
 
 from tests.reward.test_score import NOWHERE
 from tests.runs.commands import Ended, evaluation, numbers, rl, same_weights, setting, sft, vtune
-from vtune.errors import RecipeError, RunFailed, ServiceError
+from vtune.errors import RecipeError, RunFailed, ServiceError, VtuneError
+from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.report.document import run_report
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import OnlineEval
 from vtune.runs.train.online_suites import check_suites, load_suites
 from vtune.sandbox import Isolation
+from vtune.tools.exchanges import WebRules
 
 pytestmark = pytest.mark.train
 
@@ -154,15 +157,16 @@ def test_supervised_training_is_evaluated_and_does_not_feel_it(
     assert {row["trajectories"] for row in evaluations(watched).values()} == {2}
 
 
+@pytest.mark.parametrize("failure", [RunFailed, RecipeError])
 def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_fails(
-    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    failure: type[VtuneError], tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     portion, calls = OnlineEvaluation._portion, []
 
     async def fail(self: OnlineEvaluation, *given: Any) -> None:
         calls.append(given)
         if len(calls) == 2:
-            raise RunFailed("the engine is dead")
+            raise failure("the engine is dead")
         await portion(self, *given)
 
     monkeypatch.setattr(OnlineEvaluation, "_portion", fail)
@@ -172,6 +176,16 @@ def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_fails(
     assert ended.code == 1
     assert "the engine is dead" in ended.err
     assert (tmp_path / "run/checkpoints/newest").resolve().name == "step-000001"
+
+
+def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) -> None:
+    suites = [{"suite": "lens", "limit": None, "settings": {}}]
+    recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
+    (one,) = load_suites(recipe, kind="transformers")
+    tools = ToolsRecipe(web=WebRules(record=str(tmp_path / "web.jsonl")))
+    recording = replace(one, suite=one.suite.model_copy(update={"tools": tools}))
+    with pytest.raises(RecipeError, match="write one record of the web"):
+        check_suites([recording], tools)
 
 
 @pytest.mark.parametrize(

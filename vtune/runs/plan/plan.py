@@ -115,7 +115,7 @@ def _with_evaluations(
     absent = missing_data(suites)
     if recipe.eval is None or absent or steps is None:
         return facts | {"missing": facts["missing"] + absent}
-    rollouts = check_suites(suites)
+    rollouts = check_suites(suites, recipe.tools if isinstance(recipe, RLRecipe) else None)
     return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vtune.errors import RunFailed
+from vtune.errors import RunFailed, VtuneError
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.evaluated import evaluated, row_name
 from vtune.models.policy import Policy
@@ -123,8 +123,8 @@ class OnlineEvaluation:
         try:
             with self._gathered():
                 found = await self._drawn(one, step, engine)
-        except RunFailed as error:
-            failure = error
+        except VtuneError as error:
+            failure = error if isinstance(error, RunFailed) else _failed(one, error)
         shares = self._ranks.gather((found, failure))
         # One process may have lost its engine alone; all stop together.
         for _, failed in shares:
@@ -217,3 +217,9 @@ class OnlineEvaluation:
             for number, (sample, images) in numbered
             for rollout in range(suite.rollouts)
         ]
+
+
+def _failed(one: Loaded, error: VtuneError) -> RunFailed:
+    """A failure of one process as that of the run, which saves what it has trained."""
+    where = "; ".join(text for text in (f"eval suite {one.name}", error.where) if text)
+    return RunFailed(error.what, where=where, fix=error.fix)

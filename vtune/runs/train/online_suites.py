@@ -12,6 +12,7 @@ from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind
+from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
 from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
 from vtune.runs.evaluate.identity import suite_as_today
@@ -91,8 +92,12 @@ def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
     return {one.name: one.suite.model_dump(mode="json") for one in suites}
 
 
-def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
+def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None) -> dict[str, int]:
     """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
+
+    Args:
+        suites: Of the run.
+        tools: Its own, which are open while they are evaluated.
 
     Raises:
         VtuneError: With the problems found.
@@ -100,6 +105,7 @@ def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
     rollouts = {}
     for one in suites:
         suite = one.suite
+        _check_record(one, tools)
         check_published(suite)
         found = check_questions(
             suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=one.limit
@@ -109,6 +115,17 @@ def check_suites(suites: Iterable[Loaded]) -> dict[str, int]:
         check_summariser(suite.tools)
         rollouts[one.name] = found.count * suite.rollouts
     return rollouts
+
+
+def _check_record(one: Loaded, tools: ToolsRecipe | None) -> None:
+    """Check that a suite does not write the record that the run writes: a record has one writer."""
+    files = [found.web.record for found in (tools, one.suite.tools) if found is not None]
+    if len(files) == 2 and None not in files and len({Path(str(file)).resolve() for file in files}) == 1:
+        raise RecipeError(
+            f"the run and the suite write one record of the web, {files[0]}",
+            where=f"eval suite {one.name}",
+            fix="give the suite a record of its own, by `tools.web.record` in its `settings`",
+        )
 
 
 def missing_data(suites: Iterable[Loaded]) -> list[str]:

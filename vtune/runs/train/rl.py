@@ -49,7 +49,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     facts = check_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
-    check_suites(suites_of(recipe))
+    check_suites(suites_of(recipe), recipe.tools)
     return facts
 
 
