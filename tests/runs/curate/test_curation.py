@@ -22,6 +22,7 @@ import yaml
 
 import vtune.runs.agent.engines as engines
 import vtune.runs.agent.opening as opening
+import vtune.runs.curate.curation as curation
 from tests.conftest import HANGS, ROOT
 from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
@@ -628,6 +629,33 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
         (1, "n/1", "its id has come before"),
     ]
     assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
+
+
+def test_what_a_person_decides_while_it_runs_counts_from_the_next_run_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = tmp_path / "n.parquet", tmp_path / "out"
+    write_samples(data, numbered(2))
+    queue, lines = out / "queue.jsonl", list[dict[str, Any]]()
+    filtered = curation.filter_rows
+
+    def meanwhile(*given: Any) -> Any:
+        found = filtered(*given)
+        if queue.exists() and not lines:
+            lines.extend(json.loads(line) for line in queue.read_text().splitlines())
+            queue.write_text(json.dumps(lines[0] | {"decision": "keep"}) + "\n" + json.dumps(lines[1]) + "\n")
+        return found
+
+    monkeypatch.setattr(curation, "filter_rows", meanwhile)
+    with serve("WRONG", "WRONG", greets=True) as judge:
+        spec = {"filter": "label_check", "rows": "all", "judge": endpoint(judge), "max_unscored": 0.0}
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec | {"unreviewed": "keep"}])
+        assert curate(recipe, out)["waiting_for_review"] == 2
+        (out / "samples.parquet").unlink()
+        assert curate(recipe, out)["waiting_for_review"] == 1
+        assert [json.loads(line)["id"] for line in queue.read_text().splitlines()] == [lines[1]["id"]]
+        assert curate(recipe, out)["waiting_for_review"] == 1
+        assert len(judge.requests) == 2
 
 
 def test_rows_without_an_id_are_told_apart_by_source_and_file(tmp_path: Path) -> None:

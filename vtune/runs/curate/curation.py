@@ -170,7 +170,11 @@ def _curate(
     with Ledger(rows, ["valid", *recipe.columns, "mix"], out / "drops.jsonl", recipe.seed) as ledger:
         bought = filter_rows(recipe, rows, ledger, looks, reviews, out)
         _cap(recipe, rows, ledger)
-    write_queue(out / "queue.jsonl", bought.queue)
+    # What was decided while this ran counts from the next run on.
+    before = {line["key"]: reviews.get(line["key"]) for line in bought.queue}
+    take_reviews(out / "queue.jsonl", reviews)
+    waiting = [line for line in bought.queue if reviews.get(line["key"]) == before[line["key"]]]
+    write_queue(out / "queue.jsonl", waiting)
     final = {source: len(rows.positions(source)) * recipe.mix.repeat.get(source, 1) for source in rows.left}
     table = funnel(ledger, sizes, final)
     warnings = _warnings(recipe, table, ledger)
@@ -187,7 +191,7 @@ def _curate(
         "data_sources": shares(mixed.data_sources),
         "rates": _rates(recipe, rows, bought.notes),
         "unscored": bought.unscored,
-        "waiting_for_review": len(bought.queue),
+        "waiting_for_review": len(waiting),
         "warnings": warnings,
         "benchmarks": present_benchmarks(recipe),
         "files": [records.name, *MADE],

@@ -238,8 +238,10 @@ def take_reviews(queue: Path, reviews: Results) -> int:
         decided = read_review(row, where)
         if decided is not None:
             key, review = decided
+            said = {"decision": review.decision, "ground_truth": review.ground_truth}
             try:
-                reviews.put(key, {"decision": review.decision, "ground_truth": review.ground_truth})
+                if reviews.get(key) != said:
+                    reviews.put(key, said)
             except ValueError:
                 raise DataError("`key` has been changed", where=where, fix="restore the line") from None
             taken += 1
