@@ -2,6 +2,7 @@ import io
 import struct
 import zlib
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -76,6 +77,16 @@ def test_every_mode_is_read_as_colour(reader: PictureReader, mode: str) -> None:
     image = Image.new("RGB", (60, 60), (10, 200, 90)).convert(mode)
     pixels = reader.read(encoded(image, "JPEG" if mode == "CMYK" else "PNG"))
     assert (pixels.tokens, pixels.patches.shape[1]) == (4, 3 * 2 * 14 * 14)
+
+
+def test_sixteen_bits_look_like_eight(reader: PictureReader) -> None:
+    """Pillow cuts off what exceeds 255: nearly all of it would be white."""
+    levels = np.linspace(0, 255, 56 * 56).reshape(56, 56).astype(np.uint8)
+    deep = Image.fromarray(levels.astype(np.uint16) * 257)
+    want = reader.read(encoded(Image.fromarray(levels))).patches
+    torch.testing.assert_close(reader.read(encoded(deep)).patches, want)
+    shallow = Image.fromarray(levels.astype(np.uint16))
+    torch.testing.assert_close(reader.read(encoded(shallow)).patches, want)
 
 
 def test_a_palette_picture_looks_like_its_colours(reader: PictureReader) -> None:

@@ -247,3 +247,21 @@ def test_what_shows_through_a_picture_is_white_for_everybody(careful: Box, box: 
         with PIL.Image.open(io.BytesIO(content)) as shown:
             assert shown.mode == "RGB"
             assert shown.getextrema() == ((255, 255),) * 3
+
+
+def test_an_input_of_sixteen_bits_is_given_as_one_of_eight_and_its_crops_are_known(box: Box) -> None:
+    levels = np.linspace(0, 255, 60 * 80).reshape(60, 80).astype(np.uint8)
+    deep = PIL.Image.fromarray(levels.astype(np.uint16) * 257)
+    file = io.BytesIO()
+    deep.save(file, "PNG")
+    code = "a = np.array(image)\nprint(image.mode, a[0, 0, 0], a[30, 40, 0], a[-1, -1, 2])\n"
+    run = box.one(code + "image.crop((8, 4, 40, 50)).save('c.png')", images=[file.getvalue()])
+    assert run.output.split() == ["RGB", "0", str(levels[30, 40]), "255"]
+    assert np.array_equal(decoded(run.images[0])[..., 0], levels[4:50, 8:40])
+    (crop,) = run.crops
+    assert crop.bbox == (8, 4, 40, 50)
+
+
+def test_a_confined_decoder_makes_eight_bits_of_sixteen(careful: Box) -> None:
+    run = careful.one("Image.fromarray(np.full((9, 9), 40_000, np.uint16)).save('a.png')")
+    assert set(decoded(run.images[0]).ravel()) == {40_000 // 256}

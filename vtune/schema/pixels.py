@@ -10,7 +10,7 @@ import io
 from PIL import Image
 
 from vtune.errors import DataError
-from vtune.schema.decode import UNDECODABLE, opaque
+from vtune.schema.decode import UNDECODABLE, eight_bits, opaque
 from vtune.schema.heads import Head, NoHead, read_head
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
@@ -146,7 +146,7 @@ def decode_reduced(content: bytes, side: int, mode: str = "RGB", *, where: str =
     picture = open_picture(content, where=where)
     try:
         picture.draft(mode, (side, side))
-        shown = opaque(picture) if picture.has_transparency_data else picture
+        shown = opaque(picture) if picture.has_transparency_data else eight_bits(picture)
         return shown.convert(mode)
     except UNDECODABLE as error:
         raise _bad(f"it is damaged ({error})", where) from None

@@ -9,6 +9,18 @@ from .artifacts import FORMATS, UNREADABLE
 from .folders import INPUTS
 
 
+def eight_bits(picture: PIL.Image.Image) -> PIL.Image.Image:
+    """A picture whose grey levels have 8 bits, as `vtune.schema.decode` has it.
+
+    Pillow would cut off those of 16, to white nearly everywhere. One that holds 8 bits in 16 stays as it is.
+    """
+    if not picture.mode.startswith("I"):
+        return picture
+    levels = picture.convert("I")
+    most: Any = levels.getextrema()[1]
+    return levels.point(lambda level: level * (1 / 256)).convert("L") if most > 255 else picture
+
+
 def decode(name: str, into: str, max_pixels: int, part: int) -> dict[str, Any]:
     """Decode an input file into files of the workspace.
 
@@ -25,8 +37,9 @@ def decode(name: str, into: str, max_pixels: int, part: int) -> dict[str, Any]:
         picture = PIL.Image.open(f"../{INPUTS}/{name}", formats=FORMATS)
         if picture.width * picture.height > max_pixels:
             return {"refused": f"it has more than the {max_pixels} pixels allowed"}
-        mode = "RGBA" if picture.has_transparency_data else "L" if picture.mode == "L" else "RGB"
-        pixels = memoryview(picture.convert(mode).tobytes())
+        shown = eight_bits(picture)
+        mode = "RGBA" if shown.has_transparency_data else "L" if shown.mode == "L" else "RGB"
+        pixels = memoryview(shown.convert(mode).tobytes())
         for number, begin in enumerate(range(0, len(pixels), part)):
             Path(f"{into}{number}").write_bytes(pixels[begin : begin + part])
     except UNREADABLE:
