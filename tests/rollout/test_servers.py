@@ -104,11 +104,12 @@ def weights() -> Iterator[tuple[str, torch.Tensor]]:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """No waits; what would have been waited."""
     waits: list[float] = []
-    clock = [1000.0]
+    clock, others_go_on = [1000.0], asyncio.sleep
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
         clock[0] += seconds
+        await others_go_on(0)
 
     monkeypatch.setattr(servers.asyncio, "sleep", sleep)
     monkeypatch.setattr(servers.time, "monotonic", lambda: clock[0])
@@ -158,6 +159,7 @@ def test_a_server_that_comes_back_in_time_is_asked_again(
         play = Play(policy)
         draws = engine(policy, play, tmp_path, "a")
         await draws.take(weights, 1)
+        await draws.generate(turn(policy, 0))
         play.troubles["a"] = "refused"
         play.asked.clear()
         sleep = servers.asyncio.sleep
@@ -199,6 +201,7 @@ def test_a_server_that_was_started_again_is_not_used_before_it_has_the_weights(
         play = Play(policy)
         draws = engine(policy, play, tmp_path)
         await draws.take(weights, 1)
+        await draws.generate(turn(policy, 0))
         del play.labels["a"]
         play.asked.clear()
         for _ in range(2):
@@ -676,3 +679,67 @@ def test_a_call_is_made_again_where_that_does_no_harm(
 
     assert asyncio.run(run()) == {"a": "vtune-1" if comes else CUT_OFF, "b": "vtune-1"}
     assert not once
+
+
+def test_a_process_that_hands_no_weights_over_sees_which_server_did_not_get_them(
+    policy: Policy, tmp_path: Path, hurried: list[float]
+) -> None:
+    """It is told of no failure: the server runs, paused, and would keep its turns."""
+
+    async def run() -> Play:
+        play = Play(policy)
+        other = ServersEngine(policy, ["http://a", "http://b"], files_sender(tmp_path, first=False))
+        first = engine(policy, play, tmp_path)
+
+        def fails(request: httpx2.Request) -> httpx2.Response:
+            if (request.url.host, request.url.path) == ("a", "/update_weights"):
+                return httpx2.Response(500, text="no such file")
+            return play(request)
+
+        first._http = httpx2.AsyncClient(transport=httpx2.MockTransport(fails))
+        other._http = httpx2.AsyncClient(transport=httpx2.MockTransport(play))
+        await first.take(weights, 1)
+        await other.take(weights, 1)
+        for group in range(4):
+            await other.generate(turn(policy, group))
+        assert not hurried, "others are asked at once"
+        assert not other._servers[0].given_up
+        hurried_by(other, seconds=121.0)
+        await other.generate(turn(policy, 0))
+        hurried_by(other, seconds=121.0)
+        await other.generate(turn(policy, 0))
+        assert "did not get the newest weights" in other._servers[0].why
+        return play
+
+    assert set(asyncio.run(run()).turns()) == {"b"}
+
+
+def hurried_by(draws: ServersEngine, *, seconds: float) -> None:
+    """Let time pass."""
+    for server in draws._servers:
+        server.again = 0.0
+        if server.late is not None:
+            server.late -= seconds
+
+
+def test_of_many_first_turns_none_waits_for_a_server_that_is_given_up(policy: Policy, tmp_path: Path) -> None:
+    async def run() -> list[tuple[int, ...]]:
+        play = Play(policy)
+        draws = engine(policy, play, tmp_path)
+        await draws.take(weights, 1)
+        asked = asyncio.Event()
+
+        async def frozen(request: httpx2.Request) -> httpx2.Response:
+            if (request.url.host, request.url.path) == ("a", "/inference/v1/generate"):
+                asked.set()
+                await asyncio.Event().wait()
+            return play(request)
+
+        draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(frozen))
+        turns = [asyncio.create_task(draws.generate(turn(policy, 0, n))) for n in range(4)]
+        await asked.wait()
+        draws._servers[0].give_up("it could not pause")
+        async with asyncio.timeout(5):
+            return [(await one).weight_versions for one in turns]
+
+    assert asyncio.run(run()) == [(1,)] * 4

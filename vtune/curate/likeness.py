@@ -3,7 +3,8 @@
 Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
 is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,
 so pictures that differ in these alone count as near: what is asked about them may have another answer. A
-crop by more than a hundredth, or a turn, is another picture to it; of a plain one it says nothing. Texts:
+crop by more than a hundredth, or a turn, is another picture to it; of a plain one, or one that nowhere gets
+brighter to the right, it says nothing. Texts:
 datasketch's MinHash over runs of five characters (Broder 1997).
 """
 
@@ -44,7 +45,7 @@ class PictureKey:
     content: bytes
     """First 16 bytes of the SHA-256 of its file."""
     look: int
-    """The difference hash, 256 bits; 0, which plain pictures have, says nothing."""
+    """The difference hash, 256 bits; 0, which all plain pictures have, says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ def similarity(a: Key, b: Key) -> float:
 def distance(a: Sequence[PictureKey], b: Sequence[PictureKey]) -> int | None:
     """Bits in which the most different of corresponding pictures differ; None where numbers differ.
 
-    All of them, where one is plain and the files are not the same.
+    All of them, where the hash of one says nothing and the files are not the same.
     """
     if len(a) != len(b):
         return None
@@ -170,7 +171,7 @@ class Index:
             return
         for picture in key.pictures:
             yield picture.content
-            if self._image_distance is not None:
+            if self._image_distance is not None and picture.look:
                 # Of d + 1 parts of two hashes that differ in d bits, one is equal.
                 yield from _parts(picture.look, self._image_distance + 1)
 

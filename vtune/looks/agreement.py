@@ -59,6 +59,8 @@ MATTERS = 0.1
 """Structure of a piece, as a share of its even share, below which it holds nothing to be hidden."""
 SEEN = (1.0, 0.299, 0.587, 0.114)
 """What brightness and the channels weigh where the question is what can be seen: ITU-R BT.601."""
+BLANK = 0.02
+"""Strength of lines, as a share of a picture's mean, below which there are none that could run otherwise."""
 HATCHED = 0.05
 """Share of structure in a coarser band below which it does not measure what is left of the finer: a hatched
 glyph has all of its own in the finest; ours."""
@@ -145,7 +147,7 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
     compared = _compare(mine, theirs, _pairs(len(tones), len(seen_tones)), side)
     strength = _Strength.of(mine[: len(tones)], theirs[: len(seen_tones)])
     found = _strongest(compared, strength, bounds, lambda: _direction(tones, seen_tones, side))
-    if found.mean < LINES_BELOW:
+    if found.mean < LINES_BELOW or found.direction < bounds.direction:
         edges = _bands(_edges(first), side)
         compared = _compare(edges, theirs, [(n, 0) for n in range(len(edges))], side)
         telling = _telling(mine[-1:], edges, side)[:, None, None, None]
@@ -270,18 +272,23 @@ def _activity(tones: list[Plane], side: int) -> Plane:
 def _direction(tones: list[Plane], seen_tones: list[Plane], side: int) -> float:
     """Whether lines run the same way: the cosine of twice the angle between, in the worst piece.
 
-    Of brightness and channels, those count whose lines are most alike.
+    Or of four times the angle, where that is more: of crossing lines a derivative along one axis leaves those
+    across it alone, a right angle away. Of brightness and channels, those count whose lines are most alike.
     """
-    mine, theirs = (directions(np.dstack(planes[: len(SEEN)]), side) for planes in (tones, seen_tones))
+    (mine, _), (theirs, strength) = (
+        directions(np.dstack(planes[: len(SEEN)]), side) for planes in (tones, seen_tones)
+    )
     down, across = (_window_matrix(length, side) for length in mine.shape[:2])
 
     def between(i: int, j: int) -> float:
         first, second = mine[..., i], theirs[..., j]
         strong = np.abs(first)
-        cosine = (first * second.conj()).real / (strong * np.abs(second) + 1e-3)
+        turned = first * second.conj() / (strong * np.abs(second) + 1e-3)
+        turned[strength[..., j] < BLANK * strength[..., j].mean()] = 1
         weight = np.sqrt(strong)
         total = down @ weight @ across.T + np.float32(1e-6)
-        return _worst(down @ (weight * cosine) @ across.T / total, total)
+        cosines = (turned.real, (turned * turned).real)
+        return max(_worst(down @ (weight * cosine) @ across.T / total, total) for cosine in cosines)
 
     return max(between(i, j) for i in range(mine.shape[2]) for j in range(theirs.shape[2]))
 

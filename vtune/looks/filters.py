@@ -19,11 +19,12 @@ def blurred(planes: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:
     return np.asarray(smooth, np.float32).reshape(planes.shape)  # a single plane has lost its last axis
 
 
-def directions(planes: NDArray[np.float32], side: int) -> NDArray[np.complex64]:
-    """The structure tensor of each pixel (Bigün and Granlund, 1987) as a complex number, shape (h, w, n).
+def directions(planes: NDArray[np.float32], side: int) -> tuple[NDArray[np.complex64], NDArray[np.float32]]:
+    """The structure tensor of each pixel (Bigün and Granlund, 1987), shapes (h, w, n).
 
-    Its angle is twice that of the gradient, so that both sides of a line give one; its size is how strong
-    the lines around are, and how far they run one way.
+    As a complex number, whose angle is twice that of the gradient, so that both sides of a line give one, and
+    whose size is how strong the lines around are and how far they run one way; and as its trace, how
+    strong they are whatever way they run.
     """
     smooth = blurred(planes, max(0.6, SMOOTHED * side))
     across, down = (
@@ -31,4 +32,4 @@ def directions(planes: NDArray[np.float32], side: int) -> NDArray[np.complex64]:
     )
     sigma = max(0.8, AROUND * side)
     cosine, sine = blurred(across * across - down * down, sigma), blurred(2 * across * down, sigma)
-    return np.asarray(cosine + 1j * sine, np.complex64)
+    return np.asarray(cosine + 1j * sine, np.complex64), blurred(across * across + down * down, sigma)

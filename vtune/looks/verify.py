@@ -31,7 +31,7 @@ SAME_COLOUR = 8
 Any plain picture would show it otherwise; so enhanced, it cannot be known."""
 ROUNDED = 0.35
 """Grey levels, as a standard deviation, that rounding leaves of nothing; ours."""
-BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68, visible=0.08, share=0.2, direction=0.2)
+BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68, visible=0.08, share=0.2, direction=0.12)
 CONTRAST = 2.0
 """What `Agreement` must reach for a region to be verified. Ours: see README.md for how they were chosen."""
 ALIKE = 0.85

@@ -11,7 +11,7 @@ from typing import Any, Self
 from vtune.errors import VtuneError
 from vtune.reward.recipe import RewardService
 from vtune.reward.servers import FAILED, Refused, Servers, TooLarge, Unusable
-from vtune.reward.wire import item_of, packed_json, request_of, with_scores
+from vtune.reward.wire import item_of, looked_at, packed_json, request_of, with_scores
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -86,7 +86,7 @@ class RewardClient:
         Where no service could tell, all of them are None, with the reason.
         """
         try:
-            if _is_small(trajectory):
+            if _is_small(sample, trajectory):
                 body = _body(sample, trajectory)
             else:
                 body = await asyncio.to_thread(_body, sample, trajectory)
@@ -173,11 +173,10 @@ class RewardClient:
                 item.found.set_result(result)
 
 
-def _is_small(trajectory: Trajectory) -> bool:
+def _is_small(sample: Sample, trajectory: Trajectory) -> bool:
     """Whether its pictures, if any go along, are soon encoded; one that has to be read from a file is not."""
-    if not trajectory.calls:
-        return True
-    sizes = [SMALL + 1 if picture.data is None else len(picture.data) for picture in trajectory.images]
+    shown = looked_at(sample, trajectory)
+    sizes = [SMALL + 1 if picture.data is None else len(picture.data) for picture in shown]
     return sum(sizes) <= SMALL
 
 

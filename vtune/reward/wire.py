@@ -3,8 +3,8 @@
 A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a
 sample's pictures (no verifier looks at them), tokens, the user's turns, of what code printed what no judge
 reads, and of `extra_info` what no evidence judge names. Where the user has parts of their own that score,
-output and `extra_info` go along as they are. A trajectory's pictures go along where it has calls, which red
-flags and judges look at, and those of the question where its grading shows them to a model.
+output and `extra_info` go along as far as JSON carries them. A trajectory's pictures go along where it has
+calls, for red flags and judges, and those of the question where its grading shows them to a model.
 """
 
 import base64
@@ -64,7 +64,7 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
             for turn in trajectory.messages
             if turn.role == "assistant"
         ],
-        "images": [_sent(picture) for picture in _looked_at(sample, trajectory)],
+        "images": [_sent(picture) for picture in looked_at(sample, trajectory)],
         "calls": [call_to_row(call) | {"output": _output(call), "span": (0, 0)} for call in trajectory.calls],
         "stop_reason": trajectory.stop_reason,
         "outcome": None if trajectory.outcome is None else outcome_to_row(trajectory.outcome),
@@ -72,7 +72,7 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
     return {"sample": asked, "trajectory": done}
 
 
-def _looked_at(sample: Sample, trajectory: Trajectory) -> Sequence[Picture]:
+def looked_at(sample: Sample, trajectory: Trajectory) -> Sequence[Picture]:
     """The pictures that red flags, judges or the sample's grading look at."""
     grader = GRADERS.get(sample.verifier_parm.get("grading") or "vtune")
     shown = len(sample.images) if grader is not None and grader.pictures else 0
@@ -87,9 +87,18 @@ def _output(call: Call) -> str:
 def _read_of(extra: Mapping[str, Any]) -> Row:
     """Of `extra_info`, what scoring reads."""
     if prints(SCORING):
-        return dict(extra)
+        return {key: value for key, value in extra.items() if _is_json(value)}
     known = {key for part in EVIDENCE.values() for key in part.reads}
     return {key: value for key, value in extra.items() if key in known}
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON can carry it: what cannot travel, e.g. a picture's bytes, stays at home."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def read_item(item: Any) -> tuple[Sample, Trajectory]:

@@ -40,7 +40,11 @@ class Server:
     """How often it was found as it is after a start: then it belongs to no group of earlier weights."""
     checked: bool = False
     """Whether it is known to give the log-probabilities of what it draws from."""
-    checking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    has: int = -1
+    """The newest weights that it is known to have, in this process: one alone hands them over."""
+    looked: asyncio.Lock = field(default_factory=asyncio.Lock)
+    late: float | None = None
+    """Since when it should have newer ones."""
     behind: bool = False
     """It was given up, and gets the newest weights now: no turns before it has them."""
     turns: set[asyncio.Task[Any]] = field(default_factory=set)

@@ -14,16 +14,20 @@ from vtune.judge.tls import trusted
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Weights
-from vtune.rollout.fleet import Fleet, Server, usable
+from vtune.rollout.fleet import FRESH, Fleet, Server, usable
 from vtune.rollout.server_calls import PATIENCE, Unusable, once
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of
+from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of, version_of
 
 KEPT = 1 << 30
 """Bytes of pictures that stay encoded, and of their patches."""
 
 BEHIND = 0.1
 """Seconds between two looks whether a server has the newest weights."""
+
+LOOK, LATE = 1.0, 120.0
+"""Seconds between two looks in a process that does not hand weights over, and after which a server will not
+have them: hand-overs end at about the same time in all processes."""
 
 
 class ServersEngine:
@@ -84,7 +88,8 @@ class ServersEngine:
                 server = await self._choose(request.key)
                 asked, oldest = time.monotonic(), self._before
                 try:
-                    await self._check(server)
+                    if not await self._ready(server):
+                        continue
                     said = await self._drawn(server, body)
                     completion = self._submissions.completion(request, _answer(said))
                 except Unusable as error:
@@ -102,7 +107,7 @@ class ServersEngine:
         """Give all servers new weights, those too that had been given up."""
         for server in self._servers:
             server.behind = server.given_up
-            server.failures, server.again = 0, 0.0
+            server.failures, server.again, server.late = 0, 0.0, None
         self._version = version
         await self._send(weights, Fleet(self._http, self._servers), label_of(version))
         self._before = version
@@ -149,21 +154,46 @@ class ServersEngine:
     async def _generate(self, server: Server, body: dict[str, Any]) -> dict[str, Any]:
         return await once(self._http, "POST", f"{server.url}/inference/v1/generate", body)
 
+    async def _ready(self, server: Server) -> bool:
+        """Whether a server has the newest weights, looked at once after each hand-over; False: ask another.
+
+        The first process alone hands weights over, and sees which servers fail meanwhile.
+        """
+        async with server.looked:
+            if server.given_up or server.again > time.monotonic():
+                return False
+            if server.has == self._before:
+                return True
+            said = await once(self._http, "GET", f"{server.url}/weight_info", None)
+            label = str(said["weight_version"])
+            if label == FRESH:
+                server.checked = False
+            if version_of(label) < self._before:
+                now = time.monotonic()
+                server.again = now + LOOK
+                if self._before == self._version:  # else they come just now
+                    server.late = server.late or now
+                    if now - server.late > LATE:
+                        server.give_up(f"it did not get the newest weights: its own are called {label!r}")
+                return False
+            await self._check(server)
+            server.has, server.late = self._before, None
+            return True
+
     async def _check(self, server: Server) -> None:
         """Check that a server's log-probabilities are those of what it draws from, once after each start."""
-        async with server.checking:
-            if server.checked:
-                return
-            # What is drawn is certain, which only the distribution after all biases says.
-            sampling = {"max_tokens": 1, "logprobs": 0, "temperature": 1.0, "logit_bias": {"0": -BAN}}
-            said = await self._drawn(server, {"token_ids": [0], "sampling_params": sampling})
-            (choice,) = said["choices"]
-            if choice["logprobs"]["content"][0]["logprob"] < -1e-3:
-                raise RunFailed(
-                    f"{server.url} gives log-probabilities of another distribution than it draws from",
-                    fix="start it with --logprobs-mode processed_logprobs",
-                )
-            server.checked = True
+        if server.checked:
+            return
+        # What is drawn is certain, which only the distribution after all biases says.
+        sampling = {"max_tokens": 1, "logprobs": 0, "temperature": 1.0, "logit_bias": {"0": -BAN}}
+        said = await self._drawn(server, {"token_ids": [0], "sampling_params": sampling})
+        (choice,) = said["choices"]
+        if choice["logprobs"]["content"][0]["logprob"] < -1e-3:
+            raise RunFailed(
+                f"{server.url} gives log-probabilities of another distribution than it draws from",
+                fix="start it with --logprobs-mode processed_logprobs",
+            )
+        server.checked = True
 
     async def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {

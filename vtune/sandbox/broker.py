@@ -20,6 +20,7 @@ from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.session import Session
 from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Decode, Isolation, Layer, Limits
+from vtune.schema.decode import eight_bit_file, is_deep
 from vtune.schema.pixels import (
     MAX_PACKED_PIXELS,
     MAX_RATIO,
@@ -180,7 +181,10 @@ class Sandbox:
             DataError: If an input is not an image.
             ServiceError: If the sandbox cannot start it.
         """
-        named = list(zip(image_names(images), images, strict=True))
+        names = image_names(images)
+        # Converted here, for code may open the file itself.
+        shown = [await asyncio.to_thread(eight_bit_file, one) if is_deep(one) else one for one in images]
+        named = list(zip(names, shown, strict=True))
         await self._free.acquire()
         decode = self._confined.decode if self._decode == "confined" else decode_here(self.limits)
         session = Session(

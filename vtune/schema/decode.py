@@ -1,10 +1,13 @@
 """What Pillow raises when a picture is damaged, cut short, or no picture."""
 
+import io
 import struct
 import zlib
 from typing import Any
 
 from PIL import Image
+
+from vtune.schema.heads import PNG_MARK
 
 UNDECODABLE = (
     OSError,
@@ -23,13 +26,35 @@ UNDECODABLE = (
 def eight_bits(picture: Image.Image) -> Image.Image:
     """A picture whose grey levels have 8 bits: Pillow would cut those of 16 off, to white nearly everywhere.
 
-    One that holds 8 bits in 16, as Pillow makes them of others, stays as it is.
+    As many bits count as are in use: of 12 in 16, as X-rays have them, the 4 that are empty are left out.
+    One that holds 8, as Pillow makes them of others, stays as it is.
     """
     if not picture.mode.startswith("I"):
         return picture
     levels = picture.convert("I")
     most: Any = levels.getextrema()[1]
-    return levels.point(lambda level: level * (1 / 256)).convert("L") if most > 255 else picture
+    share = 256 / (1 << int(most).bit_length())
+    return levels.point(lambda level: level * share).convert("L") if most > 255 else picture
+
+
+def is_deep(content: bytes) -> bool:
+    """Whether a file is a PNG of 16 bits of grey, as its head says."""
+    return content.startswith(PNG_MARK) and content[24:26] == b"\x10\x00"
+
+
+def eight_bit_file(content: bytes) -> bytes:
+    """A PNG of 16 bits of grey as one of 8, for whoever opens it; what cannot be decoded as it is."""
+    try:
+        picture = Image.open(io.BytesIO(content), formats=["PNG"])
+        picture.load()
+    except UNDECODABLE:
+        return content
+    shown = eight_bits(picture)
+    if shown is picture:
+        return content
+    file = io.BytesIO()
+    shown.save(file, "PNG", compress_level=1)
+    return file.getvalue()
 
 
 def opaque(picture: Image.Image) -> Image.Image:

@@ -354,14 +354,25 @@ def test_a_number_that_names_two_options_is_refused_until_a_map_says_what_it_is(
     row = {"q": "How many?", "a": answer, "o": ["2", "3", "1"]}
     columns = tmp_path / "columns.yaml"
     file = lines(tmp_path / "own.jsonl", [row])
-    for said, truth in (("number", "B"), ("text", "1")):
+    for said, truth in (("number", "B"), ("text", "C")):
         columns.write_text(f"source: own\nquestion: q\nanswer: a\nchoices: o\nanswer_is: {said}\n")
         ((_, sample),) = FORMATS["hf"].read(file, Options(columns=columns))
         assert isinstance(sample, Sample)
         assert sample.ground_truth == truth
     columns.write_text("source: own\nquestion: q\nanswer: a\nchoices: o\n")
     ((_, refused),) = FORMATS["hf"].read(file, Options(columns=columns))
-    assert "1 is the text of one option and the number of another" in str(refused)
+    assert "1 is the text of one option and the number or letter of another" in str(refused)
+
+
+@pytest.mark.parametrize(("said", "truth"), [("number", "B"), ("text", "A"), (None, None)])
+def test_a_letter_may_be_the_text_of_another_option(said: str | None, truth: str | None) -> None:
+    row = {"problem": "Which?", "answer": "B", "options": {"A": "B", "B": "A"}}
+    if truth is None:
+        with pytest.raises(DataError, match="the text of one option and the number or letter of another"):
+            question_sample(row, HERE, Options(), source="a")
+        return
+    sample = question_sample(row, HERE, Options(), source="a", answer_is=said)  # type: ignore[arg-type]
+    assert sample.ground_truth == truth
 
 
 def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:

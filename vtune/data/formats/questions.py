@@ -22,7 +22,7 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import judge
 
 AnswerIs = Literal["number", "text"]
-"""Of an option: its number, or its text."""
+"""Of an option: its number (or its key, where it has one), or its text."""
 QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
 IMAGES = ("images", "image", "decoded_image")
@@ -224,16 +224,16 @@ def _lettered(
     # Also of 1.0: a column of whole numbers with a null in it becomes one of floats.
     text = text_of(column, truth).strip()
     numbers = keys if keys[:1] in (["0"], ["1"]) else [str(number) for number in range(len(choices))]
-    named = keys if isinstance(truth, str) and answer_is is None else numbers
+    named = keys if text in keys or (isinstance(truth, str) and answer_is is None) else numbers
     place = named.index(text) if text in named[: len(ascii_uppercase)] else None
     if text in choices and answer_is != "number":
         if answer_is is None and place is not None and choices[place] != text:
             raise wrong(
                 column,
-                f"{text:.20} is the text of one option and the number of another",
-                "write letters, or say `answer_is: number` or `text` in a map of columns (format hf)",
+                f"{text:.20} is the text of one option and the number or letter of another",
+                "say `answer_is: number` or `text` in a map of columns (format hf)",
             )
-        return truth
+        return truth if answer_is is None else ascii_uppercase[choices.index(text)]
     if place is not None and answer_is != "text":
         return ascii_uppercase[place]
     if isinstance(truth, str) and answer_is is None:

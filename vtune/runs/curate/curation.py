@@ -170,14 +170,10 @@ def _curate(
     with Ledger(rows, ["valid", *recipe.columns, "mix"], out / "drops.jsonl", recipe.seed) as ledger:
         bought = filter_rows(recipe, rows, ledger, looks, reviews, out)
         _cap(recipe, rows, ledger)
-    # What was decided while this ran counts from the next run on.
-    before = {line["key"]: reviews.get(line["key"]) for line in bought.queue}
-    take_reviews(out / "queue.jsonl", reviews)
-    waiting = [line for line in bought.queue if reviews.get(line["key"]) == before[line["key"]]]
-    write_queue(out / "queue.jsonl", waiting)
+    waiting, unread = _still_waiting(out / "queue.jsonl", bought.queue, reviews)
     final = {source: len(rows.positions(source)) * recipe.mix.repeat.get(source, 1) for source in rows.left}
     table = funnel(ledger, sizes, final)
-    warnings = _warnings(recipe, table, ledger)
+    warnings = [*_warnings(recipe, table, ledger), *unread]
     if not table["all"]["after"]:
         raise RunFailed(
             "no row is left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
@@ -247,6 +243,24 @@ def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
             if position not in chosen:
                 reason = f"not among the {most} that were chosen at random of {len(there)}"
                 ledger.drop(source, Dropped(position, column, None, reason))
+
+
+def _still_waiting(
+    queue: Path, lines: list[dict[str, Any]], reviews: Results
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Write what waits for a person; returns it, and warnings.
+
+    What was decided while this ran counts from the next run on. A file that cannot be read, half-saved maybe,
+    is left as it is, for the next run to name its line.
+    """
+    before = {line["key"]: reviews.get(line["key"]) for line in lines}
+    try:
+        take_reviews(queue, reviews)
+    except DataError as error:
+        return lines, [f"{error.where}: {error.what}; the file is left as it is: fix it, and start again"]
+    waiting = [line for line in lines if reviews.get(line["key"]) == before[line["key"]]]
+    write_queue(queue, waiting)
+    return waiting, []
 
 
 def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger: Ledger) -> list[str]:

@@ -52,6 +52,8 @@ class Part:
     """Row groups of one of a source's files that are looked at together."""
 
     source: str
+    name: str
+    """Of the file, and of no other file: rows without an id are numbered behind it."""
     path: Path
     groups: range
     row: int
@@ -258,7 +260,7 @@ def _record(task: Task, row: Row, number: int) -> Record:
     if task.kind == "traces":
         trace = trajectory_from_row(row)
         return replace(trace, source=name) if source.rename else trace
-    sample = sample_from_row(row, place=f"{_name(task)}/{number}")
+    sample = sample_from_row(row, place=f"{task.part.name}/{number}")
     if source.tools is not None:
         sample = offering(sample, source.tools)
     if sample.source == name or not source.rename:
@@ -266,18 +268,25 @@ def _record(task: Task, row: Row, number: int) -> Record:
     return replace(sample, source=name, extra={**sample.extra, "data_source": sample.source})
 
 
-def _name(task: Task) -> str:
-    """What rows without an id are numbered behind, per file: shards of all data sets have the same names."""
-    name, path = task.part.source, task.part.path
-    alike = sum(Path(file).stem == path.stem for file in task.source.files) > 1
-    stem = f"{path.parent.name}/{path.stem}" if alike else path.stem
-    return stem if stem == name else f"{name}/{stem}"
+def names_of(source: str, paths: Sequence[Path]) -> dict[Path, str]:
+    """File -> the source and as much of its path as tells it from the others: shards have the same names."""
+    left, depth, found = {*paths}, 1, dict[Path, str]()
+    while left:
+        ends = {path: path.with_suffix("").parts[-depth:] for path in left}
+        times = Counter(ends.values())
+        for path, end in ends.items():
+            if times[end] == 1 or depth >= len(path.parts):
+                found[path] = "/".join(end)
+        left -= found.keys()
+        depth += 1
+    return {path: name if name == source else f"{source}/{name}" for path, name in found.items()}
 
 
 def _parts(kind: Kind, source: str, paths: Sequence[Path]) -> Iterator[Part]:
     needs = SAMPLE_NEEDS
     if kind == "traces":
         needs = tuple(name for name in TRAJECTORY_COLUMNS.names if name not in LATE_COLUMNS)
+    names = names_of(source, paths)
     first = 0
     for path in paths:
         there = columns(path)
@@ -293,7 +302,7 @@ def _parts(kind: Kind, source: str, paths: Sequence[Path]) -> Iterator[Part]:
         for end in range(1, len(sizes) + 1):
             size = sum(sizes[begin:end])
             if end == len(sizes) or size + sizes[end] > PART_ROWS:
-                yield Part(source, path, range(begin, end), row, first, size)
+                yield Part(source, names[path], path, range(begin, end), row, first, size)
                 begin, row, first = end, row + size, first + size
 
 

@@ -18,7 +18,8 @@ def eight_bits(picture: PIL.Image.Image) -> PIL.Image.Image:
         return picture
     levels = picture.convert("I")
     most: Any = levels.getextrema()[1]
-    return levels.point(lambda level: level * (1 / 256)).convert("L") if most > 255 else picture
+    share = 256 / (1 << int(most).bit_length())
+    return levels.point(lambda level: level * share).convert("L") if most > 255 else picture
 
 
 def decode(name: str, into: str, max_pixels: int, part: int) -> dict[str, Any]:

@@ -270,8 +270,6 @@ def _output_file() -> tuple[int, int] | None:
 
 def _opaque(picture: PIL.Image.Image) -> PIL.Image.Image:
     """An input in RGB, on white, as the policy sees it; a plain one stays undecoded until code touches it."""
-    if picture.mode.startswith("I"):
-        picture = track(decoding.eight_bits(picture), region_of(picture))
     if picture.has_transparency_data:
         region = region_of(picture)
         ground = PIL.Image.new("RGBA", picture.size, "white")
