@@ -129,6 +129,7 @@ def test_vstar_gives_both_categories_and_the_faithful_share_that_was_played(look
         text.startswith("<image>\nQuestion: What is the colour of the sign?\nOptions:\nA. ") for text in asked
     )
     assert sorted(file.name for file in looked_at_vstar.iterdir()) == [
+        ".lock",
         "items.jsonl",
         "results.json",
         "suite.yaml",
