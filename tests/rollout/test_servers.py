@@ -684,7 +684,7 @@ def test_a_call_is_made_again_where_that_does_no_harm(
 def test_a_process_that_hands_no_weights_over_sees_which_server_did_not_get_them(
     policy: Policy, tmp_path: Path, hurried: list[float]
 ) -> None:
-    """It is told of no failure: the server runs, paused, and would keep its turns."""
+    """Nothing reports the failure to it: the server runs, paused, and would keep its turns."""
 
     async def run() -> Play:
         play = Play(policy)

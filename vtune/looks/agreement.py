@@ -60,7 +60,7 @@ MATTERS = 0.1
 SEEN = (1.0, 0.299, 0.587, 0.114)
 """What brightness and the channels weigh where the question is what can be seen: ITU-R BT.601."""
 BLANK = 0.02
-"""Strength of lines, as a share of a picture's mean, below which there are none that could run otherwise."""
+"""Strength of lines, as a share of a picture's mean, below which none could run otherwise; ours."""
 HATCHED = 0.05
 """Share of structure in a coarser band below which it does not measure what is left of the finer: a hatched
 glyph has all of its own in the finest; ours."""

@@ -27,7 +27,7 @@ BEHIND = 0.1
 
 LOOK, LATE = 1.0, 120.0
 """Seconds between two looks in a process that does not hand weights over, and after which a server will not
-have them: hand-overs end at about the same time in all processes."""
+have them; ours. Hand-overs end at about the same time in all processes."""
 
 
 class ServersEngine:

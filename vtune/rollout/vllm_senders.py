@@ -189,7 +189,7 @@ def nccl_sender(
         # A group is formed anew when a server has gone, has come back, or was started again.
         members = fleet.members
         if members not in senders:
-            for _, old in senders.items():
+            for old in senders.values():
                 await loop.run_in_executor(thread, old.shutdown)
             senders.clear()
             info = NCCLTrainerInitInfo(

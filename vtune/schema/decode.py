@@ -1,4 +1,4 @@
-"""What Pillow raises when a picture is damaged, cut short, or no picture."""
+"""Pictures from Pillow as everybody sees them: on white, with 8 bits; and what it raises for damaged ones."""
 
 import io
 import struct
