@@ -345,6 +345,22 @@ def test_a_faint_region_is_known_by_its_detail_and_not_by_its_colour_or_its_shad
         assert check(source, View(shown, (100, 100)), onto(box, (100, 100)), box).look == look
 
 
+@pytest.mark.parametrize("size", [65, 68])
+def test_hatching_that_fades_on_a_coarser_grid_is_not_a_faint_region(size: int) -> None:
+    y, x = np.mgrid[:72, :72]
+    hatched = (abs(x - 40) < 12) & (abs(y - 45) < 15) & ((abs(x - 40) > 7) | (abs(y - 45) < 3))
+    shade = 206 + np.where(hatched, np.where((x + y) % 2, 16, -16), 0)
+    source = np.dstack([shade // 2, shade, shade]).astype(np.uint8)
+    box = (0.0, 0.0, 72.0, 72.0)
+    sharp = Image.fromarray(source).filter(ImageFilter.UnsharpMask(2, 150, 3))
+    small = np.asarray(sharp.resize((size, size), Image.Resampling.LANCZOS))
+    blank = np.full_like(small, 160)
+    noise = np.random.default_rng(0).integers(120, 255, small.shape).astype(np.uint8)
+    for shown, look in ((small, "verified"), (blank, "faked"), (noise, "faked")):
+        found = check(source, View(shown, (84, 84)), onto(box, (size, size)), box)
+        assert found.look == look, found.why
+
+
 def test_pixels_that_code_threw_away_do_not_come_back_when_a_processor_enlarges() -> None:
     small = np.ascontiguousarray(enlarged(0.5, cv2.INTER_AREA)(crop()))
     size = (small.shape[1], small.shape[0])

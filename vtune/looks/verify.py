@@ -90,13 +90,20 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
     size = _grid(box, back, view)
     way = onto(box, size)
     first, shown = sampled(source, way, size), view.part(back @ way, size)
-    if contrast(first[1:-1, 1:-1]) < PLAIN:  # its rim mixes with what is around it
+    # Its rim mixes with what is around it. On a grid a little coarser than itself, hatching fades.
+    if contrast(first[1:-1, 1:-1]) < PLAIN and contrast(_own(source, box)) < PLAIN:
         return _faint(_plain_view(source, view, claim, back @ way, first), shown, side)
     found = _compared(source, first, shown, view, claim, back @ way, side)
     if found.look in ("unverified", "faked"):
         alike = thresholded(source, box, view.pixels, back, first, shown)
         return found if alike is None else _once_thresholded(alike, shown, view, back @ way, found)
     return found
+
+
+def _own(source: Pixels, box: Box) -> Pixels:
+    """A region's own pixels: those of which more than half lies in it, and one at least."""
+    x0, y0 = (min(round(start), length - 1) for start, length in zip(box, source.shape[1::-1], strict=False))
+    return source[y0 : max(y0 + 1, round(box[3])), x0 : max(x0 + 1, round(box[2]))]
 
 
 def _shrinking(view: View) -> tuple[float, float]:
