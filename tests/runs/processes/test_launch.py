@@ -37,9 +37,9 @@ def none_is_left() -> Iterator[None]:
     Launched.every.clear()
 
 
-def begun(words: list[str], said: Path, run: Path, *, site: str = BREAKS) -> Launched:
-    """A command in two processes of this machine that has done some steps."""
-    return going(lambda: Launched([*words, "--gpus", "2"], said, site=site), run)
+def begun(words: list[str], said: Path, run: Path, *, processes: int = 2, site: str = BREAKS) -> Launched:
+    """A command in processes of this machine that has done some steps."""
+    return going(lambda: Launched([*words, "--gpus", str(processes)], said, site=site), run)
 
 
 def going(start: Callable[[], Launched], run: Path, *, steps: int = 2) -> Launched:
@@ -96,13 +96,11 @@ class Hosts:
     programs: Path
     file: Path
 
-    def start(
-        self, words: Sequence[str | Path], said: Path, *, each: int = 1, site: str = BREAKS
-    ) -> Launched:
-        """A command with so many processes on each of them."""
+    def start(self, words: Sequence[str | Path], said: Path) -> Launched:
+        """A command with two processes on each of them."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
-            return Launched([*words, "--gpus", str(each), "--hostfile", self.file], said, site=site)
+            return Launched([*words, "--gpus", "2", "--hostfile", self.file], said)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +119,9 @@ def said_by(started: Launched, run: Path) -> str:
     return started.err + (log.read_text() if log.exists() else "")
 
 
-def test_a_run_on_two_hosts_survives_its_deaths(tiny: Path, lens: Path, hosts: Hosts, tmp_path: Path) -> None:
+def test_a_run_of_four_processes_on_two_hosts_survives_its_deaths(
+    tiny: Path, lens: Path, hosts: Hosts, tmp_path: Path
+) -> None:
     """Killed on the second host and told to stop as a scheduler does it, it ends as an undisturbed one.
 
     Between them it runs on one machine: where its processes are is no part of the run.
@@ -131,14 +131,12 @@ def test_a_run_on_two_hosts_survives_its_deaths(tiny: Path, lens: Path, hosts: H
     reaches_both_hosts(hosts, whole, runs[0], tmp_path / "said")
 
     run = runs[1]
-    started = going(lambda: hosts.start(words, tmp_path / "killed"), run, steps=9)
-    # The other waits for it in a collective operation, where no Python runs, or fails for lack of a partner.
-    killed(started, 1, run)
+    killed_on_the_second_host(hosts, words, run, tmp_path / "killed")
     kept = [folder.name for folder in complete(run / "checkpoints")]
     assert kept in (["step-000008"], ["step-000008", "step-000016"])
 
     again = [*words, "--resume"]
-    told_to_stop(begun(again, tmp_path / "told", run), run)
+    told_to_stop(begun(again, tmp_path / "told", run, processes=4), run)
 
     last = hosts.start([*again, "--json"], tmp_path / "last")
     assert last.wait(START) == 0, said_by(last, run)
@@ -147,36 +145,29 @@ def test_a_run_on_two_hosts_survives_its_deaths(tiny: Path, lens: Path, hosts: H
     assert same_weights(*(one / "checkpoints/newest" for one in runs))
 
 
-def test_two_processes_on_each_of_two_hosts(hosts: Hosts, tmp_path: Path) -> None:
-    """Ranks count through the hosts, and a death on the second one ends all; the ranks train nothing."""
-    run = tmp_path / "run"
-    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
-    started = going(lambda: hosts.start(words, tmp_path / "said", each=2, site=IDLES), run)
-    where = {rank: host_of(pid) for rank, pid in started.ranks().items()}
-    assert where == {0: FIRST, 1: FIRST, 2: SECOND, 3: SECOND}
-    killed(started, 3, run)
-
-
 def reaches_both_hosts(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
     """A whole run: its processes end well, and nothing is left of it."""
     started = hosts.start(words, said)
     assert started.wait(START) == 0, said_by(started, run)
     at = time.time()
     assert started.gone(GONE)
-    assert json.loads((run / "environment.json").read_text())["processes"] == 2
-    assert sorted(ended(run / "logs")) == [Ended(rank, 0, pytest.approx(at, abs=120)) for rank in range(2)]
+    assert json.loads((run / "environment.json").read_text())["processes"] == 4
+    assert sorted(ended(run / "logs")) == [Ended(rank, 0, pytest.approx(at, abs=120)) for rank in range(4)]
 
 
-def killed(started: Launched, rank: int, run: Path) -> None:
-    """Kill the last rank, which is on the second host: the run says so, and nothing is left of it."""
-    pid = started.ranks()[rank]
-    assert host_of(pid) == SECOND
-    os.kill(pid, signal.SIGKILL)
+def killed_on_the_second_host(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
+    """Start a run and kill the last rank after a checkpoint: the run says so, and nothing is left of it."""
+    started = going(lambda: hosts.start(words, said), run, steps=9)
+    ranks = started.ranks()
+    where = {rank: host_of(pid) for rank, pid in ranks.items()}
+    assert where == {0: FIRST, 1: FIRST, 2: SECOND, 3: SECOND}
+    os.kill(ranks[3], signal.SIGKILL)
+    # The others wait for it in a collective operation, where no Python runs, or fail for lack of a partner.
     assert started.wait(END) == 1
-    assert f"error: rank {rank} killed by signal 9" in started.err
-    assert f"{run / 'logs'}/rank-{rank}.log" in started.err
+    assert "error: rank 3 killed by signal 9" in started.err
+    assert f"{run / 'logs'}/rank-3.log" in started.err
     assert started.gone(GONE)
-    assert {one.rank: one.code for one in ended(run / "logs")}[rank] == -signal.SIGKILL
+    assert {one.rank: one.code for one in ended(run / "logs")}[3] == -signal.SIGKILL
 
 
 def told_to_stop(started: Launched, run: Path) -> None:
