@@ -100,9 +100,15 @@ def command_of(words: Sequence[str]) -> Command:
 
 def fits(pattern: str, path: str) -> bool:
     """Whether a path is one that a command names; capitals (`data/SOURCE.parquet`) stand for any name."""
-    return _pattern(pattern).fullmatch(str(Path(path))) is not None
+    return _pattern(pattern).fullmatch(_plain(path)) is not None
 
 
 @functools.cache
 def _pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile("[^/]+".join(re.escape(part) for part in _PLACE.split(str(Path(pattern)))))
+    return re.compile("[^/]+".join(re.escape(part) for part in _PLACE.split(_plain(pattern))))
+
+
+@functools.cache
+def _plain(path: str) -> str:
+    """The path without dots and double slashes. Each is held against every pattern of a walk."""
+    return str(Path(path))

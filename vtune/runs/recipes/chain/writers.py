@@ -64,6 +64,7 @@ class Workshop:
         self._making: list[Product] = []
         self._writers: dict[str, list[Product]] = {}
         self._published: dict[str, Path] = {}
+        self._puzzles: dict[str, Path] = {}
 
     def writers(self, path: str) -> list[Product]:
         """Who writes a file or folder."""
@@ -111,6 +112,15 @@ class Workshop:
             folder.mkdir()
             self._published[layout] = _specimen(layout, folder, layout).path
         return self._published[layout]
+
+    def puzzles(self, make: Callable[[Path], object]) -> Path:
+        """A folder of puzzles, made once: the few rows are the same for every command that makes them."""
+        name = make.__name__
+        if name not in self._puzzles:
+            self._puzzles[name] = self._folder / f"puzzles{name}"
+            self._puzzles[name].mkdir()
+            make(self._puzzles[name])
+        return self._puzzles[name]
 
     def files(self, path: str) -> list[Path]:
         """Files of rows for a file that a recipe names: one a writer, or the file itself.
@@ -308,8 +318,7 @@ def _puzzles(command: Command, out: str, by: str) -> Iterator[Product]:
 
 def _half(make: Callable[[Path], object], half: str) -> Callable[[Workshop, Path], Path]:
     def write(shop: Workshop, folder: Path) -> Path:
-        make(folder)
-        return folder / f"{half}.parquet"
+        return shop.puzzles(make) / f"{half}.parquet"
 
     return write
 
