@@ -1,6 +1,7 @@
 """One sandbox for the whole folder, and a textured picture in which every place looks different."""
 
 import asyncio
+import functools
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,12 @@ def encoded(pixels: np.ndarray, kind: str = "PNG", **options: object) -> bytes:
     return file.getvalue()
 
 
+@functools.cache
+def textured() -> bytes:
+    """The picture that most tests ask about, encoded once."""
+    return encoded(picture())
+
+
 def decoded(content: bytes) -> np.ndarray:
     return np.array(PIL.Image.open(io.BytesIO(content)).convert("RGB"))
 
@@ -43,7 +50,7 @@ class Box:
         """Run pieces of code one after the other in one session."""
 
         async def story() -> list[Execution]:
-            async with await self.sandbox.open(images or [encoded(picture())], seed=seed) as session:
+            async with await self.sandbox.open(images or [textured()], seed=seed) as session:
                 return [await session.run(code) for code in codes]
 
         return self.runner.run(story())
