@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.sandbox.conftest import QUICK, encoded, picture
+from tests.sandbox.conftest import QUICK, Box, textured
 from vtune.errors import ServiceError
 from vtune.sandbox import Sandbox, forkserver
 from vtune.sandbox.forkserver import ForkServer
@@ -65,15 +65,49 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def lived(sandbox: Sandbox) -> Iterator[Box]:
+    """A sandbox for several tests, which may end its fork server; nothing of it is left in the end."""
+    with asyncio.Runner() as runner:
+        runner.run(sandbox.__aenter__())
+        yield Box(runner, sandbox)
+        folder = sandbox.folder
+        runner.run(sandbox.__aexit__(None, None, None))
+    wait_until_gone(folder)
+
+
+@pytest.fixture(scope="module")
+def used() -> Iterator[Box]:
+    yield from lived(Sandbox(QUICK))
+
+
+@pytest.fixture
+def lasting(used: Box) -> Box:
+    """With a fork server that lives, though the test before may have killed it."""
+    used.run("pass")
+    return used
+
+
+@pytest.fixture(scope="module")
+def single() -> Iterator[Box]:
+    """One session at a time, none forked ahead."""
+    yield from lived(Sandbox(replace(QUICK, sessions=1), warm=0))
+
+
+@pytest.fixture(scope="module")
+def double() -> Iterator[Box]:
+    """Two sessions at a time, two forked ahead, and much time for a call."""
+    yield from lived(Sandbox(replace(QUICK, sessions=2, seconds=90.0), warm=2))
+
+
 def test_closing_leaves_no_process_no_folder_and_no_descriptor() -> None:
     async def story() -> tuple[Path, list[int]]:
         async with Sandbox(QUICK, warm=0) as sandbox:
-            closed = await sandbox.open([encoded(picture())], seed=0)
+            closed = await sandbox.open([textured()], seed=0)
             await closed.run("image.save('a.png')")
             await closed.close()
             await closed.close()
             await (await sandbox.open([], seed=0)).run("import os; os._exit(1)")
-            await sandbox.open([encoded(picture())], seed=0)
+            await sandbox.open([textured()], seed=0)
             root = sandbox.folder
             # One more decodes pictures.
             assert len(list(root.glob("s*"))) == 3
@@ -88,19 +122,18 @@ def test_closing_leaves_no_process_no_folder_and_no_descriptor() -> None:
     assert open_descriptors() == before
 
 
-def test_a_cancelled_call_leaves_nothing_and_the_session_goes_on() -> None:
-    async def story() -> Path:
-        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+def test_a_cancelled_call_leaves_nothing_and_the_session_goes_on(lasting: Box) -> None:
+    async def story() -> None:
+        async with await lasting.sandbox.open([], seed=0) as session:
             call = asyncio.create_task(session.run("import time\ntime.sleep(5)"))
             await asyncio.sleep(0.1)
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
             assert (await session.run("print(1)")).output == "1"
-            return sandbox.folder
+        await session.close()
 
-    root = asyncio.run(story())
-    wait_until_gone(root)
+    lasting.runner.run(story())
 
 
 def test_a_cancelled_block_leaves_nothing() -> None:
@@ -147,82 +180,88 @@ def kill_fork_server(sandbox: Sandbox) -> None:
     os.kill(sandbox.zygote_pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("victim", [lambda sandbox: sandbox.zygote_pid, guardian], ids=["zygote", "guardian"])
-def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones(
-    victim: Callable[[Sandbox], int],
-) -> None:
-    async def story() -> list[Path]:
-        async with Sandbox(QUICK) as sandbox:
-            first = sandbox.folder
-            busy, idle = [await sandbox.open([], seed=0) for _ in range(2)]
-            call = asyncio.create_task(busy.run("import time\ntime.sleep(0.4)\nprint(1)"))
-            await asyncio.sleep(0.1)
-            os.kill(victim(sandbox), signal.SIGKILL)
-            ended = await call
-            assert (ended.status, ended.output, ended.images) == ("infra", "", ())
-            assert (await idle.run("print(1)")).status == "infra"
-            assert (await idle.run("print(1)")).status == "infra"
-            fresh = await sandbox.open([], seed=0)
-            assert (await fresh.run("print(2)")).output == "2"
-            return [first, sandbox.folder]
+def test_a_dead_fork_server_is_infra_for_its_sessions_and_replaced_for_new_ones(lasting: Box) -> None:
+    sandbox = lasting.sandbox
 
-    folders = asyncio.run(story())
-    assert len(set(folders)) == 2
+    async def story(victim: int) -> None:
+        busy, idle = [await sandbox.open([], seed=0) for _ in range(2)]
+        call = asyncio.create_task(busy.run("import time\ntime.sleep(0.4)\nprint(1)"))
+        await asyncio.sleep(0.1)
+        os.kill(victim, signal.SIGKILL)
+        ended = await call
+        assert (ended.status, ended.output, ended.images) == ("infra", "", ())
+        assert (await idle.run("print(1)")).status == "infra"
+        assert (await idle.run("print(1)")).status == "infra"
+        fresh = await sandbox.open([], seed=0)
+        assert (await fresh.run("print(2)")).output == "2"
+        for session in (busy, idle, fresh):
+            await session.close()
+
+    folders = []
+    for number in (lambda: sandbox.zygote_pid, lambda: guardian(sandbox)):
+        folders.append(sandbox.folder)
+        lasting.runner.run(story(number()))
+    assert len({*folders, sandbox.folder}) == 3
     for folder in folders:
         wait_until_gone(folder)
 
 
 def test_an_answer_that_nobody_has_read_yet_does_not_hide_that_the_fork_server_is_dead(
-    monkeypatch: pytest.MonkeyPatch,
+    lasting: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forkserver, "END_SECONDS", 0.1)
 
     async def story() -> None:
-        async with Sandbox(QUICK) as sandbox:
-            server = sandbox._server
-            assert server is not None
-            # As on a busy machine: it is not seen to end for a while.
-            os.kill(guardian(sandbox), signal.SIGSTOP)
-            server.control.send(json.dumps({"number": 0, "ping": True}).encode())
-            there = select.poll()
-            there.register(server.control, select.POLLIN)
-            assert there.poll(60_000)
-            kill_fork_server(sandbox)
-            there.modify(server.control, select.POLLHUP)
-            assert there.poll(60_000)
-            # The event loop has had no turn since.
-            async with await sandbox.open([], seed=0) as session:
-                assert (await session.run("print(1)")).output == "1"
-            assert sandbox._server is not server
+        sandbox = lasting.sandbox
+        server = sandbox._server
+        assert server is not None
+        # As on a busy machine: it is not seen to end for a while.
+        os.kill(guardian(sandbox), signal.SIGSTOP)
+        server.control.send(json.dumps({"number": 0, "ping": True}).encode())
+        there = select.poll()
+        there.register(server.control, select.POLLIN)
+        assert there.poll(60_000)
+        kill_fork_server(sandbox)
+        there.modify(server.control, select.POLLHUP)
+        assert there.poll(60_000)
+        # The event loop has had no turn since.
+        async with await sandbox.open([], seed=0) as session:
+            assert (await session.run("print(1)")).output == "1"
+        assert sandbox._server is not server
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
-def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_whose_pictures_went_with_the_fork_server_is_infra(
+    lasting: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not a call that showed nothing: that would be scored."""
 
     async def story() -> None:
-        async with Sandbox(QUICK) as sandbox:
-            session = await sandbox.open([encoded(picture())], seed=0)
-            read, folder = Workspace.read, sandbox.folder
+        sandbox = lasting.sandbox
+        session = await sandbox.open([textured()], seed=0)
+        read, folder = Workspace.read, sandbox.folder
 
-            async def read_too_late(self: Workspace, name: str, *, max_bytes: int) -> bytes:
-                kill_fork_server(sandbox)
-                wait_until_gone(folder)
-                return await read(self, name, max_bytes=max_bytes)
+        async def read_too_late(self: Workspace, name: str, *, max_bytes: int) -> bytes:
+            kill_fork_server(sandbox)
+            wait_until_gone(folder)
+            return await read(self, name, max_bytes=max_bytes)
 
-            monkeypatch.setattr(Workspace, "read", read_too_late)
-            ended = await session.run("image.crop((0, 0, 4, 4)).save('crop.png')")
-            assert (ended.status, ended.error) == ("infra", "the sandbox's fork server died")
+        monkeypatch.setattr(Workspace, "read", read_too_late)
+        ended = await session.run("image.crop((0, 0, 4, 4)).save('crop.png')")
+        assert (ended.status, ended.error) == ("infra", "the sandbox's fork server died")
+        await session.close()
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
 @pytest.mark.parametrize("code", ["raise ValueError", "import os\nos._exit(1)"], ids=["error", "death"])
 @pytest.mark.parametrize("lost", ["in/image_0.png", "in", "ws"])
-def test_files_that_somebody_else_removed_are_not_blamed_on_the_code(code: str, lost: str) -> None:
+def test_files_that_somebody_else_removed_are_not_blamed_on_the_code(
+    lasting: Box, code: str, lost: str
+) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK) as sandbox, await sandbox.open([encoded(picture())], seed=0) as session:
+        async with await lasting.sandbox.open([textured()], seed=0) as session:
             path = session.workspace.parent / lost
             if path.is_dir():
                 shutil.rmtree(path)
@@ -231,18 +270,18 @@ def test_files_that_somebody_else_removed_are_not_blamed_on_the_code(code: str, 
             ended = await session.run(code)
             assert (ended.status, ended.error) == ("infra", "the session's files were removed from outside")
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
-def test_a_sandbox_that_cannot_start_a_session_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sandbox_that_cannot_start_a_session_says_so(lasting: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK) as sandbox:
-            monkeypatch.setattr("vtune.sandbox.forkserver.BOOT", "raise SystemExit('no fork server today')")
-            kill_fork_server(sandbox)
-            with pytest.raises(ServiceError, match="no fork server today"):
-                await sandbox.open([], seed=0)
+        sandbox = lasting.sandbox
+        monkeypatch.setattr("vtune.sandbox.forkserver.BOOT", "raise SystemExit('no fork server today')")
+        kill_fork_server(sandbox)
+        with pytest.raises(ServiceError, match="no fork server today"):
+            await sandbox.open([], seed=0)
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
 def test_a_fork_server_that_is_late_is_not_taken_for_a_broken_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,48 +297,49 @@ def test_a_fork_server_that_is_late_is_not_taken_for_a_broken_python(monkeypatch
     assert caught.value.fix == "try again when the machine is less busy"
 
 
-def test_a_lack_of_descriptors_is_a_service_error_and_the_sandbox_goes_on() -> None:
+def test_a_lack_of_descriptors_is_a_service_error_and_the_sandbox_goes_on(lasting: Box) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK) as sandbox:
-            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-            try:
-                with pytest.raises(ServiceError, match="ulimit -n"):
-                    await sandbox.open([], seed=0)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            session = await sandbox.open([], seed=0)
-            assert (await session.run("print(1)")).output == "1"
+        sandbox = lasting.sandbox
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            with pytest.raises(ServiceError, match="ulimit -n"):
+                await sandbox.open([], seed=0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        session = await sandbox.open([], seed=0)
+        assert (await session.run("print(1)")).output == "1"
+        await session.close()
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
-def test_opening_waits_until_the_machine_has_room() -> None:
+def test_opening_waits_until_the_machine_has_room(double: Box) -> None:
     async def story() -> None:
-        async with Sandbox(replace(QUICK, sessions=2)) as sandbox:
-            assert sandbox.capacity == 2
-            first, _second = [await sandbox.open([], seed=0) for _ in range(2)]
-            third = asyncio.create_task(sandbox.open([], seed=0))
-            await asyncio.sleep(0.2)
-            assert not third.done()
-            await first.close()
-            assert (await (await third).run("print(3)")).output == "3"
+        sandbox = double.sandbox
+        assert sandbox.capacity == 2
+        first, second = [await sandbox.open([], seed=0) for _ in range(2)]
+        third = asyncio.create_task(sandbox.open([], seed=0))
+        await asyncio.sleep(0.2)
+        assert not third.done()
+        await first.close()
+        assert (await (await third).run("print(3)")).output == "3"
+        await second.close()
+        await third.result().close()
 
-    asyncio.run(story())
+    double.runner.run(story())
 
 
-def test_folders_that_nobody_may_enter_are_removed_too() -> None:
-    async def story() -> Path:
-        async with Sandbox(QUICK) as sandbox:
-            session = await sandbox.open([], seed=0)
-            run = await session.run("os.umask(0o777)\nos.makedirs('a/b/c')\nopen('f', 'w')", raw=True)
-            assert run.status in ("ok", "error")
-            folder = session.workspace.parent
-            await session.close()
-            assert not folder.exists()
-            return sandbox.folder
+def test_folders_that_nobody_may_enter_are_removed_too(lasting: Box) -> None:
+    async def story() -> None:
+        session = await lasting.sandbox.open([], seed=0)
+        run = await session.run("os.umask(0o777)\nos.makedirs('a/b/c')\nopen('f', 'w')", raw=True)
+        assert run.status in ("ok", "error")
+        folder = session.workspace.parent
+        await session.close()
+        assert not folder.exists()
 
-    wait_until_gone(asyncio.run(story()))
+    lasting.runner.run(story())
 
 
 def session_folders(sandbox: Sandbox) -> set[str]:
@@ -307,58 +347,59 @@ def session_folders(sandbox: Sandbox) -> set[str]:
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 6])
-def test_an_opening_that_is_cancelled_leaves_nothing(turns: int) -> None:
+def test_an_opening_that_is_cancelled_leaves_nothing(single: Box, turns: int) -> None:
     async def story() -> None:
-        async with Sandbox(replace(QUICK, sessions=1), warm=0) as sandbox:
-            before = open_descriptors()
-            opening = asyncio.create_task(sandbox.open([encoded(picture())], seed=0))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            opening.cancel()
-            await asyncio.wait([opening])
-            if not opening.cancelled():  # a busy machine held this process until all answers were there
-                await opening.result().close()
-            # The only place is free again, and an answer that comes late is let go of.
-            session = await asyncio.wait_for(sandbox.open([], seed=0), 10)
-            assert (await session.run("print(1)")).output == "1"
-            assert session_folders(sandbox) == {session.workspace.parent.name}
-            await session.close()
-            assert session_folders(sandbox) == set()
-            assert open_descriptors() == before
+        sandbox = single.sandbox
+        before = open_descriptors()
+        opening = asyncio.create_task(sandbox.open([textured()], seed=0))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        if not opening.cancelled():  # a busy machine held this process until all answers were there
+            await opening.result().close()
+        # The only place is free again, and an answer that comes late is let go of.
+        session = await asyncio.wait_for(sandbox.open([], seed=0), 10)
+        assert (await session.run("print(1)")).output == "1"
+        assert session_folders(sandbox) == {session.workspace.parent.name}
+        await session.close()
+        assert session_folders(sandbox) == set()
+        assert open_descriptors() == before
 
-    asyncio.run(story())
+    single.runner.run(story())
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
-def test_a_restart_that_is_cancelled_keeps_the_files(turns: int) -> None:
+def test_a_restart_that_is_cancelled_keeps_the_files(lasting: Box, turns: int) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK) as sandbox:
-            session = await sandbox.open([encoded(picture())], seed=0)
-            await session.run("open('note', 'w').write('kept')")
-            await session.run("os._exit(1)")
-            call = asyncio.create_task(session.run("pass"))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            call.cancel()
-            await asyncio.wait([call])
-            run = await session.run("print(open('note').read(), image.size)")
-            assert (run.status, run.output) == ("ok", "kept (400, 300)")
+        sandbox = lasting.sandbox
+        session = await sandbox.open([textured()], seed=0)
+        await session.run("open('note', 'w').write('kept')")
+        await session.run("os._exit(1)")
+        call = asyncio.create_task(session.run("pass"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.wait([call])
+        run = await session.run("print(open('note').read(), image.size)")
+        assert (run.status, run.output) == ("ok", "kept (400, 300)")
+        await session.close()
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
-def test_a_session_cannot_switch_the_pool_off() -> None:
+def test_a_session_cannot_switch_the_pool_off(double: Box) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK, warm=2) as sandbox:
-            session = await sandbox.open([], seed=0)
-            for status in (1, 97):
-                assert (await session.run(f"os._exit({status})")).status == "killed"
-            await session.close()
-            await asyncio.sleep(0.5)
-            # The idle ones have their folders already.
-            assert len(session_folders(sandbox)) == 2
+        sandbox = double.sandbox
+        session = await sandbox.open([], seed=0)
+        for status in (1, 97):
+            assert (await session.run(f"os._exit({status})")).status == "killed"
+        await session.close()
+        await asyncio.sleep(0.5)
+        # The idle ones have their folders already.
+        assert len(session_folders(sandbox)) == 2
 
-    asyncio.run(story())
+    double.runner.run(story())
 
 
 def test_after_the_end_nothing_starts_again() -> None:
@@ -374,20 +415,20 @@ def test_after_the_end_nothing_starts_again() -> None:
     wait_until_gone(asyncio.run(story()))
 
 
-def test_closing_ends_a_call_that_runs() -> None:
+def test_closing_ends_a_call_that_runs(double: Box) -> None:
     async def story() -> None:
-        async with Sandbox(replace(QUICK, seconds=90.0)) as sandbox:
-            session = await sandbox.open([], seed=0)
-            call = asyncio.create_task(session.run("import time\ntime.sleep(60)"))
-            await asyncio.sleep(0.2)
-            began = time.monotonic()
-            await session.close()
-            assert (await call).status in ("killed", "infra")
-            assert (await session.run("print(1)")).status == "infra"
-            assert time.monotonic() - began < 30
-            assert session_folders(sandbox).isdisjoint({session.workspace.parent.name})
+        sandbox = double.sandbox
+        session = await sandbox.open([], seed=0)
+        call = asyncio.create_task(session.run("import time\ntime.sleep(60)"))
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        await session.close()
+        assert (await call).status in ("killed", "infra")
+        assert (await session.run("print(1)")).status == "infra"
+        assert time.monotonic() - began < 30
+        assert session_folders(sandbox).isdisjoint({session.workspace.parent.name})
 
-    asyncio.run(story())
+    double.runner.run(story())
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["first", "another"])
