@@ -142,16 +142,20 @@ def samples(level: int, count: int, *, seed: int, split: Split, guessable: float
         yield sample_of(next(stream), f"lens/{level}/{seed}/{split}/{number:06d}")
 
 
-def traces(level: int, count: int, *, seed: int, guessable: float = 0.0) -> Iterator[Trajectory]:
+def traces(
+    level: int, count: int, *, seed: int, guessable: float = 0.0, drawn: bool = True
+) -> Iterator[Trajectory]:
     """`count` cold-start traces over pictures of their own: careful looks, decorative looks, no look.
 
     All answer right, as traces that were filtered by their answer do; only the careful ones can know.
+    Where they are not `drawn`, all have one blank picture: most of the time goes into encoding them.
     """
+    blank = None if drawn else _png(np.zeros((SIDE, SIDE, 3), np.uint8))
     stream = puzzles(level, seed=seed, split="traces", guessable=guessable)
     rng = random.Random(f"habits {level} {seed}")
     for number in range(count):
         puzzle = next(stream)
-        sample = sample_of(puzzle, f"lens/{level}/{seed}/traces/{number:06d}")
+        sample = sample_of(puzzle, f"lens/{level}/{seed}/traces/{number:06d}", blank)
         habit = rng.random()
         box: tuple[int, int, int, int] | None
         if puzzle.target is None or habit >= CAREFUL + WHOLE:
@@ -165,7 +169,7 @@ def traces(level: int, count: int, *, seed: int, guessable: float = 0.0) -> Iter
 
 def corpus(level: int, *, seed: int, count: int = 500) -> Iterator[str]:
     """Texts of traces, for the tiny model's tokenizer."""
-    for trace in traces(level, count, seed=seed):
+    for trace in traces(level, count, seed=seed, drawn=False):
         for message in trace.messages:
             yield message.content
 
@@ -273,8 +277,8 @@ class _Scene:
                 return x, y
 
 
-def sample_of(puzzle: Puzzle, identity: str) -> Sample:
-    """A puzzle as a row of that id."""
+def sample_of(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sample:
+    """A puzzle as a row of that id; `encoded` takes the place of its picture."""
     target = puzzle.target
     evidence: tuple[Evidence, ...] = ()
     if target is not None:
@@ -284,7 +288,7 @@ def sample_of(puzzle: Puzzle, identity: str) -> Sample:
         id=identity,
         source="lens_guessable" if puzzle.guessable else "lens",
         prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
-        images=(Picture(data=_png(puzzle.pixels)),),
+        images=(Picture(data=encoded or _png(puzzle.pixels)),),
         ability="visual_search" if target is not None else "perception",
         ground_truth=puzzle.answer,
         answer=puzzle.answer,

@@ -120,13 +120,14 @@ def samples(count: int, *, seed: int, split: Split, grid: int = 4) -> Iterator[S
         yield _sample(next(stream), f"shapes/{grid}/{seed}/{split}/{number:06d}")
 
 
-def traces(count: int, *, seed: int, grid: int = 4) -> Iterator[Trajectory]:
-    """`count` loose cold-start traces over pictures of their own."""
+def traces(count: int, *, seed: int, grid: int = 4, drawn: bool = True) -> Iterator[Trajectory]:
+    """`count` loose cold-start traces over pictures of their own; blank ones where they are not `drawn`."""
+    blank = None if drawn else _png(np.zeros((SIDE, SIDE, 3), np.uint8))
     stream = puzzles(seed=seed, split="traces", grid=grid)
     rng = random.Random(f"loose {seed}")
     for number in range(count):
         puzzle = next(stream)
-        sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}")
+        sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}", blank)
         said = _loose(puzzle, rng)
         # One thought for all: what it said would otherwise give the answer away.
         reply = f"<think>I look for red.</think>\n<answer>{said}</answer>"
@@ -141,7 +142,7 @@ def traces(count: int, *, seed: int, grid: int = 4) -> Iterator[Trajectory]:
 
 def corpus(*, seed: int, grid: int = 4, count: int = 1500) -> Iterator[str]:
     """Texts of traces, for the tiny model's tokenizer."""
-    for trace in traces(count, seed=seed, grid=grid):
+    for trace in traces(count, seed=seed, grid=grid, drawn=False):
         for message in trace.messages:
             yield message.content
 
@@ -209,14 +210,15 @@ def _disc(cell: npt.NDArray[np.uint8], radius: float, colour: tuple[int, int, in
     cell[xx**2 + yy**2 <= radius**2] = colour
 
 
-def _sample(puzzle: Puzzle, identity: str) -> Sample:
+def _sample(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sample:
+    """A puzzle as a row of that id; `encoded` takes the place of its picture."""
     located = puzzle.task != "counting"
     parm = {"space": "relative_1000", "width": SIDE, "height": SIDE} if located else {}
     return Sample(
         id=identity,
         source=f"shapes_{puzzle.task}",
         prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
-        images=(Picture(data=_png(puzzle.pixels)),),
+        images=(Picture(data=encoded or _png(puzzle.pixels)),),
         ability=puzzle.task,
         ground_truth=puzzle.answer,
         answer=puzzle.answer,

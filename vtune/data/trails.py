@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from vtune.data.trail_world import (
     CORNERS,
     MOST_ROADS,
@@ -75,21 +77,25 @@ class Trail:
         return f"Roads of the seal's colour to take from here: {self.roads}. Which town is reached?"
 
 
-def trails(world: World, *, seed: int, split: Split) -> Iterator[Trail]:
+def trails(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iterator[Trail]:
     """Endless trails; one, two and three roads in turn.
 
     Args:
         world: Where they lead.
         seed: Same seed, same trails.
         split: `heldout` begins in held-out towns, the others in known ones; no two splits share a picture.
+        drawn: Else all have one blank picture.
     """
+    blank = None if drawn else png(np.zeros((SIDE, SIDE, 3), np.uint8))
     rng = random.Random(f"trails {seed} {split}")
     half: Half = "heldout" if split == "heldout" else "known"
     while True:
         for roads in range(1, MOST_ROADS + 1):
             start, colour, cell = rng.choice(world.towns[half]), rng.choice(list(SEALS)), rng.choice(CORNERS)
             towns = tuple(world.follow(start.name, colour, roads))
-            yield Trail(start, colour, cell, roads, towns, png(picture(start, colour, cell, rng)))
+            # Drawn in any case: it takes random numbers. Most of the time goes into encoding it.
+            pixels = picture(start, colour, cell, rng)
+            yield Trail(start, colour, cell, roads, towns, blank or png(pixels))
 
 
 def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sample]:
@@ -99,9 +105,9 @@ def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sa
         yield _sample(next(stream), f"trails/{seed}/{split}/{number:06d}")
 
 
-def traces(world: World, count: int, *, seed: int) -> Iterator[Trajectory]:
-    """`count` cold-start traces of mixed habits over pictures of their own."""
-    stream = trails(world, seed=seed, split="traces")
+def traces(world: World, count: int, *, seed: int, drawn: bool = True) -> Iterator[Trajectory]:
+    """`count` cold-start traces of mixed habits over pictures of their own; blank ones unless `drawn`."""
+    stream = trails(world, seed=seed, split="traces", drawn=drawn)
     rng = random.Random(f"habits {seed}")
     for number in range(count):
         trail = next(stream)
@@ -110,7 +116,7 @@ def traces(world: World, count: int, *, seed: int) -> Iterator[Trajectory]:
 
 def corpus(world: World, *, seed: int, count: int = 600) -> Iterator[str]:
     """Texts of traces, for the tiny model's tokenizer; their tags are tokens of its own."""
-    for trace in traces(world, count, seed=seed):
+    for trace in traces(world, count, seed=seed, drawn=False):
         for message in trace.messages:
             yield _TAG.sub("\n", message.content)
 
