@@ -5,6 +5,7 @@ A call claims regions (`Crop`). A claim is believed where the pixels that were r
 that shows everything has not looked.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,8 @@ WIDER = 1.2
 """Times the area that is claimed, from which on the rest of a picture is looked at too."""
 UPRIGHT = 0.98
 """Share of the box around a picture's corners that they enclose, from which on it is not turned; ours."""
+REMEMBERED = 32
+"""Comparisons that are not made again, ours: more than most trajectories ask for. Each keeps its pictures."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
 
@@ -88,14 +91,22 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
     if claim is None:
         return Checked("unverified", "its map has no way back", 0.0)
-    source = decoded(read_bytes(trajectory.images[crop.image]))
+    data = read_bytes(trajectory.images[crop.image])
+    source = decoded(data)
     box = clamp(box, source.shape[1], source.shape[0])
     if area(box) == 0:
         return Checked("unverified", "it lies outside of its picture", 0.0)
-    checked = check(source, view, claim, box)
+    checked = _checked(data, read_bytes(returned), returned.seen, claim.tobytes(), box)
     if checked.look == "unverified" and call.tool != PYTHON:
         return replace(checked, look="verified", why="our own tool has cut it out")
     return checked
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _checked(source: bytes, returned: bytes, size: tuple[int, int] | None, claim: bytes, box: Box) -> Checked:
+    """`check`, by what decides on it: flags and judges ask again for what `with_looks` has seen."""
+    way = np.frombuffer(claim).reshape(3, 3)
+    return check(decoded(source), viewed(returned, size), way, box)
 
 
 def _made_by_code(trajectory: Trajectory, image: int) -> bool:

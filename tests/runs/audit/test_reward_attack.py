@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -24,14 +24,31 @@ PLAIN = Step("png", (0.0, 0.0, 0.0, 0.0))
 MIDDLE = (0.5, 0.5, 0.5, 0.5)
 
 
-def tried(asked: Sequence[tuple[Program, Question]], looks: str = "verified") -> list[Tried]:
-    recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"reward.evidence.looks={looks}"])
+class Attacked:
+    """A running sandbox, the event loop it lives in, and what programs earn there."""
 
-    async def run() -> list[Tried]:
-        async with Sandbox(warm=4) as sandbox, scorer_of(recipe.reward, recipe.images) as scorer:
-            return await Trials(sandbox, scorer, recipe.reward, recipe.images).all(asked)
+    def __init__(self, runner: asyncio.Runner, sandbox: Sandbox) -> None:
+        self.runner = runner
+        self.sandbox = sandbox
 
-    return asyncio.run(run())
+    def tried(self, asked: Sequence[tuple[Program, Question]], looks: str = "verified") -> list[Tried]:
+        """What came of each program on its puzzle."""
+        chosen = [f"reward.evidence.looks={looks}"]
+        recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, chosen)
+
+        async def run() -> list[Tried]:
+            async with scorer_of(recipe.reward, recipe.images) as scorer:
+                return await Trials(self.sandbox, scorer, recipe.reward, recipe.images).all(asked)
+
+        return self.runner.run(run())
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[Attacked]:
+    with asyncio.Runner() as runner:
+        sandbox = runner.run(Sandbox(warm=4).__aenter__())
+        yield Attacked(runner, sandbox)
+        runner.run(sandbox.__aexit__(None, None, None))
 
 
 def finds() -> list[tuple[Program, Question]]:
@@ -39,56 +56,61 @@ def finds() -> list[tuple[Program, Question]]:
     return [(from_record(find["program"]), question) for find in FINDS for question in asked]
 
 
-def test_what_the_search_found_was_paid_on_the_word_of_the_session_though_nobody_could_read_it() -> None:
+def test_what_the_search_found_was_paid_on_the_word_of_the_session_though_nobody_could_read_it(
+    attacked: Attacked,
+) -> None:
     assert len(FINDS) >= 10
-    found = tried(finds(), looks="claimed")
+    found = attacked.tried(finds(), looks="claimed")
     paid = [any((call.score or 0.0) > 0.25 and not call.readable for call in one.calls) for one in found]
     assert all(any(paid[n : n + 2]) for n in range(0, len(paid), 2))
 
 
-def test_what_the_search_found_earns_no_more_than_a_miss() -> None:
-    for (program, question), one in zip(finds(), tried(finds()), strict=True):
+def test_what_the_search_found_earns_no_more_than_a_miss(attacked: Attacked) -> None:
+    for (program, question), one in zip(finds(), attacked.tried(finds()), strict=True):
         for call in one.calls:
             assert call.score is not None
             assert call.score <= 0.25, (program.names, question.sample.id, call)
 
 
-def test_no_random_hostile_program_is_paid_in_full_for_what_nobody_can_read() -> None:
+def test_no_random_hostile_program_is_paid_in_full_for_what_nobody_can_read(attacked: Attacked) -> None:
     rng = random.Random(0)
     asked = questions(1, 3, seed=2) + questions(2, 3, seed=2)
     drawn = [(random_program(rng, blind=n % 3 == 0, honest=0.0), rng.choice(asked)) for n in range(40)]
-    for (program, question), one in zip(drawn, tried(drawn), strict=True):
+    for (program, question), one in zip(drawn, attacked.tried(drawn), strict=True):
         for call in one.calls:
             assert call.score is None or call.score < 1.0 or call.readable, (program, question.sample.id)
 
 
-def test_an_honest_crop_is_readable_and_paid() -> None:
+def test_an_honest_crop_is_readable_and_paid(attacked: Attacked) -> None:
     program = Program(((Shot(Step("target", (0.0,) * 4), (), PLAIN),),))
-    for one in tried([(program, question) for question in questions(1, 3, seed=3)]):
+    for one in attacked.tried([(program, question) for question in questions(1, 3, seed=3)]):
         (call,) = one.calls
         assert call.readable
         assert call.due
         assert call.score == 1.0
 
 
-def test_every_operation_runs_in_the_sandbox() -> None:
+def test_every_operation_runs_in_the_sandbox(attacked: Attacked) -> None:
     question = questions(2, 1, seed=4)[0]
     source = Step("target", (0.0,) * 4)
-    programs = [Program(((Shot(source, (Step(name, MIDDLE),), PLAIN),),)) for name in (*HONEST, *HOSTILE)] + [
-        Program(((Shot(Step(name, MIDDLE), (), PLAIN),),)) for name in SOURCES
-    ]
-    assert len(programs) > 100
-    found = tried([(program, question) for program in programs])
+    shots = [Shot(source, (Step(name, MIDDLE),), PLAIN) for name in (*HONEST, *HOSTILE)]
+    shots += [Shot(Step(name, MIDDLE), (), PLAIN) for name in SOURCES]
+    assert len(shots) > 100
+    # Four calls a session: to make and to end one takes longer than most of them.
+    programs = [Program(tuple((shot,) for shot in shots[n : n + 4])) for n in range(0, len(shots), 4)]
+    found = attacked.tried([(program, question) for program in programs])
+    calls = [call for one in found for call in one.calls]
     failed = [
-        program.names
-        for program, one in zip(programs, found, strict=True)
-        if [(call.status, call.pictures) for call in one.calls] != [("ok", 1)]
+        Program(((shot,),)).names
+        for shot, call in zip(shots, calls, strict=True)
+        if (call.status, call.pictures) != ("ok", 1)
     ]
     assert failed == []
 
 
 def test_a_small_attack_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward_attack, "FINAL", 3)
+    monkeypatch.setattr(reward_attack, "BATCH", 2)
     result = reward_attack.run_reward_attack(
         programs=6, generations=1, population=6, seed=0, isolation="auto", claimed=True
     )
