@@ -11,6 +11,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
+from vtune.models.import_stubs import without_mlflow
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.served import is_scripted, is_served
 from vtune.models.shape import shape_of
@@ -235,7 +236,8 @@ def save_policy(
 
     quiet()
     size = {"max_shard_size": "1000TB"} if one_file else {}
-    model.save_pretrained(folder, state_dict=state_dict, **size)
+    with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
+        model.save_pretrained(folder, state_dict=state_dict, **size)
     AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(folder)
     _image_processor(source).save_pretrained(folder)
     # For vLLM and a stock AutoProcessor; the classes that would write them need torchvision.

@@ -13,6 +13,7 @@ import torch
 
 from vtune.models.families import FAMILIES
 from vtune.models.families.family import Family, TinyModel
+from vtune.models.import_stubs import without_mlflow
 
 TAGS = (
     "<think>",
@@ -53,7 +54,8 @@ def build_tiny(
     model = _model(tokenizer, known.tiny)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
-    model.save_pretrained(folder)
+    with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
+        model.save_pretrained(folder)
     _write_processor(folder, known.tiny)
 
 

@@ -16,6 +16,7 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
+from vtune.models.import_stubs import skip_muon, without_mlflow
 from vtune.models.network import free_port, name_interface
 from vtune.models.policy import Policy
 from vtune.update.balance import balanced
@@ -24,7 +25,6 @@ from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
 from vtune.update.held_files import HeldFile, holding
-from vtune.update.import_stubs import skip_muon, without_mlflow
 from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
 from vtune.update.losses import PolicyLoss

@@ -13,11 +13,11 @@ from tests.runs.commands import environment
 from tests.runs.launched import eventually
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
+from vtune.models.import_stubs import without_mlflow
 from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
 from vtune.runs.processes.watcher import end_sessions
 from vtune.runs.train.rl_recipe import RLRecipe
-from vtune.update.import_stubs import without_mlflow
 
 
 def hosts(folder: Path, text: str = "# ours\nfirst slots=8\n\nsecond slots=8  # rack 2\n") -> Path:
