@@ -26,7 +26,7 @@ BOXED = SOURCES[1:]
 @pytest.fixture(scope="module")
 def puzzles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("shapes")
-    make_shapes(folder, train=360, heldout=6, traces=1920, grid=2, seed=0, tiny=None)
+    make_shapes(folder, train=360, heldout=6, traces=1200, grid=2, seed=0, tiny=None)
     build_tiny(folder / "tiny", shapes.corpus(seed=0, grid=2, count=200), seed=0)
     return folder
 
@@ -39,7 +39,7 @@ def started(puzzles: Path) -> Path:
         data=f"[{puzzles / 'traces.parquet'}]",
         epochs=1.0,
         update__threads=1,
-        update__learning_rate=0.002,
+        update__learning_rate=0.003,
         update__warmup_steps=10,
     )
     ended = vtune("sft", "--recipe", "orsta-tiny", "--out", puzzles / "sft", *words)
