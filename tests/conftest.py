@@ -141,6 +141,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup() -> None:
+    say_little()
+
+
+def say_little() -> None:
     """Transformers writes out each configuration that it reads, for a line of a log that nobody sees."""
     module = sys.modules.get("transformers.configuration_utils")
     if module is not None:

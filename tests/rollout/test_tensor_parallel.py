@@ -117,7 +117,7 @@ assert not tp_group.address.parent.exists()
 
 @pytest.mark.slow
 def test_a_group_fails_together(tmp_path: Path) -> None:
-    both_end_well(GROUP, tmp_path)
+    both_end_well(GROUP, tmp_path, imports="import torch, vtune.rollout.tensor_parallel")
 
 
 def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:

@@ -78,7 +78,7 @@ assert ranks.gather(ranks.rank * 10) == [0, 10]
 @pytest.mark.slow
 def test_the_default_groups_patience_is_not_that_of_gathering(tmp_path: Path) -> None:
     """Two processes of gloo; one comes after the other's default timeout."""
-    both_end_well(MEETS, tmp_path)
+    both_end_well(MEETS, tmp_path, imports="import torch, vtune.update.ranks")
 
 
 def test_alone_there_is_nobody_to_wait_for() -> None:

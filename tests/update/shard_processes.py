@@ -1,0 +1,39 @@
+"""Checkpoints that two processes write together, one for each of `RUNS`."""
+
+from pathlib import Path
+
+from tests.update.build import update
+from tests.update.two_processes import ADAPTERS
+from vtune.models.pictures import PixelBudget
+from vtune.runs.train.checkpoint_manager import CheckpointManager
+from vtune.update import zero
+from vtune.update.deepspeed import Trainer, start
+from vtune.update.loading import starting_policy
+from vtune.update.ranks import Ranks
+from vtune.update.recipe import Checkpoints
+
+RUNS = ((False, 1, False), (False, 3, False), (True, 3, True))
+"""Whether of Qwen3-VL, the stage of ZeRO, whether with adapters."""
+BUCKET = 30_000
+"""Bytes: some of the tiny models' weights are larger, and most buckets hold several."""
+
+
+def main(tiny: str, tiny3: str, out: str) -> None:
+    ranks = start(Ranks.of_this_process())
+    whole, zero.BUCKET = zero.BUCKET, BUCKET
+    try:
+        for number, (third, stage, lora) in enumerate(RUNS):
+            write(tiny3 if third else tiny, stage, lora, Path(out, str(number)), ranks)
+    finally:
+        zero.BUCKET = whole
+
+
+def write(model: str, stage: int, lora: bool, run: Path, ranks: Ranks) -> None:
+    recipe = update(zero_stage=stage, lora=ADAPTERS if lora else None)
+    budget = PixelBudget(min_pixels=3136, max_pixels=12544)
+    policy = starting_policy(model, budget, recipe, ranks)
+    trainer = Trainer(policy, recipe, ranks, steps=1, objective=None, reference=model)
+    often = Checkpoints(every=1, minutes=None, keep=1, background=run.name != "0")
+    with CheckpointManager(often, run, ranks) as checkpoints:
+        checkpoints.save(trainer, policy, model, 3)
+    trainer.load(run / "checkpoints/newest/deepspeed")
