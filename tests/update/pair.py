@@ -14,6 +14,8 @@ from tests.runs.commands import environment
 RANKS = """
 import gc, os, sys
 
+from vtune.cli.ending import Ending
+
 imports, code = sys.argv[1:]
 exec(imports, {})
 others = [task for task in os.listdir("/proc/self/task") if int(task) != os.getpid()]
@@ -31,7 +33,10 @@ for rank in "01":
         said = os.open(f"said-{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(said, 1)
         os.dup2(said, 2)
+        # As the command does: gloo's threads may abort a process that is being torn down.
+        ending = Ending()
         exec(code, {})
+        ending.code = 0
         sys.exit()
 ended = [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in ranks]
 assert ended == [0, 0], ended
