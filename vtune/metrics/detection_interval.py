@@ -17,6 +17,8 @@ from vtune.metrics.resampling import SEED
 
 RESAMPLES = 1000
 """Ours: 25 lie beyond each end."""
+VALUES = 1 << 18
+"""Detections, by threshold and resample, that are counted at once: 2 MB for each array."""
 
 Array = NDArray[np.float64]
 
@@ -43,31 +45,41 @@ class Counts:
     pictures: tuple[int, ...]
     """Their ids, in order of place."""
 
-    def precision(self, weights: Array) -> float | None:
-        """AP where each picture counts this many times; None where no box is.
+    def precision(self, weights: Array) -> Array:
+        """AP where each picture counts this many times; nan where no box is.
 
         With weights of 1 it is that of pycocotools.
 
         Args:
-            weights: Of shape (pictures,), whole numbers.
-        """
-        means = [found for one in self.categories if (found := self._mean(one, weights)) is not None]
-        return float(np.mean(means)) if means else None
+            weights: Of shape (resamples, pictures), whole numbers.
 
-    def _mean(self, one: _Category, weights: Array) -> float | None:
-        boxes = float(one.boxes @ weights)
-        if not boxes:
-            return None
-        weight = weights[one.picture]
-        right = np.cumsum(one.right * weight, axis=1)
-        wrong = np.cumsum(one.wrong * weight, axis=1)
+        Returns:
+            Shape (resamples,).
+        """
+        total, known = np.zeros(len(weights)), np.zeros(len(weights))
+        for one in self.categories:
+            boxes = weights @ one.boxes
+            at_once = max(1, VALUES // max(1, one.right.size))
+            for start in range(0, len(weights), at_once):
+                part = slice(start, start + at_once)
+                total[part] += self._means(one, weights[part], boxes[part])
+            known += boxes > 0
+        return np.asarray(np.divide(total, known, out=np.full(len(weights), np.nan), where=known > 0))
+
+    def _means(self, one: _Category, weights: Array, boxes: Array) -> Array:
+        """The average precision in one category by resample; 0 where no box is."""
+        weight = weights[:, np.newaxis, one.picture]
+        right = np.cumsum(one.right * weight, axis=2)
+        wrong = np.cumsum(one.wrong * weight, axis=2)
         precision = right / (right + wrong + np.spacing(1))
-        best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-        total = 0.0
-        for row, recall in zip(best, right / boxes, strict=True):
-            at = np.searchsorted(recall, self.recalls, side="left")
-            total += float(row[at[at < len(row)]].sum())
-        return total / (len(best) * len(self.recalls))
+        best = np.maximum.accumulate(precision[..., ::-1], axis=2)[..., ::-1]
+        # How many recalls are reached once so many boxes are found.
+        found = np.arange(right.max(initial=0) + 1) / np.maximum(boxes, 1)[:, np.newaxis]
+        reached = np.searchsorted(self.recalls, found, side="right")
+        resample = np.arange(len(weights))[:, np.newaxis, np.newaxis]
+        first = np.diff(reached[resample, right.astype(np.intp)], axis=2, prepend=0)
+        means = (best * first).sum(axis=(1, 2)) / (right.shape[1] * len(self.recalls))
+        return np.asarray(np.where(boxes > 0, means, 0.0))
 
 
 def counts(found: Matches) -> Counts:
@@ -118,15 +130,13 @@ def interval(
         return _unsure(value, f"there are {len(names)} independent pictures, and {FEW} are the fewest")
     draw = np.random.default_rng(seed)
     drawn = draw.multinomial(len(names), np.full(len(names), 1 / len(names)), size=RESAMPLES).astype(float)
-    means = []
-    for times in drawn:
-        found = [part.precision(times[at]) for part, at in zip(parts, members, strict=True)]
-        known = [one for one in found if one is not None]
-        if known:
-            means.append(float(np.mean(known)))
-    if not means or max(means) - min(means) < 1e-12:
+    found = np.stack([part.precision(drawn[:, at]) for part, at in zip(parts, members, strict=True)])
+    known = ~np.isnan(found)
+    some = known.any(axis=0)
+    means = np.where(known, found, 0.0).sum(axis=0)[some] / known.sum(axis=0)[some]
+    if not means.size or np.ptp(means) < 1e-12:
         return _unsure(value, "all resamples are alike: nothing bounds what was not seen")
-    low, high = expanded(np.array(means), len(names))
+    low, high = expanded(means, len(names))
     return {"value": value, "low": min(low, value), "high": max(high, value)}
 
 
