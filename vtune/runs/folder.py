@@ -349,7 +349,9 @@ def _git(*words: str, folder: Path) -> str | None:
     return done.stdout.strip() or None
 
 
+@functools.cache
 def _version(name: str) -> str | None:
+    """The version of a package when it is first asked for, as of `_commit`."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -1,5 +1,6 @@
 """Settings of the interpreter for commands in which many wait for the event loop."""
 
+import functools
 import gc
 import sys
 from collections.abc import Iterator
@@ -30,11 +31,24 @@ def frozen_heap() -> Iterator[None]:
     again while conversations go on. A heap that is frozen already is left as it is. After the block all
     can be collected again: a command may load several models, one after the other.
     """
-    if gc.get_freeze_count():
+    global _frozen
+    if _frozen or _frozen_by_others():
         yield
         return
     gc.freeze()
+    _frozen = True
     try:
         yield
     finally:
         gc.unfreeze()
+        _frozen = False
+
+
+_frozen = False
+"""Whether a block of `frozen_heap` is open."""
+
+
+@functools.cache
+def _frozen_by_others() -> bool:
+    """Whether whoever called us has frozen the heap. Asked once: to count a million objects takes 40 ms."""
+    return gc.get_freeze_count() > 0
