@@ -1,6 +1,6 @@
 """Two evaluations compared: a verdict, and the table that it is drawn from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -23,8 +23,9 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
     if result["differs"]:
         yield Text(f"not only the models differ: {', '.join(result['differs'])}")
     yield Text(_counted(result["items"]))
-    rows = {"all": result["overall"]} if result["overall"] is not None else {}
-    rows |= {f"{name}": row for kind in ("categories", "sources") for name, row in result[kind].items()}
+    rows = [("all", result["overall"])] if result["overall"] is not None else []
+    # A category may be called as a source is, or "all".
+    rows += [(name, row) for kind in ("categories", "sources") for name, row in result[kind].items()]
     if rows:
         yield _table(rows)
     if result["note"]:
@@ -50,13 +51,13 @@ def _alone(side: str, items: Mapping[str, Any]) -> str:
     return f"{count} only in {side.upper()} ({', '.join(ids)}{' …' if count > len(ids) else ''})"
 
 
-def _table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
+def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     table = Table(title="B - A, in points", title_justify="left")
     table.add_column(no_wrap=True)
     heads = ["n", "clusters", "A", "B", "difference", "better A", "better B", "p", "can show", "verdict"]
     for head in heads:
         table.add_column(head, justify="left" if head == "verdict" else "right", overflow="fold")
-    for name, row in rows.items():
+    for name, row in rows:
         table.add_row(name, *_cells(row))
     return table
 

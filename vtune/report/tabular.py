@@ -29,8 +29,8 @@ LOOKS = (
     Column("accuracy", "accuracy"),
     Column("faithful_of_correct", "faithful, of the correct"),
     Column("faithful_of_all", "faithful, of all"),
-    Column("unfaithful_of_all", "unfaithful, of all"),
-    Column("no_tool_of_all", "without a tool, of all"),
+    Column("unfaithful_of_all", "right but unfaithful, of all"),
+    Column("no_tool_of_all", "right without a tool, of all"),
     Column("tool_calls", "tool calls", percent=False),
     Column("red_flags", "red flags", percent=False),
 )

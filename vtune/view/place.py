@@ -97,7 +97,7 @@ def find_places(path: Path) -> list[Place]:
         return [Place(path, path.stem, kind)]
     if not path.is_dir():
         raise DataError(f"there is no file or folder {path}", fix=GIVE)
-    found = sorted(_below(path, DEPTH), key=_begun)
+    found = sorted([*_files(path), *_below(path, DEPTH)], key=_begun)
     if not found:
         raise DataError(f"{path} holds no run, no evaluation and no Parquet file", fix=GIVE)
     # Runs of a sweep are all called after their seed: what tells them apart is where they lie.
@@ -110,7 +110,7 @@ def find_places(path: Path) -> list[Place]:
 
 def runs_below(folder: Path) -> list[Place]:
     """The runs and evaluations in a folder that is not one itself."""
-    return sorted((place for place in _below(folder, DEPTH) if place.path.is_dir()), key=_begun)
+    return sorted(_below(folder, DEPTH), key=_begun)
 
 
 def step_of(file: Path) -> int | None:
@@ -144,7 +144,23 @@ def _begun(place: Place) -> tuple[bool, int, str]:
     return settings is not None, settings.stat().st_mtime_ns if settings else 0, str(place.path)
 
 
+def _files(folder: Path) -> list[Place]:
+    """The Parquet files of a folder that is not a run; a damaged one is opened, which says what it is."""
+    if any((folder / name).is_file() for name in ("suite.yaml", "recipe.yaml")):
+        return []
+    found = []
+    for file in sorted(folder.glob("*.parquet")):
+        try:
+            kind = _kind_of_file(file)
+        except DataError:
+            kind = "trajectories"
+        if kind is not None:
+            found.append(Place(file, file.stem, kind))
+    return found
+
+
 def _below(folder: Path, depth: int) -> list[Place]:
+    """The runs and evaluations of a folder, or the one that it is."""
     name = folder.resolve().name
     if (folder / "suite.yaml").is_file() and not (folder / "recipe.yaml").is_file():
         return [Place(folder, name, "evaluation")]
@@ -152,13 +168,12 @@ def _below(folder: Path, depth: int) -> list[Place]:
         return [Place(folder, name, "run")]
     swept = (folder / SWEEP).is_file()
     deeper = depth + swept
-    kinds = [(file, _kind_of_file(file)) for file in sorted(folder.glob("*.parquet"))]
-    found = [Place(file, file.stem, kind) for file, kind in kinds if kind is not None]
+    found = []
     for child in sorted(folder.iterdir()):
         if swept and child.name == PREPARED:
             continue
         if deeper and child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
-            found += [place for place in _below(child, deeper - 1) if place.path.is_dir()]
+            found += _below(child, deeper - 1)
     return found
 
 

@@ -109,6 +109,11 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
     return numbers.take(pc.array_sort_indices(values, order=order, null_placement="at_end"))
 
 
+def of_sample(table: pa.Table, sample: str) -> pa.Table:
+    """The rows of a sample, whatever its id holds: a query's text has no escapes."""
+    return table.filter(pc.equal(table["sample"], sample))
+
+
 def facets(table: pa.Table) -> dict[str, list[str]]:
     """What the facts that hold names can be, each with its values in order."""
     found = {name: sorted(filter(None, pc.unique(table[name]).to_pylist())) for name in ("source", "stop")}

@@ -1,6 +1,7 @@
 """`vtune compare` over the folders of two evaluations."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -158,6 +159,44 @@ def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
     assert found["overall"]["verdict"] == "B is better, by 12.0 points"
     assert found["sources"] == {}
     assert "2 parts were compared, too" in vtune("compare", a, b).out
+
+
+def test_sources_that_are_the_categories_are_tried_once(tmp_path: Path) -> None:
+    """As RefCOCO's parts are."""
+
+    def of(categories: Mapping[str, str], *, right: int) -> list[Mark]:
+        return [
+            replace(mark(f"{source}/{n}", float(n < right), category), source=source)
+            for source, category in categories.items()
+            for n in range(10)
+        ]
+
+    for number, categories in enumerate(({"val": "val", "test": "test"}, {"val": "first", "test": "second"})):
+        a, b = (
+            folder(tmp_path / f"{name}{number}", of(categories, right=n)) for name, n in (("a", 2), ("b", 8))
+        )
+        found = compared(a, b)
+        assert found["categories"] == {}
+        assert sorted(found["sources"]) == ["test", "val"]
+        for row in found["sources"].values():
+            assert row["p_holm"] == pytest.approx(2 * row["p"])
+
+
+def test_parts_that_are_called_alike_have_a_row_each(tmp_path: Path) -> None:
+    parts = [("charts", "all"), ("charts", "charts"), ("maps", "charts")]
+    a, b = (
+        folder(
+            tmp_path / name,
+            [
+                replace(mark(f"{source}/{category}/{n}", float(n < right), category), source=source)
+                for source, category in parts
+                for n in range(10)
+            ],
+        )
+        for name, right in (("a", 2), ("b", 8))
+    )
+    rows = [line.split()[1:3] for line in vtune("compare", a, b).out.splitlines() if line.startswith("│")]
+    assert rows == [["all", "│"], ["all", "│"], ["charts", "│"], ["charts", "│"], ["maps", "│"]]
 
 
 def test_what_one_evaluation_lacks_or_could_not_score_is_left_out_and_listed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import json
+import shutil
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from math import nan
@@ -43,6 +44,23 @@ def test_weights_are_written_in_the_type_that_is_asked_for(tiny3: Path, tmp_path
     again = vtune("export", tmp_path / "out", tmp_path / "third", "--json")
     assert json.loads(again.out)["dtype"] == "bfloat16"
     assert json.loads(again.out)["transformers"] == 0
+
+
+def test_weights_of_half_precision_are_called_so_and_written_in_the_type_that_is_asked_for(
+    tiny: Path, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    half = tmp_path / "half"
+    shutil.copytree(tiny, half)
+    AutoModelForImageTextToText.from_pretrained(tiny, dtype=torch.float16).save_pretrained(half)
+    for words, kind in (((), torch.float16), (("--dtype", "float32"), torch.float32)):
+        out = tmp_path / str(kind)
+        ended = vtune("export", half, out, *words, "--json")
+        assert ended.code == 0, ended.err
+        assert f"torch.{json.loads(ended.out)['dtype']}" == str(kind)
+        assert json.loads(ended.out)["transformers"] < 1e-4
+        assert {t.dtype for t in load_file(out / "model.safetensors").values()} == {kind}
 
 
 @pytest.fixture

@@ -10,10 +10,12 @@ from tests.reward.build import recipe
 from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
 from tests.view.runs import LOOKED, MISSED, make_run, png
-from vtune.runs.view.opened import weights_behind
+from vtune.runs.view.films import film
+from vtune.runs.view.opened import Opened, weights_behind
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import write_samples
 from vtune.schema.trajectory import Trajectory
+from vtune.view.place import find_places, runs_below
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\u202eevil <script>alert(1)</script>"
 
@@ -42,6 +44,26 @@ def test_a_list_and_one_of_it(run: Path, tmp_path: Path) -> None:
     assert (one["sample"], one["right"]) == ("lens/7", False)
     assert [row["key"] for row in one["siblings"]] == ["step-000000/0", "step-000000/1"]
     assert vtune("show", str(run), "lens/7", "--where", "rollout:0").out.startswith("step-000000/0  right")
+
+
+@pytest.mark.parametrize("name", ["Größe/1", "图表-7", "a\\b", 'say "a"', "x" * 1200])
+def test_rollouts_of_a_group_are_found_whatever_their_sample_is_called(name: str, tmp_path: Path) -> None:
+    group = [replace(one, sample_id=name) for one in (LOOKED, MISSED)]
+    place = Opened(*find_places(make_run(tmp_path / "run", {0: group})))
+    found = place.document("step-000000/1")["siblings"]
+    assert [row["key"] for row in found] == ["step-000000/0", "step-000000/1"]
+    assert [row["key"] for row in film([place], name)] == ["step-000000/0", "step-000000/1"]
+
+
+def test_a_damaged_file_beside_runs_is_named_and_hides_none(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    make_run(runs / "one", {0: [LOOKED]})
+    (runs / "notes.parquet").write_bytes(b"")
+    assert [place.name for place in runs_below(runs)] == ["one"]
+    damaged, run = (Opened(place) for place in find_places(runs))
+    assert "not a Parquet file" in " ".join(damaged.problems)
+    assert run.document("step-000000/0")["sample"] == "lens/7"
+    assert "notes.parquet" in vtune("show", str(runs)).err
 
 
 def test_a_partial_score_is_said_and_not_rounded_to_right(tmp_path: Path) -> None:

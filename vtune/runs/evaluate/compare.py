@@ -68,9 +68,12 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
     }
     pairs = {name: _pair(first[name], second[name]) for name in scored}
     found = paired(list(pairs.values())) if pairs else None
+    categories = {name: first[name].category for name in scored}
+    sources = {name: first[name].source for name in scored}
     parts = {
-        "categories": _parts(pairs, {name: first[name].category for name in scored}),
-        "sources": _parts(pairs, {name: first[name].source for name in scored}),
+        # Where each source is a category, its parts would be tested twice, and chance be allowed for twice.
+        "categories": {} if _same_parts(categories, sources) else _parts(pairs, categories),
+        "sources": _parts(pairs, sources),
     }
     return {
         "a": _about(a, results[0], first),
@@ -172,6 +175,12 @@ def _parts(pairs: Mapping[str, Pair], part_of: Mapping[str, str | None]) -> dict
     if len(names) < 2:
         return {}
     return {part: paired([pairs[name] for name, of in part_of.items() if of == part]) for part in names}
+
+
+def _same_parts(one: Mapping[str, str | None], other: Mapping[str, str | None]) -> bool:
+    """Whether two ways to part questions part them alike, whatever the parts are called."""
+    both = {(part, other[name]) for name, part in one.items()}
+    return len(both) == len({part for part, _ in both}) == len({part for _, part in both})
 
 
 def _adjusted(parts: Mapping[str, Mapping[str, Paired]]) -> dict[str, dict[str, Any]]:

@@ -26,7 +26,7 @@ ADAPTERS = "adapter_config.json"
 """What peft writes beside adapters."""
 OURS = ("manifest.json",)
 """Files of a checkpoint that belong to the run and not to the model."""
-TOLERANCE = {"float32": 1e-4, "bfloat16": 0.25}
+TOLERANCE = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
 """Largest difference of a log-probability, nats: rounding is seen, and a mistake is larger."""
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=50176)
 """Of the picture that the check looks at."""
@@ -84,7 +84,7 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     merged = (source / ADAPTERS).is_file()
     base = _base(source) if merged else source
     stored = _stored_dtype(base)
-    chosen: Dtype = dtype or stored
+    chosen = dtype or stored
     before = _loaded(str(base), "float32")
     if merged:
         before = _with_adapters(before, source)
@@ -118,9 +118,19 @@ def _base(adapters: Path) -> Path:
     return Path(name)
 
 
-def _stored_dtype(folder: Path) -> Dtype:
+def _stored_dtype(folder: Path) -> str:
+    """The type of a folder's weights: one of `TOLERANCE`.
+
+    Raises:
+        DataError: If it is another.
+    """
     config = read_record(folder / "config.json", fix="restore the model's folder")
-    return "bfloat16" if config.get("dtype", config.get("torch_dtype")) == "bfloat16" else "float32"
+    found = config.get("dtype", config.get("torch_dtype")) or "float32"
+    if found not in TOLERANCE:
+        raise DataError(
+            f"its weights are of type {found}", where=str(folder), fix=f"give one of {', '.join(TOLERANCE)}"
+        )
+    return str(found)
 
 
 def _with_adapters(policy: Policy, source: Path) -> Policy:
@@ -176,7 +186,8 @@ def _by_engine(folder: Path, start: Drawer) -> float | str:
 
 
 async def _drawn(folder: Path, start: Drawer) -> float:
-    dtype = _stored_dtype(folder)
+    # Nothing here computes in float16: such weights are compared in float32.
+    dtype: Dtype = "bfloat16" if _stored_dtype(folder) == "bfloat16" else "float32"
     policy = _loaded(str(folder), dtype)
     prompt, seen, _ = _question(policy)
     async with start(policy, folder, dtype) as engine:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vtune.runs.view.opened import Opened
-from vtune.view.query import parse_query, select
+from vtune.view.query import of_sample
 
 MOST = 12
 """Films that are suggested (ours)."""
@@ -25,13 +25,9 @@ Frame = dict[str, Any]
 
 def film(opened: Sequence[Opened], sample: str) -> list[Frame]:
     """All trajectories of a sample, in the order of places, steps and rollouts."""
-    if '"' in sample:
-        return []
-    query = parse_query(f'sample:"{sample}"')
     found = []
     for number, one in enumerate(opened):
-        table = one.index.table.select(COLUMNS)
-        found += _frames(number, table.take(select(table, query, {})))
+        found += _frames(number, of_sample(one.index.table, sample).select(COLUMNS))
     return found[:FRAMES]
 
 

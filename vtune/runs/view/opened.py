@@ -21,7 +21,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.view.document import document_of, question_of, read_record
 from vtune.view.index import LIKELY_SHOWN_FROM, Index
 from vtune.view.place import Place, stamp
-from vtune.view.query import parse_query, select
+from vtune.view.query import of_sample, parse_query, select
 from vtune.view.tokens import tokens_of
 
 KEPT = 8
@@ -145,13 +145,12 @@ class Opened:
         """Key, rollout, reward and what is known of the rollouts of the same sample in the same step."""
         if isinstance(record, Sample):
             return []
-        asked = f"sample:{json.dumps(record.sample_id)}" if '"' not in record.sample_id else ""
-        query = parse_query(f"{asked} step:{'none' if step is None else step} sort:rollout")
-        table = self.index.table.select(
+        query = parse_query(f"step:{'none' if step is None else step} sort:rollout")
+        table = of_sample(self.index.table, record.sample_id).select(
             ["key", "sample", "step", "group", "rollout", "reward", "right", "faithful"]
         )
-        found = table.take(select(table, query, {})[:64]).to_pylist()
-        return [row for row in found if row["sample"] == record.sample_id and row["group"] == record.group]
+        found = table.take(select(table, query, {})).to_pylist()
+        return [row for row in found if row["group"] == record.group][:64]
 
     def _settings(self, data: tuple[str, ...]) -> tuple[Source | None, float]:
         """Where the samples are, and from which score on a call showed its target."""
