@@ -110,5 +110,5 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 @functools.cache
 def _plain(path: str) -> str:
-    """The path without dots and double slashes. Each is held against every pattern of a walk."""
+    """The path without dots and double slashes. Each is compared with every pattern of a walk."""
     return str(Path(path))
