@@ -18,8 +18,9 @@ from vtune.report.plan import plan_lines
 from vtune.runs.plan.estimate import on_host, phases_of, step_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
-from vtune.runs.plan.remedies import Remedy, changed
+from vtune.runs.plan.remedies import Remedy, changed, needed, remedies
 from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.update.recipe import Update
@@ -35,6 +36,10 @@ def codev(**changes: Any) -> RLRecipe:
         section, _, key = path.partition("__")
         values[section][key] = value
     return RLRecipe.model_validate(values)
+
+
+def of_sft(*given: str) -> SFTRecipe:
+    return load_recipe(find("codev", "recipes.sft"), SFTRecipe, list(given))
 
 
 def test_codev_fits_on_eight_gpus_of_80_gb_and_the_parts_add_up() -> None:
@@ -81,6 +86,30 @@ def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
     assert [one["set"] for one in found["remedies"]] == [["update.activation_checkpointing=true"]]
     assert not found["remedies"][0]["changes_learning"]
     assert found["remedies"][0]["fits"]
+
+
+def test_what_a_recipe_offloads_and_freezes_stays_so_and_adapters_alone_are_enough() -> None:
+    """A list that is set replaces the recipe's: without `params` the weights came back to the GPU."""
+    machine = machine_of(1, 24)
+    given = ["update.zero_stage=3", "update.offload=[params]"]
+    recipe = of_sft(*given, "update.freeze=[connector]")
+    told = [one.sets for one in remedies(recipe.model_dump(mode="json"), SEVEN, machine)]
+    assert {"update.offload": ["params", "optimizer"]} in told
+    assert {"update.freeze": ["connector", "vision"]} in told
+    found = plan(of_sft(*given), machine)
+    (remedy,) = found["remedies"]
+    assert remedy["fits"]
+    assert [word.partition("=")[0] for word in remedy["set"]] == ["update.lora"]
+
+
+def test_a_remedy_that_only_made_up_for_another_goes_with_it() -> None:
+    """Beside weights that come back to the GPU, shorter conversations save something."""
+    recipe = of_sft("update.zero_stage=3", "update.offload=[params]")
+    lora = {"rank": 32, "alpha": 64.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+    back = Remedy({"update.offload": ["optimizer"]}, "the weights come back")
+    adapters = Remedy({"update.lora": lora}, "adapters", True)
+    shorter = Remedy({"max_tokens": 2560, "update.micro_tokens": 2560}, "shorter", True)
+    assert needed(recipe, [back, adapters, shorter], SEVEN, machine_of(1, 24)) == [adapters]
 
 
 def test_the_host_holds_what_is_written_in_the_background() -> None:

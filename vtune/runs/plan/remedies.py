@@ -61,10 +61,13 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
             yield Remedy(sets, f"{size} GPUs share each row")
     if draws(values):
         yield from _drawing_remedies(values, shape, machine)
-    yield Remedy({"update.offload": ["optimizer"]}, "the optimizer lies in the host's memory, and is slower")
+    offloaded = _with(update["offload"], "optimizer")
+    yield Remedy({"update.offload": offloaded}, "the optimizer lies in the host's memory, and is slower")
     lora = {"rank": 32, "alpha": 64.0, "targets": [*FAMILIES[shape.family].lora_targets]}
     yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
-    yield Remedy({"update.freeze": ["vision"]}, "the vision tower is not trained", True)
+    yield Remedy(
+        {"update.freeze": _with(update["freeze"], "vision")}, "the vision tower is not trained", True
+    )
     least = max(values["images"]["min_pixels"], LEAST_PIXELS)
     for pixels in _halves(values["images"]["max_pixels"], least):
         yield Remedy({"images.max_pixels": pixels}, "smaller pictures", True)
@@ -72,6 +75,11 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
     for tokens in _halves(longest, LEAST_TOKENS):
         sets = {key: tokens, "update.micro_tokens": tokens}
         yield Remedy(sets, "shorter conversations", True)
+
+
+def _with(listed: Sequence[str], name: str) -> list[str]:
+    """A list of the recipe with one more name: `--set` replaces all of it, and what it has is to stay."""
+    return list(dict.fromkeys([*listed, name]))
 
 
 def _vllm_shares(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
@@ -129,7 +137,7 @@ def changed(recipe: R, remedy: Remedy) -> R | None:
 
 def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
     """What makes it fit: changes of the recipe, and otherwise more GPUs or a smaller model."""
-    taken = _needed(recipe, _taken(recipe, shape, machine), shape, machine)
+    taken = needed(recipe, _taken(recipe, shape, machine), shape, machine)
     told, now = [], recipe
     for remedy in taken:
         after = changed(now, remedy)
@@ -187,18 +195,23 @@ def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False)
     return taken
 
 
-def _needed(recipe: R, taken: Sequence[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
+def needed(recipe: R, taken: Sequence[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
     """The remedies without those that others have made superfluous."""
 
     def left(some: Sequence[Remedy]) -> float:
         return over(_all(recipe, some).model_dump(mode="json"), shape, machine)
 
     kept = list(taken)
-    for remedy in sorted(taken, key=lambda one: not one.changes_learning):
-        fewer = [one for one in kept if one is not remedy]
-        if left(fewer) <= left(kept):
-            kept = fewer
-    return kept
+    while True:
+        fewer = [
+            [one for one in kept if one is not remedy]
+            for remedy in sorted(kept, key=lambda one: not one.changes_learning)
+        ]
+        spared = next((some for some in fewer if left(some) <= left(kept)), None)
+        if spared is None:
+            return kept
+        # Without this one, another that was needed beside it need not be.
+        kept = spared
 
 
 def _all(recipe: R, taken: Sequence[Remedy]) -> R:
@@ -237,7 +250,7 @@ def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str
     taken = _taken(recipe, shape, machine, harmless=harmless)
     if not fits(_all(recipe, taken), shape, machine):
         return None
-    kept = _needed(recipe, taken, shape, machine)
+    kept = needed(recipe, taken, shape, machine)
     host = on_host(_all(recipe, kept).model_dump(mode="json"), shape, machine)
     cost = f" ({host:g} GB of the host's memory)" if host else ""
     return f", with {', '.join(word for one in kept for word in _words(one))}{cost}" if kept else cost
