@@ -37,7 +37,9 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"and {plan['host_gb']:g} GB in the memory of the host"
     disk = plan["disk_gb"]
     count, together = disk["at the same time"], disk["together"]
-    yield f"a checkpoint takes {disk['a checkpoint']:g} GB of disk; {count} at a time take {together:g} GB"
+    line = f"a checkpoint takes {disk['a checkpoint']:g} GB of disk; {count} at a time take {together:g} GB"
+    every = disk.get("and one more every")
+    yield line if every is None else f"{line}, and one more stays every {every} steps"
     yield from plan["notes"]
     for index, remedy in enumerate(plan.get("remedies", ()), start=1):
         if index == 1:

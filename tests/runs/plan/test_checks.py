@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.runs.commands import vtune
 from tests.test_cli import picture
@@ -83,6 +84,26 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     asked = ("model", "memory", "disk", "pictures")
     assert all(found[name]["level"] == "ok" for name in asked)
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
+
+
+def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    """32 traces, 24 epochs and a batch of 16 are 48 steps."""
+    told = []
+    for number, length in enumerate(("epochs: 24.0", "steps: 48", "epochs: 24.0")):
+        values = yaml.safe_load(find("codev-tiny", "recipes.sft").read_text())
+        traces = lens / "traces.parquet" if number < 2 else tmp_path / "none.parquet"
+        del values["epochs"]
+        values |= {"model": str(tiny), "data": [str(traces)], "batch_size": 16} | yaml.safe_load(length)
+        values["checkpoints"] |= {"every": 1, "keep": {"newest": 1, "every": 1}}
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(yaml.safe_dump(values))
+        (disk,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "disk")
+        told.append(disk["found"].partition("checkpoints take ")[2])
+    by_epochs, by_steps, without_data = told
+    assert by_epochs == by_steps != without_data
+    assert without_data.endswith(" GB more every 1 steps")
 
 
 def test_the_pixels_of_the_suites_that_a_recipe_names_are_held_against_its_own(

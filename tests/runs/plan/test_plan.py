@@ -244,6 +244,34 @@ def test_the_plan_says_what_checkpoints_take_of_the_disk() -> None:
     assert plan(codev(checkpoints__keep=more), machine_of(8, 80))["disk_gb"]["at the same time"] == 5
 
 
+def test_a_recipe_by_epochs_is_planned_for_as_many_steps_as_its_data_make() -> None:
+    machine, curve = machine_of(8, 80), "checkpoints.keep={newest: 2, every: 500}"
+    by_steps = plan(of_sft("epochs=null", "steps=7800", curve), machine)
+    assert by_steps["disk_gb"]["at the same time"] == 2 + 1 + 7800 // 500
+    assert by_steps["step"]["hours, all steps"] > 1
+    by_epochs = plan(of_sft("epochs=3.0", curve), machine, steps=7800)
+    assert (by_epochs["disk_gb"], by_epochs["step"]) == (by_steps["disk_gb"], by_steps["step"])
+
+
+def test_checkpoints_for_the_curve_are_told_also_where_the_data_are_not_here() -> None:
+    ended = vtune(
+        *("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80"),
+        *setting(checkpoints__keep="{newest: 2, every: 500}"),
+    )
+    assert ended.code == 0, ended.err
+    assert "3 at a time take 375.3 GB, and one more stays every 500 steps" in ended.out
+    assert "hours, all steps" not in ended.out
+
+
+def test_a_dry_run_of_epochs_counts_the_steps_of_the_data(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    """48 of them."""
+    words = sft(tiny, lens / "traces.parquet", tmp_path / "run")
+    found = planned(*words, *setting(checkpoints__every=10, checkpoints__keep="{newest: 2, every: 10}"))
+    assert found["steps"] == 48
+    assert found["plan"]["disk_gb"]["at the same time"] == 2 + 1 + 48 // 10
+    assert "hours, all steps" in found["plan"]["step"]
+
+
 def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
     """So orsta-32b runs on one machine of eight GPUs."""
     machine = machine_of(8, 141)

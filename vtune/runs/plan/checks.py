@@ -23,9 +23,11 @@ from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.recipes.shipped import find_shipped
 from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.sft import steps_of
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
+from vtune.schema.store import trajectory_store
 from vtune.tools.store import read_manifest
 from vtune.update.memory import ADAM, MASTER, trained
 from vtune.update.recipe import Keep
@@ -123,11 +125,24 @@ def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
     load = load_of(values, shape[0], machine_of(None, None))
     state = trained(shape[0], load) * (ADAM + MASTER)
     each = (shape[0].total * load.dtype_bytes + state) / 1e9
-    need = each * (_kept(recipe.checkpoints.keep, recipe.steps or 0) + 1)
+    keep, steps = recipe.checkpoints.keep, _steps(recipe)
+    need = each * (_kept(keep, steps or 0) + 1)
     text = f"{free:.1f} GB free here, checkpoints take up to {need:.1f} GB"
+    if keep.every is not None and steps is None:
+        text += f", and {each:.1f} GB more every {keep.every} steps"
     if free > need:
         return Check("disk", "ok", text)
     return Check("disk", "fail", text, "put --out on a larger disk, or lower checkpoints.keep")
+
+
+def _steps(recipe: RLRecipe | SFTRecipe) -> int | None:
+    """That a run will have; None where the data say it and are not here."""
+    if recipe.steps is not None:
+        return recipe.steps
+    paths = [Path(name) for name in recipe.data]
+    if isinstance(recipe, RLRecipe) or not all(path.is_file() for path in paths):
+        return None
+    return steps_of(recipe, traces=len(trajectory_store(paths)))
 
 
 def _kept(keep: Keep, steps: int) -> int:

@@ -243,14 +243,21 @@ def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
     return round(held / GB, 1)
 
 
-def on_disk(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, float]:
-    """GB of a checkpoint, and of all that are there at the same time while the next one is written."""
+def on_disk(
+    values: Mapping[str, Any], shape: Shape, machine: Machine, *, steps: int | None
+) -> dict[str, float]:
+    """GB of a checkpoint, and of all that are there at the same time while the next one is written.
+
+    Where nobody knows how many steps there will be, `and one more every` says after how many another stays.
+    """
     keep = values["checkpoints"]["keep"]
     count = (keep["newest"] + (keep["best"] is not None) if isinstance(keep, dict) else keep) + 1
-    if isinstance(keep, dict) and keep["every"] and values.get("steps"):
-        count += values["steps"] // keep["every"]
+    every = keep["every"] if isinstance(keep, dict) else None
+    if every and steps is not None:
+        count += steps // every
     one = memory.on_disk(shape, load_of(values, shape, machine)) / GB
-    return {"a checkpoint": round(one, 1), "at the same time": count, "together": round(one * count, 1)}
+    found = {"a checkpoint": round(one, 1), "at the same time": count, "together": round(one * count, 1)}
+    return found | ({"and one more every": every} if every and steps is None else {})
 
 
 def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
@@ -258,8 +265,10 @@ def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
     return max(sum(parts.values()) for parts in phases.values())
 
 
-def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, Any]:
-    """Tokens and seconds of a step, and what is assumed for them."""
+def step_of(
+    values: Mapping[str, Any], shape: Shape, machine: Machine, *, steps: int | None = None
+) -> dict[str, Any]:
+    """Tokens and seconds of a step, and of all `steps` where they are known, and what is assumed for them."""
     longest = longest_of(values)
     found = machine.pictures
     pixels = min(found.pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
@@ -306,8 +315,8 @@ def step_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[s
         "seconds": round(total, 1),
         "tokens per second": round(conversations * tokens / total),
     }
-    if values.get("steps"):
-        step["hours, all steps"] = round(total * values["steps"] / 3600, 1)
+    if steps is not None:
+        step["hours, all steps"] = round(total * steps / 3600, 1)
     assumed["speeds"] = f"{machine.device.name}: {machine.device.source}"
     assumed["left out"] = "tools, judges, waiting for the slowest conversation, shared prefixes in training"
     return {"step": step, "assumed": assumed}

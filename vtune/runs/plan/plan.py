@@ -91,7 +91,7 @@ def plan_sft(
         check_lengths(recipe)
     machine = replace(machine_of(gpus, gpu_memory), pictures=_pictures(recipe.data, _traced))
     facts = _with_evaluations(facts, recipe, load_suites(recipe.eval, kind="transformers"), trained=None)
-    return facts | {"plan": plan(recipe, machine, shape=shape)}
+    return facts | {"plan": plan(recipe, machine, shape=shape, steps=facts.get("steps"))}
 
 
 def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -158,13 +158,16 @@ def _traced(path: Path) -> Iterator[Sequence[Picture]]:
     return (trace.images for trace in read_trajectories(path))
 
 
-def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[str, Any]:
+def plan(
+    recipe: Strict, machine: Machine, *, shape: str | None = None, steps: int | None = None
+) -> dict[str, Any]:
     """Estimate a run of a recipe on a machine.
 
     Args:
         recipe: Of `vtune rl` or `vtune sft`.
         machine: What it is to run on, and what the data bring to it.
         shape: Name of a known model whose shape to take, instead of that of the recipe's model.
+        steps: That it will have, where the recipe leaves that to the size of its data.
 
     Returns:
         `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
@@ -174,6 +177,7 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
         and `notes`.
     """
     values = recipe.model_dump(mode="json")
+    steps = values["steps"] or steps
     where: dict[str, Any] = {
         "gpus": machine.gpus,
         "memory_gb": round(machine.memory_gb, 1),
@@ -202,8 +206,8 @@ def plan(recipe: Strict, machine: Machine, *, shape: str | None = None) -> dict[
         "peak_gb": round(peak, 1),
         "room_gb": round(machine.room_gb, 1),
         "host_gb": on_host(values, size, machine),
-        "disk_gb": on_disk(values, size, machine),
-        **step_of(values, size, machine),
+        "disk_gb": on_disk(values, size, machine, steps=steps),
+        **step_of(values, size, machine, steps=steps),
         "notes": vllm_notes(values, size, machine, phases),
     }
     if not result["fits"]:

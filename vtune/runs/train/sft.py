@@ -83,7 +83,7 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
         for number, trace in enumerate(read_trajectories(path)):
             check_trace(trace, where=f"{path}, row {number}")
     traces = trajectory_store(paths)
-    steps = recipe.steps or int(len(traces) * (recipe.epochs or 0)) // recipe.batch_size
+    steps = steps_of(recipe, traces=len(traces))
     if steps == 0:
         raise RecipeError(
             f"{len(traces)} traces x {recipe.epochs} epochs do not fill one batch of {recipe.batch_size}",
@@ -93,6 +93,11 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
     if problem and Ranks.of_this_process().first:
         say(f"warning: {problem}")
     return {"traces": len(traces), "steps": steps}
+
+
+def steps_of(recipe: SFTRecipe, *, traces: int) -> int:
+    """How many updates a run on so many traces has."""
+    return recipe.steps or int(traces * (recipe.epochs or 0)) // recipe.batch_size
 
 
 def check_lengths(recipe: SFTRecipe) -> None:
