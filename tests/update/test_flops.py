@@ -1,3 +1,4 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,6 +84,8 @@ def test_a_peak_is_known_of_gpus_in_bfloat16_alone(monkeypatch: pytest.MonkeyPat
     eight = Ranks(rank=0, world=8, local=0)
     assert peak_flops(eight, half) is None
     monkeypatch.setattr(Ranks, "device", torch.device("cuda", 0))
+    card = SimpleNamespace(total_memory=141e9)
+    monkeypatch.setattr(flops.torch.cuda, "get_device_properties", lambda _: card)
     for name, peak in (("NVIDIA H200", 8 * 989e12), ("NVIDIA GeForce GTX 1080", None)):
         monkeypatch.setattr(flops.torch.cuda, "get_device_name", lambda _, name=name: name)
         assert peak_flops(eight, half) == peak

@@ -97,5 +97,6 @@ def peak_flops(ranks: Ranks, recipe: Update) -> float | None:
     """
     if ranks.device.type != "cuda" or recipe.dtype != "bfloat16":
         return None
-    device = rates.device_named(torch.cuda.get_device_name(ranks.device))
+    memory_gb = torch.cuda.get_device_properties(ranks.device).total_memory / 1e9
+    device = rates.device_named(torch.cuda.get_device_name(ranks.device), memory_gb)
     return None if device is None else device.flops * ranks.world

@@ -43,7 +43,11 @@ def device_like(memory_gb: float) -> Device:
     return min(GPUS, key=lambda gpu: (abs(gpu.memory_gb - memory_gb), -gpu.flops))
 
 
-def device_named(name: str) -> Device | None:
-    """The GPU that a driver's name speaks of, e.g. `NVIDIA H100 80GB HBM3`."""
+def device_named(name: str, memory_gb: float) -> Device | None:
+    """The GPU that a driver's name speaks of, e.g. `NVIDIA H100 80GB HBM3`.
+
+    Of those that differ in their memory alone, it is the one whose memory is nearest: drivers write
+    `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`.
+    """
     found = [gpu for gpu in GPUS if gpu.name.split()[-1 if "RTX" in gpu.name else 0] in name]
-    return max(found, key=lambda gpu: len(gpu.name)) if found else None
+    return min(found, key=lambda gpu: abs(gpu.memory_gb - memory_gb), default=None)

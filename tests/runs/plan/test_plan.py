@@ -272,6 +272,26 @@ def test_a_dry_run_of_epochs_counts_the_steps_of_the_data(tiny: Path, lens: Path
     assert "hours, all steps" in found["plan"]["step"]
 
 
+@pytest.mark.parametrize(
+    ("name", "mib", "like"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 81920, "A100"),
+        ("NVIDIA A100 80GB PCIe", 81920, "A100"),
+        ("NVIDIA A100-SXM4-40GB", 40960, "A100 40GB"),
+        ("NVIDIA H100 80GB HBM3", 81559, "H100"),
+    ],
+)
+def test_a_card_that_comes_in_two_sizes_has_the_speed_of_its_own(
+    name: str, mib: int, like: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text(f'#!/bin/sh\ncase "$1" in *name*) echo "{name}";; *) echo "{mib} MiB";; esac\n')
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    machine = machine_of(None, None)
+    assert machine.said == f"{name}; speeds of {like}"
+
+
 def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
     """So orsta-32b runs on one machine of eight GPUs."""
     machine = machine_of(8, 141)

@@ -58,7 +58,7 @@ def machine_of(gpus: int | None, memory_gb: float | None) -> Machine:
         return Machine(count, memory_gb, "gpu", device, f"as asked; speeds of {device.name}")
     if names:
         here = float(_driver("memory.total")[0].split()[0]) * 2**20 / GB
-        known = rates.device_named(names[0]) or rates.device_like(here)
+        known = rates.device_named(names[0], here) or rates.device_like(here)
         return Machine(count, here, "gpu", known, f"{names[0]}; speeds of {known.name}")
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     cores = len(os.sched_getaffinity(0))
