@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.judge.server import FakeJudge, serve
+from tests.pages import blocks
 from tests.reward.build import encode, noise, sample
 from tests.runs.commands import rl, setting, sft, vtune
 from vtune.config import find, load_recipe
@@ -79,6 +80,21 @@ def test_one_gpu_of_24_gb_is_told_what_to_change_and_the_advice_is_true() -> Non
 def taking(recipe: Any, words: list[str]) -> Any:
     sets = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
     return changed(recipe, Remedy(sets, ""))
+
+
+def test_the_page_shows_what_is_printed() -> None:
+    """`…` stands for lines that are left out."""
+    (block,) = (text for text in blocks("cli/rl.md") if "# DOES NOT FIT" in text)
+    command, *shown = block.splitlines()
+    ended = vtune(*command.removeprefix("$ vtune ").split())
+    assert ended.code == 0, ended.err
+    parts = [part.strip("\n") for part in "\n".join(shown).split("…") if part.strip()]
+    assert len(parts) > 1
+    rest = f"\n{ended.out}"
+    for part in parts:
+        _, found, rest = rest.partition(f"\n{part}\n")
+        assert found, f"not printed, or not as one piece and in this order:\n{part}"
+        rest = f"\n{rest}"
 
 
 def test_a_remedy_that_leaves_the_learning_as_it_is_comes_first() -> None:
