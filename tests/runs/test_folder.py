@@ -97,6 +97,25 @@ def test_a_run_may_be_extended_and_not_cut_short_and_says_so(
         check_same_run(run, plan(steps=12), prints, processes=1)
 
 
+def test_the_number_of_steps_is_kept_where_a_recipe_by_epochs_does_not_say_it(
+    data: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    start_run(run, plan(), [data], resume=False, steps=12)
+    assert json.loads((run / "environment.json").read_text())["steps"] == 12
+    start_run(run, plan(steps=5), [data], resume=True, steps=20)
+    found = json.loads((run / "environment.json").read_text())
+    assert (found["steps"], found["extended"]) == (20, ["steps 3 -> 5"])
+
+
+def test_a_run_that_began_without_the_number_of_its_steps_gets_it_when_it_goes_on(
+    run: Path, data: Path
+) -> None:
+    before = json.loads((run / "environment.json").read_text())
+    start_run(run, plan(), [data], resume=True, steps=12)
+    assert json.loads((run / "environment.json").read_text()) == before | {"steps": 12}
+
+
 class LaterPlan(Plan):
     rule: str = "as before"
 

@@ -102,8 +102,12 @@ LENGTHS = ("steps", "epochs")
 
 
 @contextmanager
-def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks) -> Iterator[None]:
+def running(
+    out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks, steps: int | None = None
+) -> Iterator[None]:
     """A run continues in its folder; the first rank sees to it that it may begin and that no other does.
+
+    `steps` is as in `start_run`.
 
     Raises:
         RecipeError: As `start_run`, or if another process works in the folder.
@@ -115,12 +119,21 @@ def running(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ra
     if not out.is_dir():
         check_start(out, resume=resume)  # so that a folder is made only for a run
     with locked(out):
-        start_run(out, recipe, data, resume=resume)
+        start_run(out, recipe, data, resume=resume, steps=steps)
         yield
 
 
-def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) -> None:
+def start_run(
+    out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, steps: int | None = None
+) -> None:
     """Make the folder of a new run, or prove that it is the same run that continues.
+
+    Args:
+        out: The folder.
+        recipe: What is to be run.
+        data: Its files.
+        resume: Whether it continues.
+        steps: How many it will have, which a recipe by epochs does not say; `vtune watch` reads it.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way
@@ -132,12 +145,12 @@ def start_run(out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool) 
     prints = {str(path): fingerprint(path) for path in data}
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / "environment.json", json.dumps(environment(prints), indent=2) + "\n")
+        told = environment(prints) | ({} if steps is None else {"steps": steps})
+        write_atomically(out / "environment.json", json.dumps(told, indent=2) + "\n")
         write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
     longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
-    if longer:
-        _note(out, longer)
+    _note(out, longer, steps)
     write_atomically(written, dump_recipe(keep_uses(recipe, out)))
 
 
@@ -189,14 +202,18 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
         )
 
 
-def _note(out: Path, longer: Mapping[str, tuple[float, float]]) -> None:
+def _note(out: Path, longer: Mapping[str, tuple[float, float]], steps: int | None) -> None:
     """Write beside the run, and say, that it continues beyond the end that it began with."""
     file = out / "environment.json"
     known = read_record(file, fix="the run wrote it; restore it")
+    now = known if steps is None else known | {"steps": steps}
     told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
-    known["extended"] = [*known.get("extended", []), *told]
-    write_atomically(file, json.dumps(known, indent=2) + "\n")
-    say(f"{out} is extended: {', '.join(told)}; what depends on the length of a run follows the new one")
+    if told:
+        now = now | {"extended": [*known.get("extended", []), *told]}
+    if now != known:
+        write_atomically(file, json.dumps(now, indent=2) + "\n")
+    if told:
+        say(f"{out} is extended: {', '.join(told)}; what depends on the length of a run follows the new one")
 
 
 def check_same_run(

@@ -51,6 +51,26 @@ def test_an_unscored_step_is_a_gap_in_the_curve(tmp_path: Path) -> None:
     assert run["sources"]["all"]["reward"]["values"] == [0.25, 0.75]
 
 
+def test_an_evaluation_during_training_is_not_the_last_step(tmp_path: Path) -> None:
+    """Its row has the number of steps before it."""
+    after: dict[str, object] = {"step": 3, "source": "eval/lens", "score": 0.5}
+    (run,) = run_report([write_run(tmp_path / "mine", [*LINES, after])])["runs"]  # type: ignore[misc]
+    assert run["last_step"] == 2
+    before: dict[str, object] = {"step": 0, "source": "eval/lens", "score": 0.5}
+    (run,) = run_report([write_run(tmp_path / "begun", [before])])["runs"]  # type: ignore[misc]
+    assert run["last_step"] is None
+
+
+def test_how_many_steps_there_will_be_is_told_by_the_recipe_or_by_the_run(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "mine", LINES)
+    (folder / "environment.json").write_text('{"steps": 9}')
+    found = []
+    for recipe in ("steps: 3\n", "epochs: 2.0\nsteps: null\n"):
+        (folder / "recipe.yaml").write_text(recipe)
+        found += [run["steps"] for run in run_report([folder])["runs"]]  # type: ignore[attr-defined]
+    assert found == [3, 9]
+
+
 def test_a_run_without_a_step_yet_is_no_error(tmp_path: Path) -> None:
     (run,) = run_report([write_run(tmp_path / "mine", [])])["runs"]  # type: ignore[misc]
     assert (run["last_step"], run["sources"]) == (None, {})

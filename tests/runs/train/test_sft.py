@@ -7,6 +7,7 @@ import pytest
 
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
 from vtune.models.policy import load_chat, resolved
+from vtune.runs.view.watch import watched
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.update.deepspeed import Trainer
 
@@ -32,6 +33,7 @@ def test_a_run_writes_what_it_was_asked_and_where_it_ran(cold_start: Path, lens:
     environment = json.loads((cold_start / "environment.json").read_text())
     assert environment["packages"]["torch"]
     assert list(environment["data"]) == [str(lens / "traces.parquet")]
+    assert environment["steps"] == watched(cold_start)["total"] == 48
     assert load_chat(str(cold_start / "checkpoints/newest")).banned_ids
 
 
@@ -81,7 +83,8 @@ def test_a_finished_run_goes_on_when_it_is_given_more_epochs(tiny: Path, lens: P
     assert ended.code == 0, ended.err
     assert f"{run} is extended: epochs 1 -> 2" in ended.err
     assert len(losses(run)) == 8
-    assert json.loads((run / "environment.json").read_text())["extended"] == ["epochs 1 -> 2"]
+    environment = json.loads((run / "environment.json").read_text())
+    assert (environment["extended"], environment["steps"]) == (["epochs 1 -> 2"], 8)
     assert json.loads(ended.out)["model"].endswith("step-000008")
     # The folder of a run is a model: that of its newest checkpoint.
     newest = (run / "checkpoints/newest").resolve()

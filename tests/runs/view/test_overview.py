@@ -84,6 +84,12 @@ def test_curves_recipe_and_funnel(run: Path, tmp_path: Path) -> None:
     json.dumps(found, allow_nan=False)
 
 
+def test_the_page_of_a_run_by_epochs_says_how_many_steps_it_has(run: Path) -> None:
+    (run / "recipe.yaml").write_text("epochs: 3.0\nsteps: null\n")
+    (run / "environment.json").write_text(json.dumps({"steps": 12}))
+    assert overview(opened(run))["total_steps"] == 12
+
+
 def test_runs_that_differ_in_their_seed_alone_are_one_line(tmp_path: Path) -> None:
     texts = ("steps: 2\nseed: 0\n", "steps: 2\nseed: 1\n", "steps: 3\nseed: 0\n")
     lines = []

@@ -40,6 +40,22 @@ def test_how_far_it_is_and_how_long_the_rest_takes(run: Path) -> None:
     assert "25 %" in printed(render_watch(state))
 
 
+def test_a_run_by_epochs_has_an_end_too(run: Path) -> None:
+    """Of a folder that is older than the count, nothing says where it is."""
+    (run / "recipe.yaml").write_text("epochs: 3.0\nsteps: null\n")
+    for environment in (None, {"processes": 1}):
+        if environment is not None:
+            (run / "environment.json").write_text(json.dumps(environment))
+        assert (watched(run)["total"], watched(run)["seconds_left"]) == (None, None)
+    (run / "environment.json").write_text(json.dumps({"processes": 1, "steps": 20}))
+    state = watched(run)
+    assert (state["done"], state["total"], state["seconds_left"]) == (5, 20, 150.0)
+    assert "25 %" in printed(render_watch(state))
+    (run / "metrics.jsonl").unlink()
+    with locked(run):
+        assert watch_line(watched(run)) == f"{run.name}: step 0/20"
+
+
 def test_a_run_is_running_while_a_process_holds_its_folder(run: Path) -> None:
     assert not is_running(run)
     with locked(run):

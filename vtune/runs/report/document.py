@@ -8,6 +8,7 @@ from typing import Any
 from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.files.json_text import read_json
+from vtune.metrics.by_source import EVAL
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies, stored_replies
@@ -41,11 +42,12 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
             `REPLIES` of each source.
 
     Returns:
-        `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `last_step`, and
-        `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
-        better), and the curve as `steps` and `values`. A step at which a number could not be measured is
-        missing from its curve. `changes`: see `vtune.metrics.changes.telling`. `tightenings`: see
-        `vtune.metrics.tightening`. `replies`, where asked for.
+        `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `steps` (that it will
+        have; None where nothing says), `last_step`, and `sources`: source -> number -> `first`, `last`,
+        `best` (None where neither more nor less is better), and the curve as `steps` and `values`. A step at
+        which a number could not be measured is missing from its curve. `changes`: see
+        `vtune.metrics.changes.telling`. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked
+        for.
         `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each, and
         `unreadable`: path -> why, of sweeps in such a folder that are broken.
         `audit` of those that `vtune faithfulness` has looked at: see `vtune.schema.audit`.
@@ -148,18 +150,37 @@ def _run(path: Path) -> dict[str, object]:
     for line in lines:
         sources.setdefault(line.source, []).append(line)
     curves: dict[str, Any] = {source: _curves(group) for source, group in sources.items()}
+    recipe, environment = _recipe(path / "recipe.yaml"), _environment(path / "environment.json")
+    # The row of an evaluation has the number of steps before it, which is no step that has been done.
+    trained = [line.step for line in lines if not line.source.startswith(EVAL)]
     return {
         "name": path.resolve().name,
         "path": str(path),
-        "recipe": _recipe(path / "recipe.yaml"),
-        "environment": (environment := _environment(path / "environment.json")),
+        "recipe": recipe,
+        "environment": environment,
         **_uses(environment, path),
-        "last_step": max((line.step for line in lines), default=None),
+        "steps": _steps(recipe, environment),
+        "last_step": max(trained, default=None),
         "sources": curves,
         "changes": [asdict(one) for one in telling(changes(curves))],
         "tightenings": tightenings(lines),
         **_audit(path),
     }
+
+
+def run_begun(path: Path) -> dict[str, Any]:
+    """Of a run without numbers yet, `steps`, `sources` and `changes` as in `run_report`."""
+    recipe, environment = _recipe(path / "recipe.yaml"), _environment(path / "environment.json")
+    return {"steps": _steps(recipe, environment), "sources": {}, "changes": []}
+
+
+def _steps(recipe: object, environment: object) -> int | None:
+    """How many steps a run will have: by its recipe, or by what it has counted of its data at the start.
+
+    None where neither says, as in folders of recipes by epochs that are older than the count.
+    """
+    told = (one.get("steps") for one in (recipe, environment) if isinstance(one, dict))
+    return next((steps for steps in told if isinstance(steps, int)), None)
 
 
 def _curves(lines: Sequence[MetricsLine]) -> dict[str, dict[str, object]]:

@@ -137,10 +137,10 @@ def run_sft(
     if ranks.first:
         check_pinned(suites, out)
     check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks)
-    with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
+    data, steps = [Path(name) for name in recipe.data], plan["steps"]
+    with running(out, recipe, data, resume=resume, ranks=ranks, steps=steps):
         if ranks.first:
             pin_suites(suites, out)
-        steps = plan["steps"]
         trained = _train(recipe, suites, out, ranks, steps, resume=resume, track=track, profile=profile)
         return {"traces": plan["traces"], **trained}
 

@@ -95,7 +95,7 @@ def _run(path: Path) -> dict[str, Any]:
         "line": hashlib.sha256(seedless.encode()).hexdigest(),
         "seed": recipe.get("seed"),
         "steps_done": steps_done(sources),
-        "total_steps": recipe.get("steps"),
+        "total_steps": run["steps"],
         "funnels": list(_funnels(recipe.get("data"))),
     }
 

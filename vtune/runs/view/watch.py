@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.metrics.replies import last_replies
 from vtune.report.training import state_of
-from vtune.runs.report.document import run_report
+from vtune.runs.report.document import run_begun, run_report
 
 EVERY = 2.0
 """Seconds between looks at the folder (ours)."""
@@ -23,7 +22,7 @@ def watched(path: Path) -> dict[str, Any]:
         path: Its folder.
 
     Returns:
-        See `vtune.report.training.state_of`; `total` is None where the recipe names none.
+        See `vtune.report.training.state_of`; `total` is None where neither recipe nor run names one.
 
     Raises:
         DataError: If it is not the folder of a run.
@@ -38,7 +37,7 @@ def watched(path: Path) -> dict[str, Any]:
     return state_of(
         path,
         run["sources"],
-        total=run["recipe"].get("steps") if isinstance(run["recipe"], dict) else None,
+        total=run["steps"],
         running=is_running(path),
         found=run["changes"],
         reply=replies[-1] if replies else None,
@@ -77,8 +76,7 @@ def is_running(folder: Path) -> bool:
 def _run(path: Path) -> dict[str, Any]:
     """What the run says of itself; one that has only just begun has no numbers yet."""
     if is_running(path) and not (path / "metrics.jsonl").is_file():
-        recipe = read_values(path / "recipe.yaml", fix="the run wrote it; restore it")
-        return {"name": path.resolve().name, "recipe": recipe, "sources": {}, "changes": []}
+        return run_begun(path)
     runs: Any = run_report([path])["runs"]
     (run,) = runs
     found: dict[str, Any] = run
