@@ -1,5 +1,6 @@
 """How fast machines are: published peaks, what of them a run may expect, and what was measured."""
 
+import re
 from dataclasses import dataclass
 
 TRAIN_SHARE = 0.35
@@ -47,7 +48,8 @@ def device_named(name: str, memory_gb: float) -> Device | None:
     """The GPU that a driver's name speaks of, e.g. `NVIDIA H100 80GB HBM3`.
 
     Of those that differ in their memory alone, it is the one whose memory is nearest: drivers write
-    `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`.
+    `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`. An `RTX A1000` is not an A100.
     """
-    found = [gpu for gpu in GPUS if gpu.name.split()[-1 if "RTX" in gpu.name else 0] in name]
+    words = ((gpu, gpu.name.split()[-1 if "RTX" in gpu.name else 0]) for gpu in GPUS)
+    found = [gpu for gpu, word in words if re.search(rf"{word}(?!\d)", name)]
     return min(found, key=lambda gpu: abs(gpu.memory_gb - memory_gb), default=None)

@@ -295,6 +295,7 @@ def test_a_dry_run_of_epochs_counts_the_steps_of_the_data(tiny: Path, lens: Path
         ("NVIDIA A100 80GB PCIe", 81920, "A100"),
         ("NVIDIA A100-SXM4-40GB", 40960, "A100 40GB"),
         ("NVIDIA H100 80GB HBM3", 81559, "H100"),
+        ("NVIDIA RTX A1000", 8188, "RTX 4090"),
     ],
 )
 def test_a_card_that_comes_in_two_sizes_has_the_speed_of_its_own(
