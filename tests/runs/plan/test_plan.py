@@ -229,6 +229,12 @@ def test_a_vllm_that_gets_adapters_alone_sleeps_in_the_memory_of_the_host() -> N
     assert on_host(ahead, SEVEN, machine) == on_host(merged, SEVEN, machine)
 
 
+def test_adapters_of_the_recipe_are_not_replaced_by_others() -> None:
+    lora = {"rank": 64, "alpha": 64, "targets": ("q_proj",)}
+    values = codev(update__lora=lora).model_dump(mode="json")
+    assert not any("update.lora" in one.sets for one in remedies(values, SEVEN, machine_of(1, 24)))
+
+
 def test_the_plan_knows_what_vllm_needs_when_it_wakes() -> None:
     """Its weights beside the trainer's, and the buffer in which they travel: as large as the embedding."""
     machine = machine_of(8, 80)

@@ -63,8 +63,9 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         yield from _drawing_remedies(values, shape, machine)
     offloaded = _with(update["offload"], "optimizer")
     yield Remedy({"update.offload": offloaded}, "the optimizer lies in the host's memory, and is slower")
-    lora = {"rank": 32, "alpha": 64.0, "targets": [*FAMILIES[shape.family].lora_targets]}
-    yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
+    if update["lora"] is None:
+        lora = {"rank": 32, "alpha": 64.0, "targets": [*FAMILIES[shape.family].lora_targets]}
+        yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
     yield Remedy(
         {"update.freeze": _with(update["freeze"], "vision")}, "the vision tower is not trained", True
     )
