@@ -7,9 +7,10 @@ from math import ceil, floor
 from typing import Any
 
 from vtune.errors import DataError
+from vtune.sandbox.types import Limits
 from vtune.schema.box import Box
 from vtune.schema.message import IMAGE, Message, Picture
-from vtune.schema.pixels import decode_picture, size_of
+from vtune.schema.pixels import MAX_SIDE, Refused, check_size, decode_picture, size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.calls import CLOSE, OPEN, tool_response
@@ -48,8 +49,20 @@ def regions(sample: Sample) -> list[Region]:
         if share <= MOST:
             covered[item.image] = share
             side = min(item.bbox[2] - item.bbox[0], item.bbox[3] - item.bbox[1])
-            found.append((item.image, (x0, y0, x1, y1), max(ceil(LEGIBLE / side), 1)))
+            # No picture can be enlarged more often than its side may have pixels; a box may be a hair wide.
+            times = max(ceil(min(LEGIBLE / side, MAX_SIDE + 1)), 1)
+            found.append((item.image, (x0, y0, x1, y1), times))
     return found
+
+
+def showable(region: Region) -> bool:
+    """Whether a policy's code could be given the enlarged region: the sandbox and files refuse larger ones."""
+    _, (x0, y0, x1, y1), times = region
+    try:
+        check_size(times * (x1 - x0), times * (y1 - y0), max_pixels=Limits().max_pixels)
+    except Refused:
+        return False
+    return True
 
 
 def code_trace(

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import io
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from PIL import Image
 
 from tests.runs.commands import vtune
 from vtune.config import find, load_recipe
-from vtune.data.traces import regions
+from vtune.data.traces import regions, showable
 from vtune.errors import DataError, RecipeError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.data.own_traces import make_box_traces, make_run_traces
+from vtune.runs.data.validating import validate
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
@@ -131,6 +133,44 @@ def test_what_cannot_be_looked_at_is_left_out_and_counted(tmp_path: Path) -> Non
     with pytest.raises(DataError, match="1 without evidence boxes"):
         make_box_traces([data], tmp_path / "none.parquet", prompt="codev")
     assert not (tmp_path / "none.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("size", "box"),
+    [
+        pytest.param((2000, 1000), (10.0, 100.0, 1510.0, 101.0), id="a line of one pixel"),
+        pytest.param((640, 480), (100.0, 100.0, 100.004, 137.0), id="a hair"),
+        pytest.param((640, 480), (100.0, 100.0, 100.0 + 1e-13, 137.0), id="nothing but rounding"),
+        pytest.param((640, 480), (0.0, 0.0, 5e-324, 5e-324), id="the smallest number"),
+    ],
+)
+def test_what_no_sandbox_could_show_is_left_out_and_takes_no_memory(
+    size: tuple[int, int], box: Any, tmp_path: Path
+) -> None:
+    data, out = tmp_path / "mine.parquet", tmp_path / "traces.parquet"
+    out_of_it = sample(id="mine/1", images=(Picture(blank(size)),), evidence=(Evidence("line", 0, box),))
+    write_samples(data, [sample(), out_of_it])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result = make_box_traces([data], out, prompt="codev")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    ((why, count),) = result["left_out"].items()
+    assert (result["traces"], count) == (1, 1)
+    assert "too thin, small or large" in why
+    assert grown < 300_000, f"{grown} kB"
+    assert validate([data, out])["problems"] == []
+
+
+def test_code_shows_as_much_as_the_sandbox_returns() -> None:
+    assert showable((0, (0, 0, 5000, 5000), 1))
+    assert not showable((0, (0, 0, 5000, 5001), 1))
+    assert showable((0, (0, 0, 1170, 2), 28))
+    assert not showable((0, (0, 0, 1171, 2), 28))
+
+
+def blank(size: tuple[int, int]) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", size, (200, 200, 200)).save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 def run_of(folder: Path, trajectories: list[Trajectory], *, call_images: str = "shown") -> Path:

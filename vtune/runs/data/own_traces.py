@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from vtune.config import Strict, load_recipe
-from vtune.data.traces import LEGIBLE, Look, Region, code_trace, regions, tool_trace
+from vtune.data.traces import LEGIBLE, Look, Region, code_trace, regions, showable, tool_trace
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
 from vtune.reward.recipe import RIGHT, RewardRecipe
@@ -81,12 +81,12 @@ def make_box_traces(
     def made(toolbox: Toolbox, loop: asyncio.Runner) -> Iterator[Trajectory]:
         for file in data:
             for number, sample in enumerate(read_samples(file)):
-                why = _unseen(sample)
-                if why:
-                    left_out[why] += 1
-                    continue
                 try:
-                    yield loop.run(_box_trace(_filled(sample, file.parent), prompt, toolbox))
+                    made_of = _unseen(sample) or _looked(_filled(sample, file.parent))
+                    if isinstance(made_of, str):
+                        left_out[made_of] += 1
+                        continue
+                    yield loop.run(_box_trace(*made_of, prompt, toolbox))
                 except DataError as error:
                     raise at_row(file, number, error) from None
 
@@ -221,13 +221,21 @@ def _unseen(sample: Sample) -> str:
     return "with a box too small for a zoom, which enlarges nothing" if too_small else ""
 
 
-async def _box_trace(sample: Sample, prompt: Style, toolbox: Toolbox) -> Trajectory:
+def _looked(sample: Sample) -> tuple[Sample, list[Region]] | str:
+    """A sample whose pictures hold their bytes, with what is looked at; or why code cannot show it."""
+    shown = regions(sample)
+    if PYTHON in sample.tools and not all(map(showable, shown)):
+        # Also a line of one pixel: legible, it would be wider than any picture may be.
+        return "with a box too thin, small or large: what code shows of it breaks the limits of pictures"
+    return sample, shown
+
+
+async def _box_trace(sample: Sample, shown: Sequence[Region], prompt: Style, toolbox: Toolbox) -> Trajectory:
     data = [picture.data or b"" for picture in sample.images]
     by_code = PYTHON in sample.tools
     schemas = [] if by_code else toolbox.schemas(sample.tools)
     sizes = [size_of(one) for one in data]
     opening = _numbered(ask(prompt, sample, image_names(data), sizes, schemas, draw=0))
-    shown = regions(sample)
     reply = perfect_reply(sample)
     answer = tagged_answer(reply)
     final = f"<think>{'Now I see it.' if shown else 'It is large enough to see.'}</think>\n{reply}"
