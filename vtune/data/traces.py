@@ -56,7 +56,7 @@ def regions(sample: Sample) -> list[Region]:
 
 
 def showable(region: Region) -> bool:
-    """Whether a policy's code could be given the enlarged region: the sandbox and files refuse larger ones."""
+    """Whether code could show a policy the enlarged region: the sandbox and files refuse larger ones."""
     _, (x0, y0, x1, y1), times = region
     try:
         check_size(times * (x1 - x0), times * (y1 - y0), max_pixels=Limits().max_pixels)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.formats.published import MAKERS, lines
+from tests.data.formats.published import MAKERS, lines, parquet
 from tests.runs.commands import vtune
 from tests.runs.data.test_validating import GOOD
 from vtune.data.formats.building import Options
@@ -291,13 +291,29 @@ def test_a_trace_with_half_a_character_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
-    rows = [{"q": "Which?", "a": "x"}, {"q": HALF, "a": "x"}]
-    file, columns = lines(tmp_path / "qa.jsonl", rows), tmp_path / "columns.yaml"
+    file, columns = tmp_path / "qa.parquet", tmp_path / "columns.yaml"
+    parquet(file, [{"q": f"Which {number}?", "a": "x" * 1000} for number in range(5000)])
+    content = bytearray(file.read_bytes())
+    content[4:400] = bytes(396)  # of the pages, before the footer that names them
+    file.write_bytes(content)
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
     options = Options(columns=columns)
-    with pytest.raises(DataError, match=r"datasets stopped reading.*surrogate") as caught:
+    with pytest.raises(DataError, match=r"datasets stopped reading") as caught:
         import_data("hf", [file], tmp_path / "out.parquet", options=options, strict=False)
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("format_", ["hf", "verl"])
+def test_half_a_character_in_a_line_costs_that_row_alone(format_: str, tmp_path: Path) -> None:
+    good = {"data_source": "qa", "prompt": [{"role": "user", "content": "Which?"}], "a": "x"}
+    good["reward_model"] = {"ground_truth": "x"}
+    odd = good | {"prompt": [{"role": "user", "content": HALF}]}
+    file, columns = lines(tmp_path / "qa.jsonl", [good, odd]), tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: prompt\nanswer: a\n")
+    options = Options(columns=columns if format_ == "hf" else None)
+    result = import_data(format_, [file], tmp_path / "out.parquet", options=options, strict=False)
+    (problem,) = result["problems"]
+    assert (problem["row"], result["kept"]) == (1, 1)
 
 
 def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
-"""Any data set of Hugging Face `datasets`: a hub name, a folder or a file, with a map of its columns."""
+"""Any data set of Hugging Face `datasets`: a hub name, a folder or a file, with a map of its columns.
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+CSV, TSV and JSON are read here, as they are written: `datasets` guesses types by the look of the cells.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.cells import SEPARATORS, Cells, TextFile, columns, text_file, text_rows
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.questions import AnswerIs, question_sample
 from vtune.data.formats.regions import BoxColumn
@@ -57,7 +61,8 @@ class ColumnMap(Strict):
     question: str
     """Column: a text, or turns {role, content}."""
     answer: str
-    """Column: a text, a number, the number of an option from 0, or a list of answers that are all right."""
+    """Column: a text, a number, the number of an option from 0, or a list of answers that are all right. In a
+    table of texts (CSV) a number beside options is one, and any other cell the answer as it is written."""
     images: str | None = None
     """Column: a picture, or a list of them."""
     choices: str | None = None
@@ -157,46 +162,70 @@ def _given(name: str | None) -> tuple[str, ...]:
 def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
     try:
         for number, row in enumerate(_chosen(path, names)):
-            yield Place(path, number, names.split), dict(row)
+            yield Place(path, number, names.split), row if isinstance(row, DataError | Cells) else dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # It reads JSON many rows at a time, and does not say which of them it cannot read.
+        # It reads Parquet many rows at a time, and does not say which of them it cannot read.
         broken = DataError(f"datasets stopped reading: {error}", fix="fix the file, or make it again")
         yield Place(path, None, names.split), broken
 
 
-def _chosen(path: Path, names: ColumnMap) -> Any:
+def _chosen(path: Path, names: ColumnMap) -> Iterable[Any]:
     """The rows, pictures encoded, of a data set that has the columns of the map."""
-    import datasets
-
     opened = _opened(path, names)
+    if isinstance(opened, list):
+        # From the start again: a first row may lack what others have.
+        if there := columns(text_rows(opened), _wanted(names)):
+            _check_columns(path, names, there)
+        return text_rows(opened)
+    # Packed text has no schema ahead of its rows.
+    there = opened.column_names or list(next(iter(opened.take(1)), {}))
+    _check_columns(path, names, there)
+    return _encoded(opened)
+
+
+def _wanted(names: ColumnMap) -> list[str]:
+    """The columns that a map names."""
     wanted = [names.question, names.answer, names.images, names.choices, names.id]
     wanted.append(names.evidence.column if names.evidence else None)
-    said = {"source": names.source, "ability": names.ability, "verifier": names.verifier}
-    wanted += [one.column for one in (*said.values(), names.verifier_parm) if isinstance(one, Column)]
-    there = opened.column_names or list(
-        next(iter(opened.take(1)), {})
-    )  # JSON has no schema ahead of its rows
-    for column in wanted:
-        if column is not None and column not in there:
+    said = (names.source, names.ability, names.verifier, names.verifier_parm)
+    wanted += [one.column for one in said if isinstance(one, Column)]
+    return [column for column in wanted if column is not None]
+
+
+def _check_columns(path: Path, names: ColumnMap, there: list[str]) -> None:
+    for column in _wanted(names):
+        if column not in there:
             raise DataError(
                 f"the data set has no column `{column}`", where=str(path), fix=f"it has {', '.join(there)}"
             )
-    for key, word in said.items():
+    for key, word in {"source": names.source, "ability": names.ability, "verifier": names.verifier}.items():
         if isinstance(word, str) and word in there:
             raise RecipeError(
                 f"`{key}: {word}` writes the word into every row, and the data set has a column `{word}`",
                 fix=f"write `{key}: {{column: {word}}}` for what each row says, or `{{value: {word}}}`",
             )
+
+
+def _encoded(opened: Any) -> Iterable[Any]:
+    """A data set whose pictures are not decoded."""
+    import datasets
+
     for column, kind in (opened.features or {}).items():
         if isinstance(kind, datasets.Image):
             opened = opened.cast_column(column, datasets.Image(decode=False))
         elif isinstance(getattr(kind, "feature", None), datasets.Image):
             opened = opened.cast_column(column, datasets.List(datasets.Image(decode=False)))
-    return opened
+    rows: Iterable[Any] = opened
+    return rows
 
 
 def _opened(path: Path, names: ColumnMap) -> Any:
-    """The rows of one split, streamed; a folder that `save_to_disk` wrote is mapped into memory."""
+    """The rows of one split, streamed; a folder that `save_to_disk` wrote is mapped into memory.
+
+    Where they are text, its files.
+    """
+    if path.is_file() and (file := text_file(path)) is not None:
+        return [file]
     import datasets
 
     try:
@@ -205,15 +234,35 @@ def _opened(path: Path, names: ColumnMap) -> Any:
             part = saved[names.split] if isinstance(saved, datasets.DatasetDict) else saved
             return part.to_iterable_dataset()
         if path.is_file():
-            kind = {".jsonl": "json", ".tsv": "csv"}.get(path.suffix, path.suffix.removeprefix("."))
-            # An answer may be "None" or "NA": only an empty cell is nothing.
-            cells = {"keep_default_na": False, "na_values": [""]} if kind == "csv" else {}
-            return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True, **cells)
-        return datasets.load_dataset(str(path), names.config, split=names.split, streaming=True)
+            kind = path.suffix.removeprefix(".")
+            return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)
+        builder = datasets.load_dataset_builder(str(path), names.config)
+        return _text_files(builder, names.split) or builder.as_streaming_dataset(split=names.split)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(
             f"datasets cannot open it: {error}", where=str(path), fix="check name, config and split"
         ) from None
+
+
+def _text_files(builder: Any, split: str) -> list[TextFile]:
+    """The files of a split, where they are text and their card does not say how they are read, or as what."""
+    from datasets.packaged_modules.csv.csv import Csv
+    from datasets.packaged_modules.json.json import Json
+
+    config = builder.config
+    if not isinstance(builder, Csv | Json) or builder.info.features is not None:
+        return []
+    usual, ours = type(config)(), ("name", "version", "data_dir", "data_files", "description")
+    for field in fields(config):
+        if field.name not in (*ours, "sep", "delimiter") and getattr(config, field.name) != getattr(
+            usual, field.name
+        ):
+            return []
+    files = (config.data_files or {}).get(split, [])
+    separator = config.sep if isinstance(builder, Csv) else None
+    if any(Path(file).suffix not in SEPARATORS for file in files) or len(separator or ",") != 1:
+        return []  # packed, or separated by a pattern
+    return [TextFile(file, separator) for file in files]
 
 
 FORMATS.add(

@@ -1,6 +1,7 @@
 """Rows of a question, pictures and an answer: EasyR1, VisualProbe, ThinkLite, and what a column map says."""
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 from vtune.data.formats import specimens, specimens_places
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.cells import Cells
 from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
@@ -19,7 +21,7 @@ from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
-from vtune.verifiers import judge
+from vtune.verifiers import counting, judge
 
 AnswerIs = Literal["number", "text"]
 """Of an option: its number (or its key, where it has one), or its text."""
@@ -29,6 +31,9 @@ IMAGES = ("images", "image", "decoded_image")
 IDENTITY = ("id", "qid", "doc_id", "question_id")
 PARTS = ("data_source", "source", "dataset", "dataset_name")
 """Columns that may say which data set a row was collected from."""
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+"""With a zero before it, it is a text: of a door, or of a year."""
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,15}")
 LEVELS = ("easy", "medium", "hard")
 """Of VisualProbe."""
 THINKLITE = ("FigureQA", "GEOS", "GeoQA", "Geometry3K", "IconQA", "OK-VQA", "ScienceQA", "TabMWP")
@@ -96,7 +101,7 @@ def question_sample(
     """The sample of a row.
 
     Args:
-        row: As it is on disk.
+        row: As it is on disk; of a table of texts, a number may be written as its digits.
         place: Where it stands.
         options: What the caller says.
         source: `data_source`.
@@ -119,11 +124,11 @@ def question_sample(
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)
+    truth = _counted(truth, given, options) if isinstance(row, Cells) and answer_is != "text" else truth
     if given:
         truth = _lettered(truth, given, keys, answer[0], answer_is)
         user["content"] = _listed(user["content"], given)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
-    boxes = evidence_rows(evidence, row.get(evidence.column), shown) if evidence else ()
     found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
     return build_sample(
         place,
@@ -132,7 +137,7 @@ def question_sample(
         images=shown,
         ability=ability or str(row.get("ability") or ""),
         identity=_identity(row, identity, source),
-        evidence=boxes,
+        evidence=evidence_rows(evidence, row.get(evidence.column), shown) if evidence else (),
         extra=others(row, *used, *([evidence.column] if evidence else ())),
         **(found | {"verifier_parm": {**verifier_parm, **found["verifier_parm"]}}),
     )
@@ -246,6 +251,21 @@ def _lettered(
     if answer_is == "text" or (isinstance(truth, float) and not truth.is_integer()):
         return truth
     raise wrong(column, f"option {text:.20} of {len(choices)}", f"count the options from {numbers[0]}")
+
+
+def _counted(cell: Any, choices: Sequence[str], options: Options) -> Any:
+    """The number that a cell can only be, beside options or as a count; else the cell as it is written."""
+    text = cell.strip() if isinstance(cell, str) else ""
+    if not choices and options.verifier != counting.NAME:
+        return cell
+    if _WHOLE.fullmatch(text):
+        begins = int(text) > len(choices) and any(text in choice.split() for choice in choices)
+        return cell if begins else int(text)  # 15 of the options `15 cm` and `20 cm`
+    if text in choices or not _DECIMAL.fullmatch(text):
+        return cell
+    # Programs write 1.0 where the column has an empty cell; and JSON's [1.50, 2] are the options 1.5 and 2.
+    number = float(text)
+    return number if number.is_integer() or text_of("", number) in choices else cell
 
 
 def _literal(text: str, column: str) -> Any:

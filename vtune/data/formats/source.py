@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
@@ -91,7 +91,7 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
         if not isinstance(content, list):
             raise DataError("not a JSON array of rows", where=str(file), fix="write [{…}, …], or JSON lines")
         for number, row in enumerate(content):
-            yield number, _mapping(row)
+            yield number, as_row(row)
     else:
         raise DataError(
             f"{file} is not one of {', '.join(ENDINGS)}", fix="give files as the data set publishes them"
@@ -101,18 +101,28 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
 def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
     try:
         with open_input(file) as stream:
-            for number, line in enumerate(read_lines(stream)):
-                if line.strip():
-                    try:
-                        # A table from Windows begins with a mark.
-                        yield number, _mapping(parse_json(line.removeprefix(b"\xef\xbb\xbf")))
-                    except ValueError as error:
-                        yield number, DataError(f"the line is not JSON: {error}", fix="fix or drop the line")
+            yield from json_lines(stream)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
 
 
-def _mapping(row: object) -> Row | DataError:
+def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
+    """(number of its line, row) of JSON lines, or why the line has no row; blank lines are left out.
+
+    Raises:
+        OSError: If the stream cannot be read, or a line is too long.
+    """
+    for number, line in enumerate(read_lines(stream)):
+        if line.strip():
+            try:
+                # A table from Windows begins with a mark.
+                yield number, as_row(parse_json(line.removeprefix(b"\xef\xbb\xbf")))
+            except ValueError as error:
+                yield number, DataError(f"the line is not JSON: {error}", fix="fix or drop the line")
+
+
+def as_row(row: object) -> Row | DataError:
+    """A value of JSON as a row, or why it cannot be one."""
     if isinstance(row, dict):
         return row
     return DataError(f"a row is {type(row).__name__}, not an object", fix='write {"column": value, …}')

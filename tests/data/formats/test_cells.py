@@ -1,0 +1,261 @@
+"""Tables and JSON lines of a user's own: what is written in a cell is what a sample has."""
+
+import csv
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data.formats.published import jpeg, lines
+from vtune.data.formats.building import Options
+from vtune.data.formats.cells import TextFile, text_rows
+from vtune.data.formats.table import FORMATS
+from vtune.errors import DataError
+from vtune.runs.data.importing import import_data
+from vtune.schema.parquet import read_samples
+from vtune.schema.sample import Sample
+
+MAP = "source: my\nquestion: q\nanswer: a\nid: id\n"
+
+
+def mapped(path: Path, more: str = "") -> list[Sample | DataError]:
+    columns = (path if path.is_dir() else path.parent).with_name(f"{path.name}.yaml")
+    columns.write_text(MAP + more)
+    return [found for _, found in FORMATS["hf"].read(path, Options(columns=columns))]  # type: ignore[misc]
+
+
+def samples(path: Path, more: str = "") -> list[Sample]:
+    found = mapped(path, more)
+    for one in found:
+        assert isinstance(one, Sample), str(one)
+    return found  # type: ignore[return-value]
+
+
+def table(path: Path, *records: list[str], separator: str = ",") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=separator).writerows(records)
+    return path
+
+
+def answers(found: list[Sample]) -> list[tuple[str, str]]:
+    return [(sample.id, sample.ground_truth) for sample in found]
+
+
+HEAD = ["id", "q", "a"]
+KINDS = pytest.mark.parametrize(("name", "separator"), [("my.csv", ","), ("my.tsv", "\t")])
+
+
+@KINDS
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pytest.param([("001", "007"), ("002", "1.50"), ("003", "3")], id="zeros"),
+        pytest.param([("1", "12"), ("01", "1e3"), ("1.0", "+5")], id="numbers that are alike"),
+        pytest.param([("12345678901234567", "b"), ("12345678901234568", "c")], id="long ids"),
+        pytest.param([("1", "True"), ("2", "False")], id="truths"),
+        pytest.param([("1", "2021-05-01"), ("2", "10:30")], id="dates"),
+        pytest.param([("1", "None"), ("2", "NA"), ("3", "nan"), ("null", "inf")], id="words for nothing"),
+    ],
+)
+def test_ids_and_answers_of_a_table_are_what_is_written(
+    name: str, separator: str, cells: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    file = table(tmp_path / name, HEAD, *([i, "Which?", a] for i, a in cells), separator=separator)
+    assert answers(samples(file)) == [(f"my/{i}", a) for i, a in cells]
+    result = import_data(
+        "hf",
+        [file],
+        tmp_path / "out.parquet",
+        options=Options(columns=tmp_path.with_name(f"{name}.yaml")),
+        strict=True,
+    )
+    assert result["kept"] == len(cells)
+    assert answers(list(read_samples(tmp_path / "out.parquet"))) == [(f"my/{i}", a) for i, a in cells]
+
+
+def test_an_empty_cell_is_missing_and_changes_no_other(tmp_path: Path) -> None:
+    big = "12345678901234567"
+    file = table(tmp_path / "my.csv", HEAD, [big, "Which?", "b"], ["", "Which?", "d"], ["3", "Which?", ""])
+    first, second, third = mapped(file)
+    assert isinstance(first, Sample)
+    assert isinstance(second, Sample)
+    assert (first.id, second.id) == (f"my/{big}", "my/train/1")
+    assert isinstance(third, DataError)
+    assert "none of a" in str(third)
+
+
+@pytest.mark.parametrize("values", [["2021-05-01", "2021-05-02"], ["7", 7, 1.5], ["007", "x"]])
+def test_a_text_of_json_lines_stays_a_text_and_a_number_a_number(values: list[Any], tmp_path: Path) -> None:
+    rows = [{"id": f"{number}", "q": "When?", "a": value} for number, value in enumerate(values)]
+    wanted = [(f"my/{number}", str(value)) for number, value in enumerate(values)]
+    for name in ("my.jsonl", "lines.json"):
+        assert answers(samples(lines(tmp_path / name, rows))) == wanted
+    array = tmp_path / "my.json"
+    array.write_text(f"\ufeff {json.dumps(rows, indent=1)}")
+    assert answers(samples(array)) == wanted
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_a_folder_of_text_files_is_read_as_they_are_written(ending: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    for split, number in (("train", "007"), ("test", "1.50")):
+        file = folder / f"{split}.{ending}"
+        if ending == "jsonl":
+            file.parent.mkdir(exist_ok=True)
+            lines(file, [{"id": "01", "q": "Which?", "a": number}])
+        else:
+            separator = "\t" if ending == "tsv" else ","
+            table(file, HEAD, ["01", "Which?", number], separator=separator)
+    assert answers(samples(folder)) == [("my/01", "007")]
+    assert answers(samples(folder, "split: test\n")) == [("my/01", "1.50")]
+    with pytest.raises(DataError, match="datasets cannot open it"):
+        mapped(folder, "split: dev\n")
+
+
+def test_a_file_elsewhere_is_read_in_the_same_way() -> None:
+    import fsspec
+
+    with fsspec.open("memory://mine.csv", "wb") as file:
+        file.write(b"id,a\n01,007\n")
+    assert list(text_rows([TextFile("memory://mine.csv", ",")])) == [{"id": "01", "a": "007"}]
+
+
+OPTIONS = '["red", "green"]'
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "said", "truth"),
+    [
+        pytest.param("1", OPTIONS, None, "B", id="a number of an option"),
+        pytest.param("1.0", OPTIONS, None, "B", id="as pandas writes it beside empty cells"),
+        pytest.param("green", OPTIONS, None, "green", id="a text"),
+        pytest.param("B", "['red', 'green']", None, "B", id="a letter, and a Python list"),
+        pytest.param("1.50", "[1.50, 2.00]", None, "1.5", id="equal to a number of the list"),
+        pytest.param("1.50", '["1.50", "2.00"]', None, "1.50", id="a text that looks like a number"),
+        pytest.param("007", '["007", "008"]', None, "007", id="zeros"),
+        pytest.param("15", '["15 cm", "20 cm"]', None, "15", id="the number of an option's text"),
+        pytest.param("1", '["2", "3", "1"]', "number", "B", id="said to be a number"),
+        pytest.param("1", '["2", "3", "1"]', "text", "C", id="said to be a text"),
+        pytest.param("1", '{"1": "red", "2": "green"}', None, "A", id="a key"),
+        pytest.param("True", '["True", "False"]', None, "True", id="a truth"),
+        pytest.param("007", "", None, "007", id="no options in this row"),
+    ],
+)
+def test_a_number_beside_options_is_one_also_as_a_text(
+    answer: str, choices: str, said: str | None, truth: str, tmp_path: Path
+) -> None:
+    file = table(tmp_path / "my.csv", [*HEAD, "c"], ["1", "Which?", answer, choices])
+    (sample,) = samples(file, "choices: c\n" + (f"answer_is: {said}\n" if said else ""))
+    assert sample.ground_truth == truth
+
+
+def test_a_count_is_a_whole_number_also_where_a_program_wrote_a_decimal(tmp_path: Path) -> None:
+    file = table(tmp_path / "my.csv", HEAD, ["1", "How many?", "3.0"], ["2", "How many?", "04"])
+    assert answers(samples(file, "verifier: counting\n")) == [("my/1", "3"), ("my/2", "04")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "choices", "why"),
+    [
+        ("1", '["2", "3", "1"]', "the number or letter of another"),
+        ("2", OPTIONS, "option 2 of 2"),
+        ("-1", OPTIONS, "option -1 of 2"),
+    ],
+)
+def test_a_number_that_names_no_option_or_two_is_refused(
+    answer: str, choices: str, why: str, tmp_path: Path
+) -> None:
+    file = table(tmp_path / "my.csv", [*HEAD, "c"], ["1", "Which?", answer, choices])
+    (refused,) = mapped(file, "choices: c\n")
+    assert isinstance(refused, DataError)
+    assert why in str(refused)
+    assert refused.fix
+
+
+@KINDS
+def test_boxes_pictures_and_options_of_the_verifier_are_read_from_cells(
+    name: str, separator: str, tmp_path: Path
+) -> None:
+    (tmp_path / "7").write_bytes(jpeg(0))
+    file = table(
+        tmp_path / name,
+        [*HEAD, "pic", "boxes", "parm", "judge"],
+        ["1", "How many,\n\tthen?", "3", "7", "[1, 2, 30, 40]", '{"case_sensitive": true}', "ocr"],
+        ["2", 'A 5" cup?', "3", "", "", "", ""],
+        separator=separator,
+    )
+    more = "images: pic\nevidence: boxes\nverifier_parm: {column: parm}\nverifier: {column: judge}\n"
+    first, second = samples(file, more)
+    assert first.question == "How many,\n\tthen?"
+    assert (first.images[0].path, first.evidence[0].bbox) == ("7", (1, 2, 30, 40))
+    assert (first.verifier, first.verifier_parm) == ("ocr", {"case_sensitive": True})
+    assert (second.question, second.images, second.evidence) == ('A 5" cup?', (), ())
+
+
+def test_a_column_may_be_missing_in_the_first_lines(tmp_path: Path) -> None:
+    rows = [{"id": "a", "q": "Which?", "a": "x"}] * 150
+    file = lines(tmp_path / "my.jsonl", [*rows, rows[0] | {"kind": "chart"}])
+    assert samples(file, "ability: {column: kind}\n")[-1].ability == "chart"
+    with pytest.raises(DataError, match="no column `other`") as caught:
+        mapped(file, "ability: {column: other}\n")
+    assert "id, q, a, kind" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("content", "kept", "why"),
+    [
+        pytest.param(b"id,q,a\n1,Who, me?,x\n2,Who?,y\n", 1, "4 cells for 3 columns", id="a comma"),
+        pytest.param(b'id,q,a\n1,Who?,x\n2,"Who?,y\n3,Who?,z\n', 1, "a quote is not closed", id="a quote"),
+        pytest.param(b"id,q,a\n1,Who?,x\n2,W\xe4r?,y\n", 1, "begins in line 3", id="another encoding"),
+        pytest.param(b"id,q,a\r1,Who?,x\r2,Who?,y\r", 0, "not a table", id="line ends of old"),
+    ],
+)
+def test_what_is_no_table_is_named_with_its_row_and_a_remedy(
+    content: bytes, kept: int, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "my.csv"
+    file.write_bytes(content)
+    found = mapped(file)
+    assert sum(isinstance(one, Sample) for one in found) == kept
+    (refused,) = (one for one in found if isinstance(one, DataError))
+    assert why in refused.what
+    assert refused.where.startswith(f"{file}, row ")
+    assert refused.fix
+
+
+def test_tables_of_windows_and_rows_that_end_early_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "my.csv"
+    file.write_bytes(b"\xef\xbb\xbfid,q,a,note\r\n01,Who?,x\r\n\r\n02,Who?,y,,\r\n")
+    assert answers(samples(file)) == [("my/01", "x"), ("my/02", "y")]
+
+
+def test_a_line_that_is_not_json_costs_only_itself(tmp_path: Path) -> None:
+    row = {"id": "1", "q": "Which?", "a": "x"}
+    first, second, third = mapped(lines(tmp_path / "my.jsonl", [row, '{"q": ', row | {"id": "2"}]))
+    assert isinstance(first, Sample)
+    assert isinstance(third, Sample)
+    assert isinstance(second, DataError)
+    assert "not JSON" in second.what
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_rows_of_text_pass_through_a_bounded_memory(ending: str, tmp_path: Path) -> None:
+    rows = [{"id": f"{number}", "q": f"{number}" * 100_000, "a": "x"} for number in range(10, 70)]
+    file = tmp_path / f"my.{ending}"
+    if ending == "csv":
+        table(file, HEAD, *([*row.values()] for row in rows))
+    else:
+        lines(file, rows)
+    columns = tmp_path / "columns.yaml"
+    columns.write_text(MAP)
+    entries = FORMATS["hf"].read(file, Options(columns=columns))
+    next(entries)  # what is loaded once
+    tracemalloc.start()
+    count = 1 + sum(1 for _ in entries)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == len(rows)
+    assert peak < file.stat().st_size / 2

@@ -1,0 +1,181 @@
+"""Rows of files of text as they are written: CSV and TSV, whose cells are texts, and JSON.
+
+Libraries guess types by the look of the cells. 007 becomes 7, an id of 17 digits another one, and a date a
+timestamp, all of it before anybody could object.
+"""
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from vtune.data.formats.source import DOCUMENT_PARTS, as_row, json_lines
+from vtune.errors import DataError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import MAX_DOCUMENT, MAX_LINE, open_input, read_lines
+from vtune.schema.fields import Row
+
+SEPARATORS = {".csv": ",", ".tsv": "\t", ".json": None, ".jsonl": None, ".ndjson": None}
+"""Of the cells, by the ending of a file; None: JSON lines, or a JSON array of rows."""
+FIRST = 100
+"""Rows of JSON whose columns are known before the first is read (ours): rows may leave out what is empty."""
+
+
+class Cells(dict[str, Any]):
+    """A row of a table: every cell is a text, also a number; one that is empty is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A file of rows."""
+
+    address: str
+    """A path, or a URL that `fsspec` opens."""
+    separator: str | None
+    """Between cells; None: JSON."""
+
+
+def text_file(path: Path) -> TextFile | None:
+    """The file, if its name says that it is one of text."""
+    ending = path.suffix.lower()
+    return TextFile(str(path), SEPARATORS[ending]) if ending in SEPARATORS else None
+
+
+def text_rows(files: Iterable[TextFile]) -> Iterator[Row | DataError]:
+    """Every row of files; one that cannot be read is an error in its place, and the next one follows."""
+    for file in files:
+        try:
+            with _open(file.address) as stream:
+                read = _json(stream) if file.separator is None else _table(stream, file.separator)
+                for number, row in enumerate(read):
+                    here = f"{file.address}, row {number}"
+                    yield DataError(row.what, where=here, fix=row.fix) if isinstance(row, DataError) else row
+        except OSError as error:
+            yield DataError(f"cannot read {file.address}: {error.strerror or error}", fix="check the file")
+
+
+def columns(rows: Iterator[Row | DataError], wanted: Sequence[str]) -> list[str]:
+    """The columns that rows have, as far as it takes to see the wanted ones; empty where no row can be read.
+
+    Args:
+        rows: Of these files, from the first one on.
+        wanted: Columns that may be missing in the first rows, and not in all.
+    """
+    there: dict[str, None] = {}
+    for number, row in enumerate(rows):
+        if not isinstance(row, DataError):
+            there |= dict.fromkeys(row)
+        # The header of a table says all at once.
+        if isinstance(row, Cells) or (number >= FIRST and there.keys() >= set(wanted)):
+            break
+    return list(there)
+
+
+def _open(address: str) -> BinaryIO:
+    if "://" not in address:
+        return open_input(Path(address))
+    import fsspec  # type: ignore[import-untyped]
+
+    opened: BinaryIO = fsspec.open(address, "rb").open()
+    return opened
+
+
+def _json(stream: BinaryIO) -> Iterator[Row | DataError]:
+    """Rows of JSON lines, or of one array."""
+    begin = b""
+    while not begin.strip(b"\xef\xbb\xbf \t\r\n") and (more := stream.read(1)):
+        begin += more
+    if not begin.endswith(b"["):
+        stream.seek(0)
+        yield from (row for _, row in json_lines(stream))
+        return
+    text = begin + stream.read(MAX_DOCUMENT + 1)
+    try:
+        if len(text) > MAX_DOCUMENT:
+            raise ValueError(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
+        rows = parse_json(text.removeprefix(b"\xef\xbb\xbf"), parts=DOCUMENT_PARTS)
+    except ValueError as error:
+        yield DataError(f"not JSON: {error}", fix="write [{…}, …], or JSON lines")
+        return
+    yield from map(as_row, rows)
+
+
+def _table(stream: BinaryIO, separator: str) -> Iterator[Row | DataError]:
+    """Rows below a header. After text that is not of a table, nothing of the file is read any more."""
+    # The limit of the csv module is one for the process, and 128 kB: less than a picture in base64.
+    csv.field_size_limit(sys.maxsize)
+    lines = _Lines(stream)
+    records = csv.reader(lines, delimiter=separator)
+    header: list[str] | None = None
+    try:
+        for record in records:
+            if lines.ended:  # within a record: the module would take what there is for a cell
+                raise csv.Error("a quote is not closed")
+            lines.next_record()
+            if not record:
+                continue  # a blank line
+            if header is None:
+                header = _header(record)
+            else:
+                yield _row(header, record, separator)
+    except (csv.Error, UnicodeDecodeError) as error:
+        yield DataError(
+            f"not a table in UTF-8: {error}, in the row that begins in line {lines.begin}",
+            fix="save it in UTF-8, with quotes around texts that hold quotes or line ends",
+        )
+
+
+class _Lines:
+    """The lines of a stream as texts, and where the reader of records stands."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._lines = read_lines(stream)
+        self._number = 0
+        self._length = 0
+        self.begin = 1
+        """Line, from 1, in which the record began that is being read."""
+        self.ended = False
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines, None)
+        if line is None:
+            self.ended = True
+            raise StopIteration
+        # A table from Windows begins with a mark.
+        text = line.decode("utf-8" if self._number else "utf-8-sig")
+        self._number += 1
+        self._length += len(line)
+        if self._length > MAX_LINE:
+            raise csv.Error(f"a row is longer than {MAX_LINE >> 20} MiB; is a quote not closed?")
+        return text
+
+    def next_record(self) -> None:
+        """The reader has come to the end of a record."""
+        self.begin, self._length = self._number + 1, 0
+
+
+def _header(record: Sequence[str]) -> list[str]:
+    """Names of the columns, each one once, as pandas has them."""
+    names: list[str] = []
+    for place, cell in enumerate(record):
+        name = cell or f"Unnamed: {place}"
+        others = (f"{name}.{number}" for number in count(1))
+        names.append(next(one for one in chain([name], others) if one not in names))
+    return names
+
+
+def _row(header: Sequence[str], record: Sequence[str], separator: str) -> Cells | DataError:
+    """The row of a record. Programs leave out empty cells at the end, or have some more."""
+    if any(record[len(header) :]):
+        what = "tabs" if separator == "\t" else f"{separator!r}"
+        return DataError(
+            f"{len(record)} cells for {len(header)} columns", fix=f"put quotes around texts that hold {what}"
+        )
+    cells = [cell or None for cell in record[: len(header)]]
+    return Cells(zip(header, cells + [None] * (len(header) - len(cells)), strict=True))
