@@ -115,6 +115,26 @@ def test_a_folder_of_text_files_is_read_as_they_are_written(ending: str, tmp_pat
         mapped(folder, "split: dev\n")
 
 
+@pytest.mark.parametrize(
+    ("card", "written"),
+    [
+        ('configs: [{config_name: default, data_files: x.csv, sep: ";"}]', "id;q;a\n01;Who?;007\n"),
+        (
+            "dataset_info: {features: [{name: id, dtype: string}, {name: q, dtype: string}, "
+            "{name: a, dtype: int64}]}",
+            "id,q,a\n01,Who?,007\n",
+        ),
+    ],
+    ids=["a separator", "types"],
+)
+def test_a_card_may_name_the_separator_and_changes_no_cell(card: str, written: str, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "README.md").write_text(f"---\n{card}\n---\n")
+    (folder / "x.csv").write_text(written)
+    assert answers(samples(folder)) == [("my/01", "007")]
+
+
 def test_a_file_elsewhere_is_read_in_the_same_way() -> None:
     import fsspec
 

@@ -245,12 +245,15 @@ def _opened(path: Path, names: ColumnMap) -> Any:
 
 
 def _text_files(builder: Any, split: str) -> list[TextFile]:
-    """The files of a split, where they are text and their card does not say how they are read, or as what."""
+    """The files of a split, where they are text, and their card asks for nothing that only `datasets` does.
+
+    Types that it names say nothing here: `datasets` guesses first, and makes them of its guesses.
+    """
     from datasets.packaged_modules.csv.csv import Csv
     from datasets.packaged_modules.json.json import Json
 
     config = builder.config
-    if not isinstance(builder, Csv | Json) or builder.info.features is not None:
+    if not isinstance(builder, Csv | Json):
         return []
     usual, ours = type(config)(), ("name", "version", "data_dir", "data_files", "description")
     for field in fields(config):
