@@ -31,7 +31,6 @@ POLICIES: dict[str, Plays] = {
 }
 
 
-@pytest.mark.skipif(not MINI.is_file(), reason="coco-mini is not here")
 def precision(held: Counts, weights: np.ndarray | None = None) -> float | None:
     """AP of one resample, all pictures once if not said otherwise; None where no box is."""
     drawn = np.ones(len(held.pictures)) if weights is None else weights
@@ -39,6 +38,7 @@ def precision(held: Counts, weights: np.ndarray | None = None) -> float | None:
     return None if np.isnan(found) else float(found)
 
 
+@pytest.mark.skipif(not MINI.is_file(), reason="coco-mini is not here")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_policy_on_photographs_scores_what_pycocotools_says(policy: str) -> None:
     content, pictures = mini()

@@ -90,10 +90,15 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
     size = _grid(box, back, view)
     way = onto(box, size)
     first, shown = sampled(source, way, size), view.part(back @ way, size)
-    # Its rim mixes with what is around it. On a grid a little coarser than itself, hatching fades.
-    if contrast(first[1:-1, 1:-1]) < PLAIN and contrast(_own(source, box)) < PLAIN:
-        return _faint(_plain_view(source, view, claim, back @ way, first), shown, side)
+    faint = None
+    if contrast(first[1:-1, 1:-1]) < PLAIN:  # its rim mixes with what is around it
+        faint = _faint(_plain_view(source, view, claim, back @ way, first), shown, side)
+        # On a grid a little coarser than itself, hatching fades, and may be seen where it is enhanced.
+        if faint.look == "verified" or contrast(_own(source, box)) < PLAIN:
+            return faint
     found = _compared(source, first, shown, view, claim, back @ way, side)
+    if faint is not None:
+        return found if found.look == "verified" else faint
     if found.look in ("unverified", "faked"):
         alike = thresholded(source, box, view.pixels, back, first, shown)
         return found if alike is None else _once_thresholded(alike, shown, view, back @ way, found)
