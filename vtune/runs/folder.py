@@ -145,8 +145,8 @@ def start_run(
     prints = {str(path): fingerprint(path) for path in data}
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
-        told = environment(prints) | ({} if steps is None else {"steps": steps})
-        write_atomically(out / "environment.json", json.dumps(told, indent=2) + "\n")
+        about = environment(prints) | ({} if steps is None else {"steps": steps})
+        write_atomically(out / "environment.json", json.dumps(about, indent=2) + "\n")
         write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
     longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)

@@ -90,7 +90,7 @@ def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:
     """32 traces, 24 epochs and a batch of 16 are 48 steps."""
-    told = []
+    reported = []
     for number, length in enumerate(("epochs: 24.0", "steps: 48", "epochs: 24.0")):
         values = yaml.safe_load(find("codev-tiny", "recipes.sft").read_text())
         traces = lens / "traces.parquet" if number < 2 else tmp_path / "none.parquet"
@@ -100,8 +100,8 @@ def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(values))
         (disk,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "disk")
-        told.append(disk["found"].partition("checkpoints take ")[2])
-    by_epochs, by_steps, without_data = told
+        reported.append(disk["found"].partition("checkpoints take ")[2])
+    by_epochs, by_steps, without_data = reported
     assert by_epochs == by_steps != without_data
     assert without_data.endswith(" GB more every 1 steps")
 

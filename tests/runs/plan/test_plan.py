@@ -109,9 +109,9 @@ def test_what_a_recipe_offloads_and_freezes_stays_so_and_adapters_alone_are_enou
     machine = machine_of(1, 24)
     given = ["update.zero_stage=3", "update.offload=[params]"]
     recipe = of_sft(*given, "update.freeze=[connector]")
-    told = [one.sets for one in remedies(recipe.model_dump(mode="json"), SEVEN, machine)]
-    assert {"update.offload": ["params", "optimizer"]} in told
-    assert {"update.freeze": ["connector", "vision"]} in told
+    advised = [one.sets for one in remedies(recipe.model_dump(mode="json"), SEVEN, machine)]
+    assert {"update.offload": ["params", "optimizer"]} in advised
+    assert {"update.freeze": ["connector", "vision"]} in advised
     found = plan(of_sft(*given), machine)
     (remedy,) = found["remedies"]
     assert remedy["fits"]

@@ -263,7 +263,7 @@ def _text_files(builder: Any, split: str) -> list[TextFile]:
             return []
     files = (config.data_files or {}).get(split, [])
     separator = config.sep if isinstance(builder, Csv) else None
-    if any(Path(file).suffix not in SEPARATORS for file in files) or len(separator or ",") != 1:
+    if any(Path(file).suffix.lower() not in SEPARATORS for file in files) or len(separator or ",") != 1:
         return []  # packed, or separated by a pattern
     return [TextFile(file, separator) for file in files]
 

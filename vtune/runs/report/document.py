@@ -179,8 +179,8 @@ def _steps(recipe: object, environment: object) -> int | None:
 
     None where neither says, as in folders of recipes by epochs that are older than the count.
     """
-    told = (one.get("steps") for one in (recipe, environment) if isinstance(one, dict))
-    return next((steps for steps in told if isinstance(steps, int)), None)
+    named = (one.get("steps") for one in (recipe, environment) if isinstance(one, dict))
+    return next((steps for steps in named if isinstance(steps, int)), None)
 
 
 def _curves(lines: Sequence[MetricsLine]) -> dict[str, dict[str, object]]:

@@ -128,7 +128,9 @@ def _stored_dtype(folder: Path) -> str:
     found = config.get("dtype", config.get("torch_dtype")) or "float32"
     if found not in TOLERANCE:
         raise DataError(
-            f"its weights are of type {found}", where=str(folder), fix=f"give one of {', '.join(TOLERANCE)}"
+            f"its weights are of type {found}",
+            where=str(folder),
+            fix=f"convert them to {', '.join(TOLERANCE)} first",
         )
     return str(found)
 
