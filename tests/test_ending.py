@@ -34,7 +34,8 @@ def train():
     second.start()
     join(0)
     second.join()
-    joined[0].allreduce([torch.ones(8).as_subclass(Slow)])  # only gloo's thread has it, which waits for the second
+    # Gloo's thread alone has it, and waits for the second.
+    joined[0].allreduce([torch.ones(8).as_subclass(Slow)])
     joined[1].allreduce([torch.ones(8)]).wait()
     freed.wait()
     sys.stdout.write("trained")

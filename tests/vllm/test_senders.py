@@ -1,7 +1,6 @@
 """What vLLM's own senders do with our weights, on GPUs that are played: nothing has memory."""
 
 import asyncio
-import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,8 @@ import pytest
 import torch
 import vllm.distributed.weight_transfer.ipc_engine as ipc
 import vllm.distributed.weight_transfer.packed_tensor as packed
-from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
+from vllm.v1.engine import UtilityOutput
+from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder, UtilityResult
 
 from tests.models.rows import ragged
 from tests.models.test_shape import on_meta
@@ -31,8 +31,6 @@ from vtune.rollout.transfer import Link
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_senders import HandleSender
 from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
-
-INSECURE = "VLLM_ALLOW_INSECURE_SERIALIZATION"
 
 
 class Here(threading.local):
@@ -107,6 +105,12 @@ def sent(policy: Any, rank: int) -> Told:
     return told
 
 
+def in_vllms_process(update: dict[str, Any]) -> ipc.IPCWeightTransferUpdateInfo:
+    """An update as our backend reads it there."""
+    backend = vllm_senders.HandlesTransfer.__new__(vllm_senders.HandlesTransfer)
+    return backend.parse_update_info(update)
+
+
 def weights(policy: Any) -> Iterator[tuple[str, torch.Tensor]]:
     for name, parameter in policy.model.named_parameters():
         yield name, parameter.detach().to("meta")
@@ -117,24 +121,25 @@ def test_a_rank_offers_handles_of_its_own_gpu(policy: Policy, gpus: Here, rank: 
     gpus.device = rank  # as DeepSpeed sets it in the main thread
     told = sent(policy, rank)
     assert told.calls == ["init", "start", "update", "vtune-1"]
-    with environment(child_environment(torch.device("cuda", rank), threads=1)):
-        read = [ipc.IPCWeightTransferUpdateInfo(**update) for update in told.updates]
+    read = [in_vllms_process(update) for update in told.updates]
     assert [list(one.ipc_handles) for one in read] == [[f"GPU-{rank}"]]
     assert [one.ipc_handles[f"GPU-{rank}"][6] for one in read] == [rank]
     assert read[0].names == [name for name, _ in policy.model.named_parameters()]
 
 
-def test_what_is_sent_passes_vllms_encoder_and_only_its_child_reads_it(policy: Policy, gpus: Here) -> None:
-    assert INSECURE not in os.environ
+def test_what_is_sent_passes_vllms_encoder_and_our_backend_reads_it(policy: Policy, gpus: Here) -> None:
     (update,) = sent(policy, 2).updates
     wire = MsgpackEncoder().encode(("update_weights", None, (), {"update_info": update}))
     arrived = MsgpackDecoder().decode(wire)[3]["update_info"]
     assert set(arrived) == {field.name for field in fields(ipc.IPCWeightTransferUpdateInfo)}
-    with pytest.raises(ValueError, match=INSECURE):
-        ipc.IPCWeightTransferUpdateInfo(**arrived)
-    with environment(child_environment(torch.device("cuda", 2), threads=1)):
-        assert ipc.IPCWeightTransferUpdateInfo(**arrived).ipc_handles["GPU-2"][0] is torch.Tensor
-    assert INSECURE not in os.environ
+    assert in_vllms_process(arrived).ipc_handles["GPU-2"][0] is torch.Tensor
+
+
+def test_what_vllms_process_answers_is_read_here() -> None:
+    """Where `VLLM_ALLOW_INSECURE_SERIALIZATION` is set on one side alone, the first answer ends the run."""
+    with environment(child_environment(torch.device("cuda", 0), threads=1)):
+        wire = MsgpackEncoder().encode(UtilityOutput(call_id=1, result=UtilityResult(True)))
+    assert MsgpackDecoder(UtilityOutput).decode(wire).result.result is True
 
 
 @pytest.mark.parametrize("name", known_shapes())
@@ -372,7 +377,7 @@ def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draw
     llm, calls, found = shared(policy, tiny, tmp_path, monkeypatch, dies=False)
     assert found[0] is None
     assert found[1].token_ids == (5,)
-    assert [sorted(read(update).ipc_handles) for update in llm.updates] == [["GPU-0", "GPU-1"]]
+    assert [sorted(in_vllms_process(update).ipc_handles) for update in llm.updates] == [["GPU-0", "GPU-1"]]
     (image,) = llm.images[:1]
     assert image.tobytes() == policy.pictures.shown(ragged(policy)[0].pixels[0]).convert("RGB").tobytes()
     words = [call.partition(" ")[0] for call in calls]
@@ -390,11 +395,6 @@ def test_a_tensor_parallel_group_ends_together_when_its_vllm_dies_while_weights_
 ) -> None:
     _, _, found = shared(policy, tiny, tmp_path, monkeypatch, dies=True)
     assert [type(one) for one in found] == [RunFailed, RunFailed]
-
-
-def read(update: dict[str, Any]) -> Any:
-    with environment(child_environment(torch.device("cuda", 0), threads=1)):
-        return ipc.IPCWeightTransferUpdateInfo(**update)
 
 
 def test_a_shared_vllm_sees_the_gpus_of_its_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from vtune.rollout.engine import Weights
 BUCKET = 1 << 30
 """Bytes that are in one file, and in the memory of either side, at a time."""
 
+HANDLES = "vtune_handles"
+"""Name of our backend at vLLM for handles to memory of the same GPU."""
 FILES = "vtune_files"
 """Name of our backend at vLLM: files that both sides can read. For CPUs; vLLM's own need GPUs."""
 

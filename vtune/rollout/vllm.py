@@ -1,7 +1,7 @@
 """vLLM in the training process (its engine core beside it); with `vllm_senders.py` all that imports vllm.
 
-vLLM's own processes load it too, through the entry point `vllm.general_plugins`, for the backend that takes
-weights from files.
+vLLM's own processes load it too, through the entry point `vllm.general_plugins`, for the backends that take
+weights by handles and from files.
 """
 
 import asyncio
@@ -36,10 +36,10 @@ from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
-from vtune.rollout.transfer import FILES, send_files
+from vtune.rollout.transfer import FILES, HANDLES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
-from vtune.rollout.vllm_senders import FilesTransfer, HandleSender
+from vtune.rollout.vllm_senders import FilesTransfer, HandleSender, HandlesTransfer
 
 T = TypeVar("T")
 
@@ -284,7 +284,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         # Of the distribution that is drawn from, bans included: the one that is trained.
         logprobs_mode="processed_logprobs",
         generation_config="vllm",
-        weight_transfer_config=WeightTransferConfig(backend="ipc" if on_gpu else FILES),
+        weight_transfer_config=WeightTransferConfig(backend=HANDLES if on_gpu else FILES),
         disable_log_stats=True,
         enable_lora=setup.adapters is not None,
         max_loras=1,
@@ -351,9 +351,10 @@ class _Local:
 
 
 def register() -> None:
-    """Make our backend known, and keep what new weights need; vLLM calls it in each of its processes."""
-    if FILES not in WeightTransferEngineFactory._registry:
-        WeightTransferEngineFactory.register_engine(FILES, FilesTransfer)
+    """Make our backends known, and keep what new weights need; vLLM calls it in each of its processes."""
+    for name, backend in ((FILES, FilesTransfer), (HANDLES, HandlesTransfer)):
+        if name not in WeightTransferEngineFactory._registry:
+            WeightTransferEngineFactory.register_engine(name, backend)
     NewRequestData.from_request = classmethod(_with_its_pictures)
 
 

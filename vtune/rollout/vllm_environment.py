@@ -35,8 +35,6 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
         names = said.split(",")[first : first + gpus] if said else map(str, range(first, first + gpus))
         return found | {
             "CUDA_VISIBLE_DEVICES": ",".join(names),
-            # Handles to memory come pickled, from this process alone.
-            "VLLM_ALLOW_INSECURE_SERIALIZATION": "1",
             "VLLM_CACHE_ROOT": _cache(),
         }
     # Bound to cores, it would share the first ones with every other rank's. Compiling the sampler takes 10 s.

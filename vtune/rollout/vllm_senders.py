@@ -1,6 +1,6 @@
 """Weights from the training to vLLM: by handles to memory of the same GPU, by NCCL, or through files.
 
-Beside `vllm.py` the only file that imports vllm.
+Beside `vllm.py` the only file that imports vllm. The backends at its end run in vLLM's own processes.
 """
 
 import asyncio
@@ -23,6 +23,8 @@ from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactor
 from vllm.distributed.weight_transfer.ipc_engine import (
     IPCTrainerInitInfo,
     IPCTrainerWeightTransferEngine,
+    IPCWeightTransferEngine,
+    IPCWeightTransferUpdateInfo,
 )
 from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 from vllm.distributed.weight_transfer.packed_tensor import DEFAULT_PACKED_BUFFER_SIZE_BYTES
@@ -141,9 +143,8 @@ class _NoClient:
 class _Pickling(BlockingLink):
     """Handles as text: they hold types, which vLLM's encoder refuses.
 
-    vLLM's process reads them back where `VLLM_ALLOW_INSECURE_SERIALIZATION` is set (see `child_environment`);
-    they come from its own parent. After a failure nothing more is asked of vLLM, but the pass over the
-    weights goes on to its end: other processes gather in step with it.
+    vLLM's process reads them back by `HandlesTransfer`. After a failure nothing more is asked of vLLM, but
+    the pass over the weights goes on to its end: other processes gather in step with it.
     """
 
     failure: Exception | None = None
@@ -207,6 +208,25 @@ def nccl_sender(
         await fleet.resume()
 
     return send
+
+
+class HandlesTransfer(IPCWeightTransferEngine):
+    """Our backend for handles, in vLLM's process: it reads those that its own parent has pickled.
+
+    vLLM's own reads them only where `VLLM_ALLOW_INSECURE_SERIALIZATION` is set. More comes of that: each
+    result of its process then names its type, which a parent without the variable refuses.
+    """
+
+    def parse_update_info(self, update_dict: dict[str, Any]) -> IPCWeightTransferUpdateInfo:
+        """One buffer of weights.
+
+        Raises:
+            ValueError: If something is missing.
+        """
+        handles = pickle.loads(base64.b64decode(update_dict["ipc_handles_pickled"]))
+        given = {**update_dict, "ipc_handles": handles, "ipc_handles_pickled": None}
+        found: IPCWeightTransferUpdateInfo = super().parse_update_info(given)
+        return found
 
 
 @dataclass
