@@ -2,19 +2,21 @@
 
 Each check runs in a process of its own, with a time limit; what it holds, and what it measured, is one JSON
 document on stdout and a table on stderr. Nothing is downloaded: models have random weights of real shapes.
-`--dry-run` lists the checks; `--tiny` rehearses them with a tiny model, on a CPU too.
+`--dry-run` lists the checks; `--tiny` rehearses them with a tiny model, on a CPU too. With `--out FILE` the
+document is on disk after each check, and all that the checks have said in `FILE.logs`.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -44,14 +46,23 @@ def main(given: Sequence[str] | None = None) -> int:
         print(json.dumps([_listed(check) for check in checks], indent=2))
         return 0
     machine = machine_here()
+    results: list[Result] = []
+    text, interrupted = "", False
+    logs = asked.out and Path(f"{asked.out}.logs")
     with tempfile.TemporaryDirectory(prefix="vtune-gpu-", dir=asked.folder) as folder:
-        results = tried(checks, Path(folder), machine, tiny=asked.tiny, minutes=asked.minutes)
-    text = json.dumps({**machine, "checks": [one.as_json() for one in results]}, indent=2)
+        try:
+            for one in tried(
+                checks, Path(folder), machine, tiny=asked.tiny, minutes=asked.minutes, logs=logs
+            ):
+                results.append(one)
+                text = json.dumps({**machine, "checks": [one.as_json() for one in results]}, indent=2)
+                if asked.out:
+                    asked.out.write_text(text + "\n", encoding="utf-8")
+        except KeyboardInterrupt:
+            interrupted = True
     print(text)
-    if asked.out:
-        asked.out.write_text(text + "\n", encoding="utf-8")
     Console(stderr=True).print(table(results))
-    return status(results)
+    return 128 + signal.SIGINT if interrupted else status(results)
 
 
 def _asked(given: Sequence[str] | None) -> argparse.Namespace:
@@ -60,7 +71,7 @@ def _asked(given: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--only", default="", metavar="NAME,NAME", help="these checks alone")
     options.add_argument("--minutes", type=float, default=MINUTES, help="time of all together")
     options.add_argument("--folder", type=Path, help="where models are written; 50 GB for the largest")
-    options.add_argument("--out", type=Path, help="also write the document to this file")
+    options.add_argument("--out", type=Path, help="also to this file, with logs beside it")
     options.add_argument("--tiny", action="store_true", help="rehearse with a tiny model")
     options.add_argument("--dry-run", action="store_true", help="list the checks and try none")
     return options.parse_args(given)
@@ -80,23 +91,37 @@ def machine_here() -> dict[str, Any]:
 
 
 def tried(
-    checks: Sequence[Check], folder: Path, machine: dict[str, Any], *, tiny: bool, minutes: float
-) -> list[Result]:
-    """One check after the other; no failure keeps the next from being tried."""
+    checks: Sequence[Check],
+    folder: Path,
+    machine: dict[str, Any],
+    *,
+    tiny: bool,
+    minutes: float,
+    logs: Path | None = None,
+) -> Iterator[Result]:
+    """One check after the other; no failure keeps the next from being tried.
+
+    Args:
+        checks: In their order.
+        folder: Where they work.
+        machine: What they run on (`machine_here`).
+        tiny: Whether they are rehearsed.
+        minutes: Of all together.
+        logs: Where their whole output goes; None: nowhere, and a result has the end of it.
+    """
     until = time.monotonic() + 60 * minutes
-    results = []
     for check in checks:
         left = until - time.monotonic()
         why = skipped(check, gpus=machine["gpus"], vllm=machine["vllm"], left=left, tiny=tiny)
         if why:
-            results.append(Result(check=check, verdict="skipped", why=why))
+            found = Result(check=check, verdict="skipped", why=why)
         else:
-            results.append(alone(check, folder / check.name.replace(" ", "-"), tiny=tiny))
-        print(f"{check.name}: {results[-1].verdict} {results[-1].why}".rstrip(), file=sys.stderr, flush=True)
-    return results
+            found = alone(check, folder / check.name.replace(" ", "-"), tiny=tiny, logs=logs)
+        print(f"{check.name}: {found.verdict} {found.why}".rstrip(), file=sys.stderr, flush=True)
+        yield found
 
 
-def alone(check: Check, folder: Path, *, tiny: bool) -> Result:
+def alone(check: Check, folder: Path, *, tiny: bool, logs: Path | None) -> Result:
     """A check in a process group of its own, which ends with it."""
     folder.mkdir(parents=True)
     found, log = folder / "found.json", folder / "log"
@@ -120,6 +145,9 @@ def alone(check: Check, folder: Path, *, tiny: bool) -> Result:
             code = None
         finally:
             _end_group(child)
+            if logs is not None:
+                logs.mkdir(exist_ok=True)
+                shutil.copyfile(log, logs / f"{folder.name}.log")
     return judged(
         check,
         code=code,

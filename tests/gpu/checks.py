@@ -86,20 +86,20 @@ CHECKS: Sequence[Check] = (
         name="interrupt",
         about="weights that change under running conversations",
         entry="interrupt:check",
-        seconds=100,
+        seconds=170,
         vllm=True,
     ),
     Check(
         name="policy",
         about="log-probabilities when drawn and in training, transformers engine, float32 and bfloat16",
         entry="policy:check",
-        seconds=90,
+        seconds=80,
     ),
     Check(
         name="varlen",
         about="attention over all windows in one call against one call for each",
         entry="varlen:check",
-        seconds=60,
+        seconds=45,
         rehearsed=False,
     ),
     *(
@@ -107,7 +107,7 @@ CHECKS: Sequence[Check] = (
             name=f"step {name.rpartition('-')[2]}",
             about=f"`vtune rl` at the size of {name}: tokens a second, MFU, memory against plan, mismatch",
             entry="steps:check",
-            seconds=255,
+            seconds=220,
             given={"name": name},
         )
         for name in ("Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B")
@@ -116,7 +116,7 @@ CHECKS: Sequence[Check] = (
         name="learns",
         about="a model of 114 million parameters learns the lens puzzles",
         entry="learns:check",
-        seconds=240,
+        seconds=300,
     ),
     Check(
         name="ranks",

@@ -4,6 +4,7 @@ import ast
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ def check(entry: str, *, seconds: float = 60, **given: Any) -> Check:
 
 
 def tried(*checks: Check, folder: Path, minutes: float = 25, gpus: int = 1) -> list[Result]:
-    return command.tried(checks, folder, {"gpus": gpus, "vllm": False}, tiny=False, minutes=minutes)
+    machine = {"gpus": gpus, "vllm": False}
+    return list(command.tried(checks, folder, machine, tiny=False, minutes=minutes))
 
 
 def test_the_checks_of_one_gpu_end_within_their_time() -> None:
@@ -152,3 +154,24 @@ def test_a_step_is_rehearsed_with_a_tiny_model(tmp_path: Path, capsys: pytest.Ca
     assert step["figures"]["tokens_per_second_per_gpu"] > 0
     assert [bar["what"] for bar in step["bars"]][:2] == ["steps", "mismatch"]
     assert not list(tmp_path.glob("vtune-gpu-*"))
+    assert sorted(log.name for log in tmp_path.glob("found.json.logs/*")) == ["policy.log", "step-3B.log"]
+
+
+def test_what_was_found_before_an_interrupt_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = command.alone
+
+    def until_the_second(check: Check, *given: Any, **named: Any) -> Result:
+        if check.name == "two":
+            raise KeyboardInterrupt
+        return alone(check, *given, **named)
+
+    out = tmp_path / "found.json"
+    monkeypatch.setattr(command, "alone", until_the_second)
+    monkeypatch.setattr(command, "chosen", lambda gpus, only: [ONE, replace(ONE, name="two")])
+    monkeypatch.setattr(command, "machine_here", lambda: {"gpus": 1, "vllm": False})
+    assert command.main(["--folder", str(tmp_path), "--out", str(out)]) == 130
+    (one,) = json.loads(capsys.readouterr().out)["checks"]
+    assert (one["name"], one["verdict"]) == ("one", "passed")
+    assert json.loads(out.read_text())["checks"] == [one]
