@@ -11,7 +11,7 @@ from tests.gpu.models import middling, tiny_model
 from tests.gpu.running import rows_of, settings, vtune_here
 from vtune.runs.data.lens import make_lens
 
-STEPS = 40
+STEPS = 30
 GAIN = 0.05
 """By which the reward of the last ten steps has to be above that of the first ten (ours)."""
 
@@ -22,7 +22,7 @@ def check(place: Place) -> Found:
     model = tiny_model(place.models / "tiny") if small else middling(place.models / "middling")
     data, sft, rl = (place.folder / name for name in ("data", "sft", "rl"))
     sizes = (
-        {"train": 16, "heldout": 6, "traces": 32} if small else {"train": 512, "heldout": 64, "traces": 2000}
+        {"train": 16, "heldout": 6, "traces": 32} if small else {"train": 512, "heldout": 64, "traces": 3000}
     )
     make_lens(data, **sizes, level=1, guessable=0.0, seed=0)
     vtune_here(
@@ -55,7 +55,7 @@ def taught(model: Path, data: Path, *, small: bool) -> dict[str, Any]:
     if small:
         return common | {"epochs": 24.0, "update.warmup_steps": 4, "update.threads": 1, "checkpoints.keep": 1}
     # Smaller steps than the tiny model's, as for any wider one; the rest is the recipe's.
-    more = {"epochs": 2.0, "batch_size": 32, "update.learning_rate": 3e-4, "update.warmup_steps": 30}
+    more = {"epochs": 3.0, "batch_size": 32, "update.learning_rate": 3e-4, "update.warmup_steps": 60}
     return common | more | {"update.dtype": dtype(), "update.threads": 8}
 
 

@@ -13,6 +13,8 @@ import pytest
 import torch
 import vllm.distributed.weight_transfer.ipc_engine as ipc
 import vllm.distributed.weight_transfer.packed_tensor as packed
+from vllm.config.weight_transfer import WeightTransferConfig
+from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.v1.engine import UtilityOutput
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder, UtilityResult
 
@@ -27,7 +29,7 @@ from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
 from vtune.rollout.tensor_parallel import TensorParallelGroup
-from vtune.rollout.transfer import Link
+from vtune.rollout.transfer import HANDLES, Link
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_senders import HandleSender
 from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
@@ -133,6 +135,32 @@ def test_what_is_sent_passes_vllms_encoder_and_our_backend_reads_it(policy: Poli
     arrived = MsgpackDecoder().decode(wire)[3]["update_info"]
     assert set(arrived) == {field.name for field in fields(ipc.IPCWeightTransferUpdateInfo)}
     assert in_vllms_process(arrived).ipc_handles["GPU-2"][0] is torch.Tensor
+
+
+def test_our_backend_is_known_to_vllm_and_loads_what_was_sent(
+    policy: Policy, gpus: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a worker calls it; only the memory behind the handles is played."""
+    loaded: list[str] = []
+    read: list[Any] = []
+
+    def weights_of(*, ipc_handle: Any, names: list[str], **rest: Any) -> list[tuple[str, None]]:
+        read.append((ipc_handle, rest["device_index"]))
+        return [(name, None) for name in names]
+
+    monkeypatch.setattr(ipc, "packed_ipc_consumer", weights_of)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
+    vllm.register()
+    model = SimpleNamespace(load_weights=lambda found: loaded.extend(name for name, _ in found))
+    config = SimpleNamespace(parallel_config=None, model_config=None)
+    backend = WeightTransferEngineFactory.create_engine(
+        WeightTransferConfig(backend=HANDLES), config, torch.device("cuda", 0), model
+    )
+    backend.init_transfer_engine(backend.parse_init_info({"packed": True}))
+    for update in sent(policy, 3).updates:
+        backend.update_weights(update)
+    assert loaded == [name for name, _ in policy.model.named_parameters()]
+    assert [(list(handle), device) for handle, device in read] == [(["GPU-3"], 0)]
 
 
 def test_what_vllms_process_answers_is_read_here() -> None:
