@@ -192,7 +192,7 @@ def test_no_file_is_too_long() -> None:
         ("pyarrow.parquet", {"vtune/schema/parquet/tables.py"}),
         ("deepspeed", {"vtune/update/deepspeed.py"}),
         ("openai", {"vtune/judge/completions.py"}),
-        ("vllm", {"vtune/rollout/vllm.py", "vtune/rollout/vllm_senders.py"}),
+        ("vllm", {f"vtune/rollout/vllm{part}.py" for part in ("", "_senders", "_sleep")}),
         (
             "httpx2",
             {

@@ -1,4 +1,6 @@
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,16 @@ from vtune.errors import RunFailed
 from vtune.models.pictures import Pixels
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Request, Sampling
-from vtune.rollout.submission import Answer, Kept, Submissions, collapsed, label_of, seed_of, version_of
+from vtune.rollout.submission import (
+    MOST,
+    Answer,
+    Kept,
+    Submissions,
+    collapsed,
+    label_of,
+    seed_of,
+    version_of,
+)
 
 IMAGE = 9
 
@@ -85,6 +96,24 @@ def test_all_that_training_bans_is_banned_at_vllm(each_policy: Policy) -> None:
     words = len(each_policy.chat.tokenizer)
     assert words < columns, "nothing pads the matrix: the test proves nothing"
     assert set(bias) == {*each_policy.chat.banned_ids, *range(words, columns)}
+
+
+def vocabulary(policy: Policy, words: int, columns: int) -> Policy:
+    """The policy with so many words in its tokenizer and columns in its matrix."""
+    config = SimpleNamespace(get_text_config=lambda: SimpleNamespace(vocab_size=columns))
+    chat: Any = SimpleNamespace(banned_ids=(1, 2), tokenizer=range(words), image_id=IMAGE, end_id=0)
+    return replace(policy, chat=chat, model=SimpleNamespace(config=config))
+
+
+def test_a_request_bans_or_allows_no_more_tokens_than_vllm_has_room_for(policy: Policy) -> None:
+    """Its runner on GPUs dies of more; published shapes with a small tokenizer have 150,000 to ban."""
+    published = Submissions(vocabulary(policy, 151_665, 152_064))
+    assert len(published.sampling(request(policy))["logit_bias"]) == 2 + 152_064 - 151_665 <= MOST
+    small = Submissions(vocabulary(policy, 391, 152_064)).sampling(request(policy))
+    assert "logit_bias" not in small
+    assert small["allowed_token_ids"] == [0, *range(3, 391)]
+    with pytest.raises(RunFailed, match=r"2002 of the model's 4000 tokens .* vLLM bans 1024 at most"):
+        Submissions(vocabulary(policy, 2000, 4000))
 
 
 def test_text_is_made_only_where_a_stop_text_is_looked_for(policy: Policy) -> None:

@@ -209,12 +209,21 @@ def test_weights_come_under_turns_whose_pictures_were_found_in_the_cache(
     assert max(max(of_it) for of_it in differences.values()) < 1e-4
 
 
+@pytest.mark.parametrize("by", ["bans", "words allowed"])
 def test_what_is_banned_is_never_drawn_and_has_none_of_the_mass(
-    run: Run[Any], engine: VllmEngine, trained: Policy, weights: dict[str, torch.nn.Parameter]
+    run: Run[Any],
+    engine: VllmEngine,
+    trained: Policy,
+    weights: dict[str, torch.nn.Parameter],
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
 ) -> None:
     """Placeholders, and columns that only pad the matrix, are made as likely as all words together."""
     asked = requests(trained)
     embedding = trained.model.lm_head.weight
+    if by == "words allowed":  # as where there are more columns than can be banned
+        words = sorted({*range(len(embedding))} - {*engine._submissions._allowed["logit_bias"]})
+        monkeypatch.setattr(engine._submissions, "_allowed", {"allowed_token_ids": words})
     banned = [trained.chat.image_id, len(embedding) - 1]
     batch = batched(trained, asked[4])
     state = hidden(trained, batch)

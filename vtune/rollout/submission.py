@@ -19,6 +19,9 @@ from vtune.rollout.engine import Completion, Finish, Request
 BAN = -100.0
 """Added to the logit of what the policy may not say; vLLM takes no less. e^-100 is nothing in float32."""
 
+MOST = 1024
+"""Tokens that one request can ban or allow by name: the most that vLLM's runner on GPUs has room for."""
+
 _LABEL = "vtune-"
 
 P = TypeVar("P")
@@ -48,7 +51,7 @@ class Submissions:
         self._chat = policy.chat
         columns = int(policy.model.config.get_text_config().vocab_size)
         banned = {*self._chat.banned_ids, *range(len(self._chat.tokenizer), columns)}
-        self._bias = dict.fromkeys(sorted(banned), BAN)
+        self._allowed = _allowed(banned, columns)
 
     def prompt(self, request: Request) -> list[int]:
         """The conversation with one placeholder per picture."""
@@ -66,7 +69,7 @@ class Submissions:
             "max_tokens": sampling.max_new_tokens,
             "seed": seed_of(request.key),
             "logprobs": 0,
-            "logit_bias": self._bias,
+            **self._allowed,
             "stop": list(sampling.stop),
             # Tokens are all that counts here; only a stop text has to be looked for in text.
             "detokenize": bool(sampling.stop),
@@ -97,6 +100,23 @@ class Submissions:
         if len(versions) != len(answer.token_ids):
             raise RunFailed("vLLM did not say which weights drew each token", fix="use vllm 0.32")
         return Completion(tuple(answer.token_ids), tuple(answer.logprobs), finish, tuple(versions))
+
+
+def _allowed(banned: set[int], columns: int) -> dict[str, Any]:
+    """What keeps a policy from the tokens that it may not say, by vLLM's names: the shorter of two lists.
+
+    Raises:
+        RunFailed: If both are too long.
+    """
+    if len(banned) <= MOST:
+        return {"logit_bias": dict.fromkeys(sorted(banned), BAN)}
+    allowed = [token for token in range(columns) if token not in banned]
+    if len(allowed) <= MOST:
+        return {"allowed_token_ids": allowed}
+    raise RunFailed(
+        f"{len(banned)} of the model's {columns} tokens may not be drawn, and vLLM bans {MOST} at most",
+        fix="cut the model's vocabulary to its tokenizer's, or set rollout.engine=transformers",
+    )
 
 
 class Kept(Generic[P]):

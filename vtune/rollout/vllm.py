@@ -1,4 +1,4 @@
-"""vLLM in the training process (its engine core beside it); with `vllm_senders.py` all that imports vllm.
+"""vLLM in the training process, its engine core beside it; only this and `vllm_*.py` import vllm.
 
 vLLM's own processes load it too, through the entry point `vllm.general_plugins`, for the backends that take
 weights by handles and from files.
@@ -40,6 +40,7 @@ from vtune.rollout.transfer import FILES, HANDLES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
 from vtune.rollout.vllm_senders import FilesTransfer, HandleSender, HandlesTransfer
+from vtune.rollout.vllm_sleep import clear_what_wakes
 
 T = TypeVar("T")
 
@@ -311,14 +312,27 @@ async def _told(work: Awaitable[None]) -> None:
 
 
 async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
-    """The result of a call, or its end when vLLM dies: it would wait for the answer for ever."""
+    """The result of a call, or its end when vLLM dies: it would wait for the answer for ever.
+
+    Raises:
+        RunFailed: If vLLM could not do it.
+    """
     task = asyncio.ensure_future(call)
     while not task.done():
         await asyncio.wait({task}, timeout=0.5)
         if not task.done() and llm.errored:
             task.cancel()
             raise EngineDeadError()
-    return task.result()
+    try:
+        return task.result()
+    except (EngineDeadError, EngineGenerateError):
+        raise
+    except Exception as error:
+        # vLLM hands on what one of its workers could not do, with no type of its own, and lives on.
+        raise RunFailed(
+            f"the vLLM of this process could not do what it was asked for: {error}",
+            fix="look at its messages above, then continue with --resume",
+        ) from error
 
 
 class _Local:
@@ -351,11 +365,12 @@ class _Local:
 
 
 def register() -> None:
-    """Make our backends known, and keep what new weights need; vLLM calls it in each of its processes."""
+    """Make our backends known, and keep what new weights and sleep need; vLLM calls it in each process."""
     for name, backend in ((FILES, FilesTransfer), (HANDLES, HandlesTransfer)):
         if name not in WeightTransferEngineFactory._registry:
             WeightTransferEngineFactory.register_engine(name, backend)
     NewRequestData.from_request = classmethod(_with_its_pictures)
+    clear_what_wakes()
 
 
 _from_request = NewRequestData.from_request.__func__

@@ -10,6 +10,8 @@ import torch
 BATCHED_TOKENS = 8192
 """That vLLM reads at once on a GPU (`max_num_batched_tokens`), ours: its default in a process is 2,048. A
 plan counts the memory that they need."""
+PLUGIN = "vtune_files"
+"""Our entry point among `vllm.general_plugins`."""
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Of our training group: vLLM's processes form one of their own."""
 
@@ -28,6 +30,7 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
         "VLLM_LOGGING_LEVEL": "ERROR",
         # A forked child would inherit torch's threads in a state that nobody knows.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+        "VLLM_PLUGINS": _plugins(),
     }
     if device.type == "cuda":
         first = device.index or 0
@@ -36,6 +39,8 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
         return found | {
             "CUDA_VISIBLE_DEVICES": ",".join(names),
             "VLLM_CACHE_ROOT": _cache(),
+            # Attention of float32 is Triton's, which else multiplies in TF32: 10 bits in place of 23.
+            "TRITON_F32_DEFAULT": "ieee",
         }
     # Bound to cores, it would share the first ones with every other rank's. Compiling the sampler takes 10 s.
     return found | {
@@ -45,6 +50,12 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
         "OMP_NUM_THREADS": str(threads),
         "TORCH_COMPILE_DISABLE": "1",
     }
+
+
+def _plugins() -> str | None:
+    """The plugins that vLLM loads: those that the user names, if any, and ours."""
+    named = os.environ.get("VLLM_PLUGINS")
+    return None if named is None else ",".join([*filter(None, named.split(",")), PLUGIN])
 
 
 def _cache() -> str:

@@ -1,10 +1,11 @@
 """Weights from the training to vLLM: by handles to memory of the same GPU, by NCCL, or through files.
 
-Beside `vllm.py` the only file that imports vllm. The backends at its end run in vLLM's own processes.
+The backends at its end run in vLLM's own processes.
 """
 
 import asyncio
 import base64
+import contextlib
 import math
 import pickle
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -12,6 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from vllm.device_allocator.alloc_conf import (
+    EXPANDABLE_SEGMENTS,
+    conf_flag_enabled,
+    current_alloc_conf,
+    set_alloc_conf,
+    with_conf_flag,
+)
 from vllm.distributed.weight_transfer.base import (
     ParamMeta,
     WeightSource,
@@ -106,9 +114,27 @@ class HandleSender:
         )
         engine = _Sender.trainer_init(info, client=client, source=self._source)
         engine.tp_group = self._tp_group
-        engine.send_weights()
+        with _shareable():
+            engine.send_weights()
         if client.failure is not None:
             raise client.failure
+
+
+@contextlib.contextmanager
+def _shareable() -> Iterator[None]:
+    """Take memory that another process can open by its handle: expandable segments often cannot be.
+
+    Torch's own message when memory runs out recommends them (`PYTORCH_CUDA_ALLOC_CONF`).
+    """
+    chosen = current_alloc_conf()
+    if not conf_flag_enabled(chosen, EXPANDABLE_SEGMENTS):
+        yield
+        return
+    set_alloc_conf(with_conf_flag(chosen, EXPANDABLE_SEGMENTS, False))
+    try:
+        yield
+    finally:
+        set_alloc_conf(chosen)
 
 
 class _Sender(IPCTrainerWeightTransferEngine):

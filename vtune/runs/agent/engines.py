@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from vtune.models.device import release_cache
 from vtune.models.pictures import PixelBudget, widest
 from vtune.models.policy import Dtype, Policy
 from vtune.models.shape import find_shape
@@ -70,7 +71,7 @@ def training_engine(
     from vtune.rollout.vllm_tensor_parallel import TensorParallelEngine
 
     gpus = recipe.tensor_parallel
-    group = TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS) if gpus > 1 else None
+    group = _tensor_parallel_group(gpus, policy, ranks)
     if group is not None and not group.first:
         return TensorParallelEngine(policy, group, waiting=waiting)
     setup = Setup(
@@ -89,6 +90,15 @@ def training_engine(
     if group is None:
         return VllmEngine(policy, setup, folder, waiting=waiting)
     return EngineThread(lambda: VllmEngine(policy, setup, folder, waiting=waiting, tp_group=group))
+
+
+def _tensor_parallel_group(gpus: int, policy: Policy, ranks: Ranks) -> TensorParallelGroup | None:
+    """The processes that share a vLLM with this one; None: it has one of its own."""
+    if gpus == 1:
+        return None
+    # vLLM asks for its share of what is free on all their GPUs, and starts when the group is formed.
+    release_cache(policy.device)
+    return TensorParallelGroup.formed(ranks.rank, ranks.world, gpus, patience=MEETINGS)
 
 
 def _to_servers(
