@@ -9,13 +9,17 @@ import torch
 
 from tests.models.rows import ragged
 from tests.update.build import logprobs_of
+from vtune.models.batch import Row
 from vtune.models.device import release_cache
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype, Policy, load_policy
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.vllm import Setup, VllmEngine
+from vtune.schema.message import Message
 from vtune.update.batch import Item
 
+WORDS = "Which digit is on the sign? " * 24
+"""Where there is no picture, Qwen3-VL adds features that have to be zero, also after sleep."""
 SHARE = 0.5
 """Of the GPU that the vLLM may take."""
 
@@ -43,7 +47,8 @@ def setup_of(model: Path, **more: int) -> Setup:
 
 
 def requests(policy: Policy, tokens: int) -> list[Request]:
-    """Groups of four with one to three pictures."""
+    """Groups of four with one to three pictures, and one that reads more words than all of these together."""
+    words = policy.chat.prompt([Message("user", WORDS)], [])
     return [
         Request(
             token_ids=row.token_ids,
@@ -51,7 +56,7 @@ def requests(policy: Policy, tokens: int) -> list[Request]:
             sampling=Sampling(temperature=1.0, max_new_tokens=tokens),
             key=(0, 0, group, rollout, 0),
         )
-        for group, row in enumerate(ragged(policy))
+        for group, row in enumerate([*ragged(policy), Row(words, [])])
         for rollout in range(4)
     ]
 
@@ -68,7 +73,7 @@ def scored(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]
     items = [
         Item(
             token_ids=[*request.token_ids, *one.token_ids],
-            images=SHOWN[request.key[2]],
+            images=SHOWN[request.key[2]] if request.pixels else (),
             loss_mask=[False] * len(request.token_ids) + [True] * len(one.token_ids),
         )
         for request, one in zip(asked, drawn, strict=True)
