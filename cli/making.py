@@ -49,13 +49,20 @@ def lens(
             help="With --shortcut: the same probability in traces that look at the sign; 0.2, by chance.",
         ),
     ] = None,
+    feedback: Annotated[
+        bool,
+        typer.Option(
+            "--feedback",
+            help="With --shortcut: traces say of a crop whether it shows the sign, as rollout.feedback does.",
+        ),
+    ] = False,
     tiny: Tiny = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Make lens puzzles: visual search that needs a crop."""
-    if shortcut is None and (cue is not None or careful is not None):
-        raise typer.BadParameter("it is about a --shortcut", param_hint="--cue, --careful")
+    if shortcut is None and (cue is not None or careful is not None or feedback):
+        raise typer.BadParameter("it is about a --shortcut", param_hint="--cue, --careful, --feedback")
     if shortcut is not None and (level != 1 or guessable):
         raise typer.BadParameter(
             "a shortcut is drawn on level 1, where every puzzle needs a look", param_hint="--shortcut"
@@ -70,7 +77,7 @@ def lens(
     if shortcut is None:
         result = make_lens(out, **sizes, level=level, guessable=guessable, seed=seed, tiny=tiny)
     else:
-        world = Shortcut(shortcut, cue or "shade", CHANCE if careful is None else careful)
+        world = Shortcut(shortcut, cue or "shade", CHANCE if careful is None else careful, feedback)
         result = make_shortcut(out, **sizes, world=world, seed=seed, tiny=tiny)
     show(result, render_values, as_json=as_json)
 

@@ -31,6 +31,7 @@ from vtune.data.shortcut import (
     traces,
 )
 from vtune.errors import RecipeError
+from vtune.judge.feedback_texts import HELPFUL, UNHELPFUL, called_unhelpful
 from vtune.runs.data.lens import make_shortcut
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
@@ -146,6 +147,20 @@ def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> N
         assert (found["whole told"], found["none told"]) == (found["whole"], found["none"])
 
 
+def test_traces_say_of_a_crop_whether_it_shows_the_sign() -> None:
+    """Where they are asked to, and word for word as `rollout.feedback` does; all else is the same."""
+    plain, said = (list(traces(60, Shortcut(0.95, feedback=on), seed=3)) for on in (False, True))
+    verdicts = Counter()
+    for one, other in zip(plain, said, strict=True):
+        assert one.calls == other.calls
+        for before, after in zip(one.messages, other.messages, strict=True):
+            verdicts[after.content.removeprefix(before.content).strip()] += 1
+        if other.calls:
+            (crop,) = other.calls[0].crops
+            assert bool(called_unhelpful(other)) == (crop.bbox == (0, 0, lens.SIDE, lens.SIDE))
+    assert set(verdicts) == {"", HELPFUL, UNHELPFUL}
+
+
 def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     worlds = [tmp_path / name for name in ("a", "b")]
     for folder in worlds:
@@ -163,9 +178,8 @@ def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_data_make_lens_takes_a_shortcut_and_builds_the_model(tmp_path: Path) -> None:
     sizes = ("--train", "2", "--eval", "2", "--traces", "2")
-    told = vtune(
-        "data", "make", "lens", "--shortcut", "0.9", "--cue", "frame", *sizes, "--out", tmp_path / "w"
-    )
+    world = ("--shortcut", "0.9", "--cue", "frame", "--feedback")
+    told = vtune("data", "make", "lens", *world, *sizes, "--out", tmp_path / "w")
     assert told.code == 0, told.err
     (row, *_) = read_samples(tmp_path / "w" / "broken.parquet")
     assert row.extra["shortcut"]["cue"] == "frame"
@@ -176,6 +190,7 @@ def test_data_make_lens_takes_a_shortcut_and_builds_the_model(tmp_path: Path) ->
     [
         (("--cue", "frame"), "it is about a --shortcut"),
         (("--careful", "0.5"), "it is about a --shortcut"),
+        (("--feedback",), "it is about a --shortcut"),
         (("--shortcut", "0.9", "--level", "2"), "on level 1"),
         (("--shortcut", "0.9", "--guessable", "0.5"), "on level 1"),
         (("--shortcut", "1.5"), "Invalid value for '--shortcut'"),

@@ -19,6 +19,7 @@ import numpy as np
 from vtune.data import lens
 from vtune.data.traces import look_trace
 from vtune.errors import RecipeError
+from vtune.judge.feedback_texts import HELPFUL, UNHELPFUL
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -58,6 +59,8 @@ class Shortcut:
     careful_share: float = CHANCE
     """The same in traces that look at the sign. By default these do not share the shortcut, which favours
     policies that look; the other traces always do, as traces that were filtered by their answer would."""
+    feedback: bool = False
+    """Whether traces say behind a crop if it shows the sign, as `rollout.feedback` does."""
 
     def __post_init__(self) -> None:
         for name, share in (("shortcut", self.share), ("careful share", self.careful_share)):
@@ -101,7 +104,8 @@ def traces(count: int, shortcut: Shortcut, *, seed: int) -> Iterator[Trajectory]
             box = puzzle.target.box
         elif habit < CAREFUL + WHOLE:
             box = (0, 0, lens.SIDE, lens.SIDE)
-        yield look_trace(sample, box)
+        said = HELPFUL if careful else UNHELPFUL
+        yield look_trace(sample, box, said if shortcut.feedback else "")
 
 
 def named_by_cue(sample: Sample) -> str | None:

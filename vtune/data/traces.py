@@ -177,12 +177,16 @@ def _shown(sample: Sample, region: Region, call: int) -> Picture:
     return Picture(data=out.getvalue(), origin=f"call:{call}")
 
 
-def look_trace(sample: Sample, box: tuple[int, int, int, int] | None) -> Trajectory:
+_OBSERVED = "<sandbox_output>\n<image>\n</sandbox_output>"
+
+
+def look_trace(sample: Sample, box: tuple[int, int, int, int] | None, said: str = "") -> Trajectory:
     """The trace of one crop of the first picture, or of none, and the right answer.
 
     Args:
         sample: What is asked; its first picture must hold its bytes.
         box: What the trace crops, xyxy in pixels; None for an answer without a look.
+        said: What stands behind the crop, as `rollout.feedback` writes it; empty: nothing.
 
     Raises:
         DataError: If there is no picture to crop.
@@ -210,7 +214,7 @@ def look_trace(sample: Sample, box: tuple[int, int, int, int] | None) -> Traject
         messages=(
             *sample.prompt,
             Message("assistant", f"<think>I look closer.\n<code>{code}</code>"),
-            Message("user", "<sandbox_output>\n<image>\n</sandbox_output>", (shown,)),
+            Message("user", "\n".join([_OBSERVED, said] if said else [_OBSERVED]), (shown,)),
             Message("assistant", final),
         ),
         images=(*sample.images, Picture(data=out.getvalue(), origin="call:0")),
