@@ -199,6 +199,12 @@ def test_the_first_results_are_read_and_the_others_show_what_the_engine_says(
     assert second.source == f"{web.url('/other')} (not read)"
 
 
+def test_an_engine_is_asked_with_the_parameters_of_its_url_too(web: FakeWeb, tmp_path: Path) -> None:
+    where = section(web, url=web.url("/search?language=de&engines=a&engines=b&format=html"), read=0)
+    assert len(found(searched(where, tmp_path / "web.jsonl", "tower")[0])) == 2
+    assert web.sent == [{"language": ["de"], "engines": ["a", "b"], "format": ["json"], "q": ["tower"]}]
+
+
 def test_a_page_that_cannot_be_read_leaves_its_snippet_and_is_no_failure(
     web: FakeWeb, tmp_path: Path
 ) -> None:

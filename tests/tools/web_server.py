@@ -68,7 +68,9 @@ class FakeWeb:
 
     found: dict[str, list[str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
-    """Method, path and what was sent."""
+    """Method and path."""
+    sent: list[dict[str, list[str]]] = field(default_factory=list)
+    """Parameters of each search by GET."""
     port: int = 0
     engine_status: int = 200
 
@@ -93,6 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         self.web.asked.append(f"GET {parts.path}")
         if parts.path == "/search":
             sent = parse_qs(parts.query)
+            self.web.sent.append(sent)
             assert sent["format"] == ["json"]
             rows = [
                 {"url": url, "title": "T", "content": f"S {place}"}

@@ -67,17 +67,18 @@ class Poster:
         Raises:
             ServiceError: If it gives no usable answer in time, or refuses the question.
         """
-        return await self._patiently("POST", json=body)
+        return await self._patiently("POST", self._url, json=body)
 
     async def get(self, params: Mapping[str, Any]) -> Any:
-        """What the service answers to parameters in its address.
+        """What the service answers to parameters in its address, beside those that its URL has.
 
         Raises:
             ServiceError: As `post`.
         """
-        return await self._patiently("GET", params=params)
+        # `params` of a request would replace the parameters of the URL.
+        return await self._patiently("GET", str(httpx2.URL(self._url).copy_merge_params(params)))
 
-    async def _patiently(self, method: str, **sent: Any) -> Any:
+    async def _patiently(self, method: str, address: str, **sent: Any) -> Any:
         if self._http is None:
             self._http = httpx2.AsyncClient(
                 headers=self._headers,
@@ -96,7 +97,7 @@ class Poster:
                         await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                         wait = min(2 * wait, LONGEST_WAIT)
                     try:
-                        return await self._once(self._http, method, sent)
+                        return await self._once(self._http, method, address, sent)
                     except _Again as error:
                         why = str(error)
         except TimeoutError:
@@ -108,11 +109,13 @@ class Poster:
             fix="check that it is up, and what it logs",
         )
 
-    async def _once(self, http: httpx2.AsyncClient, method: str, sent: Mapping[str, Any]) -> Any:
+    async def _once(
+        self, http: httpx2.AsyncClient, method: str, address: str, sent: Mapping[str, Any]
+    ) -> Any:
         self.sent += 1
         try:
             async with asyncio.timeout(self._patience.timeout_s):
-                response = await http.request(method, self._url, **sent)
+                response = await http.request(method, address, **sent)
         except (httpx2.TransportError, TimeoutError) as error:
             raise _Again(f"{type(error).__name__} {error}".strip()) from None
         status = response.status_code
