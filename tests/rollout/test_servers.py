@@ -26,10 +26,11 @@ from vtune.rollout.transfer import trainer_address
 
 @dataclass
 class Play:
-    """What every server does, by its name: a status, an exception's text, or the label of its weights."""
+    """What every server does, by its name: a status, an exception or its text, a body, or the label of its
+    weights."""
 
     policy: Policy
-    troubles: dict[str, str | int] = field(default_factory=dict)
+    troubles: dict[str, str | int | bytes | httpx2.RequestError] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     certain: float = 0.0
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -43,6 +44,10 @@ class Play:
         trouble = self.troubles.get(name)
         if isinstance(trouble, str):
             raise httpx2.ConnectError(trouble)
+        if isinstance(trouble, httpx2.RequestError):
+            raise trouble
+        if isinstance(trouble, bytes):
+            return httpx2.Response(200, content=trouble)
         if trouble is not None:
             return httpx2.Response(trouble, text="no")
         body = json.loads(request.content or b"{}")
@@ -138,9 +143,13 @@ def test_every_server_gets_all_weights_and_nothing_stays_on_disk(policy: Policy,
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("trouble", ["refused", 503])
+@pytest.mark.parametrize(
+    "trouble",
+    ["refused", 503, httpx2.DecodingError("not gzip"), b"<html>", b"[" * 200_000 + b"]" * 200_000],
+    ids=["refused", "503", "not packed as it says", "no JSON", "nested without end"],
+)
 def test_a_server_that_fails_gives_its_turns_to_the_others(
-    policy: Policy, tmp_path: Path, trouble: str | int
+    policy: Policy, tmp_path: Path, trouble: str | int | bytes | httpx2.RequestError
 ) -> None:
     async def run() -> tuple[int, ...]:
         play = Play(policy)

@@ -21,8 +21,16 @@ FOUND = Passage("https://a.example", "A ferry", "It sails.\nhttps://a.example")
 
 
 @contextmanager
-def serper(*statuses: int) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """Its URL, and (key, question) of every request; it answers with these statuses, then with 200."""
+def serper(
+    *statuses: int, body: bytes | None = None, packed: str | None = None
+) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
+    """Its URL, and (key, question) of every request; it answers with these statuses, then with 200.
+
+    Args:
+        statuses: Of its first answers.
+        body: Of all answers; None: what is found.
+        packed: How it says that this is packed.
+    """
     asked: list[tuple[str, Any]] = []
     left = list(statuses)
 
@@ -31,9 +39,12 @@ def serper(*statuses: int) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
             question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             asked.append((self.headers["X-API-KEY"], question))
             self.send_response(left.pop(0) if left else 200)
+            if packed is not None:
+                self.send_header("Content-Encoding", packed)
             self.end_headers()
             found = [{"title": "A ferry", "link": "https://a.example", "snippet": "It sails."}] * 2
-            self.wfile.write(json.dumps({"organic": found if question["q"] == "ferry" else []}).encode())
+            answer = json.dumps({"organic": found if question["q"] == "ferry" else []}).encode()
+            self.wfile.write(answer if body is None else body)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -107,6 +118,20 @@ def test_a_busy_api_is_asked_again_and_a_refusal_is_not(tmp_path: Path) -> None:
         assert "HTTP 403" in str(refused)
         assert len(asked) == 1
     assert not (tmp_path / "b.jsonl").exists()
+
+
+def test_an_answer_that_cannot_be_read_is_the_services_failure(tmp_path: Path) -> None:
+    with serper(body=b"<html>a proxy</html>", packed="gzip") as (url, asked):
+        (unpackable,) = search(url, tmp_path / "a.jsonl", "ferry")
+        assert isinstance(unpackable, ServiceError)
+        assert "DecodingError" in unpackable.what
+        assert len(asked) == 3  # a proxy may pass
+    for body in (b"[" * 200_000 + b"]" * 200_000, b'{"organic": "\xe9"}', b"<html>"):
+        with serper(body=body) as (url, asked):
+            (unreadable,) = search(url, tmp_path / "b.jsonl", "ferry")
+            assert isinstance(unreadable, ServiceError)
+            assert "answers no JSON that can be read" in unreadable.what
+            assert len(asked) == 1
 
 
 def test_a_record_that_was_cut_short_loses_its_last_line_only(tmp_path: Path) -> None:

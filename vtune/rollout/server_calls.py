@@ -6,6 +6,7 @@ from typing import Any
 import httpx2
 
 from vtune.errors import RunFailed
+from vtune.files.json_text import parse_json
 
 PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
 """Seconds: a long turn on a full server takes its time."""
@@ -73,7 +74,7 @@ async def once(
         response = await http.request(method, address, json=body)
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise Unreached(f"{type(error).__name__} {error}".strip()) from error
-    except httpx2.TransportError as error:
+    except httpx2.RequestError as error:
         raise Unusable(f"{type(error).__name__} {error}".strip()) from error
     if response.status_code >= 500:
         raise Unusable(f"HTTP {response.status_code}: {response.text[:500]}")
@@ -84,5 +85,10 @@ async def once(
         raise RunFailed(f"{address.partition('?')[0]} refuses: {said}", fix=f"start it with {START}")
     # What loads an adapter answers in words, what resets a cache in none.
     worded = response.headers.get("content-type", "").startswith("text/")
-    found: dict[str, Any] = {} if worded or not response.content else response.json()
+    if worded or not response.content:
+        return {}
+    try:
+        found: dict[str, Any] = parse_json(response.content)
+    except ValueError as error:
+        raise Unusable(f"it answers no JSON that can be read: {response.text[:500]!r} ({error})") from error
     return found

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from vtune.config import Strict
 from vtune.errors import ServiceError
+from vtune.files.json_text import parse_json
 from vtune.judge.tls import trusted
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
@@ -28,7 +29,8 @@ class Patience(Strict):
     timeout_s: float = Field(gt=0)
     """For one attempt, in seconds."""
     retries: int = Field(ge=0)
-    """Further attempts after a failed connection, a time-out or a status 408, 429 or 5xx."""
+    """Further attempts after a failed connection, a time-out, a body that is not packed as it says, or a
+    status 408, 429 or 5xx."""
     deadline_s: float = Field(gt=0)
     """For all attempts together, in seconds; then the call is ours and the trajectory is unscored."""
     concurrency: int = Field(gt=0)
@@ -116,7 +118,7 @@ class Poster:
         try:
             async with asyncio.timeout(self._patience.timeout_s):
                 response = await http.request(method, address, **sent)
-        except (httpx2.TransportError, TimeoutError) as error:
+        except (httpx2.RequestError, TimeoutError) as error:
             raise _Again(f"{type(error).__name__} {error}".strip()) from None
         status = response.status_code
         if status >= 500 or status in RETRIED:
@@ -129,10 +131,12 @@ class Poster:
                 fix="fix `tools` in the recipe, or the key",
             )
         try:
-            return response.json()
-        except ValueError:
+            return parse_json(response.content)
+        except ValueError as error:
             raise ServiceError(
-                f"{self._name} answers no JSON: {response.text[:200]!r}", where=self._url
+                f"{self._name} answers no JSON that can be read: {response.text[:200]!r} ({error})",
+                where=self._url,
+                fix="check that this is its address, and what it logs",
             ) from None
 
     async def aclose(self) -> None:
