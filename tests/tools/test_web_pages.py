@@ -11,18 +11,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from tests.rollout.build import PHOTO, SAMPLE
 from tests.tools.web_server import FACT, PAGES, FakeWeb, serve_web
 from vtune.errors import DataError, MissingExtra, RecipeError, ServiceError
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.tools.calls import Asked
 from vtune.tools.engines import ENGINES, read_hits
 from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
-from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public, is_blocked
+from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public
+from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience
 from vtune.tools.passage import Passage
 from vtune.tools.result_cache import ResultCache
+from vtune.tools.text_search import WebSearch
 from vtune.tools.tool import SOURCES, Scene
 from vtune.tools.web_pages import PageSearch, WebPages
 
@@ -152,6 +156,45 @@ def test_blocks_hold_for_all_below_a_host_and_nothing_beside_it() -> None:
     assert is_blocked("https://bücher.example/", ("xn--bcher-kva.example",))
     assert not is_blocked("https://notexample.org/", ("example.org",))
     assert not is_blocked("https://example.org.evil/", ("example.org",))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "huggingface.co",
+        "https://huggingface.co",
+        "http://huggingface.co/",
+        "https://huggingface.co/datasets/x?y=1",
+        "huggingface.co/datasets",
+        "huggingface.co:443",
+        "//huggingface.co",
+        "*.huggingface.co",
+        "https://*.huggingface.co/",
+        ".huggingface.co",
+        " HuggingFace.co. ",
+    ],
+)
+def test_a_blocked_host_may_be_written_as_people_write_it(written: str) -> None:
+    searches = WebSearch(api_key_env=None, max_requests=0, recorded=(), blocked=(written,))
+    suite = TypeAdapter(EvalSuite.model_fields["blocked_hosts"].annotation).validate_python([written])
+    for blocked in (WebRules(blocked=(written,)).blocked, searches.blocked, suite):
+        assert tuple(blocked) == ("huggingface.co",)
+    assert is_blocked("https://data.huggingface.co/x", (written,))
+    assert not is_blocked("https://huggingface.co.example/x", (written,))
+
+
+def test_a_blocked_address_of_numbers_is_a_host() -> None:
+    for written in ("::1", "[::1]", "http://[::1]:80/"):
+        assert WebRules(blocked=(written,)).blocked == ("::1",)
+    assert is_blocked("http://[::1]:8080/x", ("::1",))
+
+
+@pytest.mark.parametrize(
+    "written", ["", " ", "https://", "*", "*.", "/datasets", "a*.example", "hugging face.co", "http://["]
+)
+def test_what_names_no_host_cannot_be_blocked(written: str) -> None:
+    with pytest.raises(ValidationError, match="names no host"):
+        WebRules(blocked=("example.org", written))
 
 
 def section(web: FakeWeb, engine: str = "searxng", **changes: Any) -> WebPages:

@@ -20,6 +20,7 @@ from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text, whole_lines
 from vtune.files.writing import write_atomically
+from vtune.tools.hosts import BlockedHost
 from vtune.tools.result_cache import ResultCache
 
 Kind = Literal["search", "page", "picture", "summary"]
@@ -46,7 +47,7 @@ class WebRules(Strict):
     """File that exchanges are kept in; null: one in the folder of the run."""
     replay: tuple[str, ...] = ()
     """Such files: nothing but what stands there is answered, and nobody is asked."""
-    blocked: tuple[str, ...] = ()
+    blocked: tuple[BlockedHost, ...] = ()
     """Hosts whose pages are neither shown nor read, with all below them; those of a suite come on top."""
     budget: Budget = Budget(requests=5000)
 

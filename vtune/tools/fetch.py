@@ -18,6 +18,7 @@ from pydantic import Field
 from yarl import URL
 
 from vtune.config import Strict
+from vtune.tools.hosts import is_blocked
 
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -50,13 +51,6 @@ class Fetched:
     """Where the redirects ended."""
     text: str
     html: bool
-
-
-def is_blocked(url: str, blocked: Sequence[str]) -> bool:
-    """Whether an address is of one of these hosts, or below one of them; a broken address is."""
-    host = _host(url)
-    names = [_host(f"http://{one}") for one in blocked]
-    return not host or any(host == name or host.endswith(f".{name}") for name in names)
 
 
 class Fetcher:
@@ -221,13 +215,6 @@ def _is_public(address: str) -> bool:
         if inner is not None and not inner.is_global:
             return False
     return found.is_global and not found.is_multicast
-
-
-def _host(url: str) -> str:
-    try:
-        return (URL(url).raw_host or "").rstrip(".").lower()
-    except ValueError:
-        return ""
 
 
 def _decoded(data: bytes, charset: str | None) -> str:

@@ -13,6 +13,7 @@ from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges, Request
+from vtune.tools.hosts import BlockedHost
 from vtune.tools.http import Patience
 from vtune.tools.observation import Observation, inert
 from vtune.tools.passage import Passage, Searcher, numbered
@@ -51,7 +52,7 @@ class WebSearch(Strict):
     """Questions that one process of a run may ask; the answers are in search-*.jsonl of its folder."""
     recorded: tuple[str, ...]
     """Such files of other runs: what stands there is not asked again."""
-    blocked: tuple[str, ...] = ()
+    blocked: tuple[BlockedHost, ...] = ()
     """Hosts whose pages are not shown; `blocked_hosts` of a suite come on top."""
 
 

@@ -10,7 +10,7 @@ from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
 from vtune.tools.engines import ENGINES, Hit, ask
 from vtune.tools.exchanges import Exchanges, Request
-from vtune.tools.fetch import is_blocked
+from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
 from vtune.tools.passage import Passage

@@ -13,7 +13,8 @@ from vtune.config import Strict
 from vtune.errors import MissingExtra, ServiceError
 from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask
 from vtune.tools.exchanges import Exchanges, Request
-from vtune.tools.fetch import Fetcher, Limits, NotRead, is_blocked
+from vtune.tools.fetch import Fetcher, Limits, NotRead
+from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
 from vtune.tools.passage import Passage

@@ -31,6 +31,7 @@ from vtune.runs.evaluate.places import located
 from vtune.runs.evaluate.questions import AnswerIn, Source, as_today
 from vtune.runs.evaluate.revisions import revisions
 from vtune.tools import ToolName
+from vtune.tools.hosts import BlockedHost
 
 AGENTS = "recipes.agents"
 """The package in which agents ship."""
@@ -93,7 +94,7 @@ class Published(Strict):
 class EvalSuite(Source, AgentRecipe, Judged):
     """A benchmark: its data, and every setting that its score depends on."""
 
-    blocked_hosts: tuple[str, ...] = ()
+    blocked_hosts: tuple[BlockedHost, ...] = ()
     """Hosts that have the benchmark's own pages: tools that ask the web neither show nor read them."""
     agent: str | None = None
     """Name or path of the agent that the settings were taken from; null in files older than agents."""
