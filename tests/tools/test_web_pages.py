@@ -19,6 +19,7 @@ from vtune.errors import DataError, MissingExtra, RecipeError, ServiceError
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.tools.calls import Asked
+from vtune.tools.charsets import decoded
 from vtune.tools.engines import ENGINES, read_hits
 from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
 from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public
@@ -60,9 +61,63 @@ def fetched(web: FakeWeb, path: str, *, blocked: tuple[str, ...] = (), **changes
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("path", ["/good", "/plain", "/packed", "/charset", "/letters", "/moved"])
+@pytest.mark.parametrize("path", ["/good", "/plain", "/packed", "/charset", "/letters", "/moved", "/said"])
 def test_a_page_is_read_whatever_its_packing_and_charset(web: FakeWeb, path: str) -> None:
     assert FACT in fetched(web, path)
+
+
+def test_a_page_is_read_in_the_charset_that_it_says(web: FakeWeb) -> None:
+    assert "埃菲尔铁塔" in fetched(web, "/said")
+
+
+CHINESE, FRENCH, JAPANESE = "乌尔姆大教堂是最高的", "L'été à Ulm – une « cathédrale »", "ウルム大聖堂の塔"
+CHARSETS = {
+    "a header": (FRENCH.encode("cp1252"), "windows-1252", FRENCH),
+    "a header of Latin 1 as browsers read it": (FRENCH.encode("cp1252"), "ISO-8859-1", FRENCH),
+    "a header before what the page says": (f"<meta charset=gbk>{FRENCH}".encode(), "utf-8", FRENCH),
+    "a mark before a header": (FRENCH.encode("utf-8-sig"), "gbk", FRENCH),
+    "a mark of UTF-16": (JAPANESE.encode("utf-16"), None, JAPANESE),
+    "a mark of UTF-16, big end first": (b"\xfe\xff" + JAPANESE.encode("utf-16-be"), None, JAPANESE),
+    "meta charset": (f'<meta charset="gb2312">{CHINESE}'.encode("gbk"), None, CHINESE),
+    "meta http-equiv": (
+        f"<META content='text/html; charset=Shift_JIS' http-equiv=Content-Type>{JAPANESE}".encode("cp932"),
+        None,
+        JAPANESE,
+    ),
+    "an XML declaration": (
+        f"<?xml version='1.0' encoding='EUC-KR'?><p>한국어 {FRENCH[0]}".encode("cp949"),
+        None,
+        "한국어",
+    ),
+    "a name that Python does not know": (
+        "<meta charset=windows-874>วิหาร".encode("cp874"),
+        None,
+        "วิหาร",
+    ),
+    "a meta in a comment": (f"<!-- <meta charset=gbk> -->{FRENCH}".encode(), None, FRENCH),
+    "a meta of UTF-16 that is read as ASCII": (f"<meta charset=utf-16>{FRENCH}".encode(), None, FRENCH),
+    "a meta of no charset": (f"<meta charset=punycode>{FRENCH}".encode(), None, FRENCH),
+    "an unknown header, and a meta": (f"<meta charset=gbk>{CHINESE}".encode("gbk"), "klingon", CHINESE),
+    "nothing, and UTF-8": (CHINESE.encode(), None, CHINESE),
+    "nothing, and UTF-8 with a broken byte": (CHINESE.encode() + b"\xff", None, f"{CHINESE}\ufffd"),
+    "nothing, and Western letters": (FRENCH.encode("cp1252"), None, FRENCH),
+}
+
+
+@pytest.mark.parametrize("case", CHARSETS)
+def test_the_charset_of_a_page(case: str) -> None:
+    data, header, text = CHARSETS[case]
+    assert text in decoded(data, header, html=True)
+
+
+def test_plain_text_says_nothing_of_its_charset() -> None:
+    assert decoded(f"<meta charset=gbk>{FRENCH}".encode(), None, html=False).endswith(FRENCH)
+
+
+@given(st.binary(max_size=60), st.text(max_size=12) | st.sampled_from(["idna", "utf-7", "base64", "\0"]))
+def test_any_bytes_have_a_text_whatever_their_header_says(data: bytes, charset: str) -> None:
+    assert isinstance(decoded(data, charset, html=True), str)
+    assert isinstance(decoded(b"<meta charset=" + data + b">", None, html=True), str)
 
 
 HOSTILE = {
@@ -477,4 +532,5 @@ def test_a_failure_to_ask_is_not_kept(tmp_path: Path) -> None:
 
 def test_every_hostile_page_of_the_server_is_tried() -> None:
     tried = {*HOSTILE, "/good", "/plain", "/packed", "/charset", "/letters", "/moved", "/other", "/empty"}
+    tried.add("/said")
     assert set(PAGES) <= tried

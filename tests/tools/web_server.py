@@ -39,6 +39,11 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
         {"Content-Type": "text/html; charset=utf-8"},
         ARTICLE.format(FACT).encode() + b"\xff\xfe",
     ),
+    "/said": (
+        200,
+        {"Content-Type": "text/html"},
+        ARTICLE.replace("<head>", "<head><meta charset=gbk>").format(f"{FACT} 埃菲尔铁塔").encode("gbk"),
+    ),
     "/huge": (200, {"Content-Type": "text/html"}, b"<p>" + b"a" * 3_000_000),
     "/bomb": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, BOMB),
     "/notgzip": (200, {"Content-Type": "text/html", "Content-Encoding": "gzip"}, b"<p>plain</p>"),

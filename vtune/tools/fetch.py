@@ -18,6 +18,7 @@ from pydantic import Field
 from yarl import URL
 
 from vtune.config import Strict
+from vtune.tools.charsets import decoded
 from vtune.tools.hosts import is_blocked
 
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
@@ -139,7 +140,8 @@ class Fetcher:
         if kind not in TYPES:
             raise NotRead(f"{kind} is not text")
         data = await self._unpacked(response)
-        return Fetched(url, _decoded(data, response.charset), kind != "text/plain")
+        html = kind != "text/plain"
+        return Fetched(url, decoded(data, response.charset, html=html), html)
 
     async def _unpacked(self, response: aiohttp.ClientResponse) -> bytes:
         """The body; never more than the limit is in memory, however well it was packed."""
@@ -215,11 +217,3 @@ def _is_public(address: str) -> bool:
         if inner is not None and not inner.is_global:
             return False
     return found.is_global and not found.is_multicast
-
-
-def _decoded(data: bytes, charset: str | None) -> str:
-    """The text of a page; a charset that is wrong or unknown costs letters, not the page."""
-    try:
-        return data.decode(charset or "utf-8", "replace")
-    except LookupError:
-        return data.decode("utf-8", "replace")
