@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vtune.files.reading import open_input, read_bytes, read_lines, read_text
+from vtune.files.reading import open_input, read_bytes, read_lines, read_text, whole_lines
 
 
 def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
@@ -49,6 +49,29 @@ def test_a_file_of_just_the_limit_is_read(tmp_path: Path) -> None:
 def test_texts_of_windows_read_as_those_of_others(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\xef\xbb\xbfa\r\nb\r\n")
     assert read_text(tmp_path / "file") == "a\nb\n"
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_what_a_kill_left_of_a_line_is_cut_off_and_nothing_else(
+    tmp_path: Path, mark: bytes, end: bytes
+) -> None:
+    file = tmp_path / "log.jsonl"
+    good, cut = mark + '{"a": "é"}'.encode() + end, '{"b": "Málaga 乌"}'.encode()
+    for count in range(1, len(cut) + 1):
+        file.write_bytes(good * 2 + cut[:count])
+        assert len(whole_lines(file, repair=False)) == 2
+        assert len(file.read_bytes()) == 2 * len(good) + count
+        assert len(whole_lines(file, repair=True)) == 2
+        assert file.read_bytes() == good * 2
+        assert len(whole_lines(file, repair=True)) == 2
+
+
+def test_a_file_that_no_kill_has_cut_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    file.write_bytes(b"\x1f\x8b packed")
+    assert whole_lines(file, repair=True) == [b"\x1f\x8b packed"]
+    assert file.read_bytes() == b"\x1f\x8b packed"
 
 
 def test_a_line_without_end_is_refused_and_shorter_ones_are_whole(tmp_path: Path) -> None:

@@ -291,9 +291,10 @@ def test_a_cache_cut_short_by_a_kill_is_mended_and_a_broken_one_is_named(tmp_pat
     with serve("0") as judge:
         assert ask(judge, PROMPT, cache=cache) == ["0"]
         assert cache.read_text().count("\n") == 2
-        cache.write_text('{"key": "a", "reply": "1"}\nnonsense\n')
-        with pytest.raises(DataError, match=r"replies\.jsonl:2"):
-            ask(judge, PROMPT, cache=cache)
+        for nonsense in (b"nonsense", b'{"key": "b", "reply": "\xe9"}'):
+            cache.write_bytes(b'{"key": "a", "reply": "1"}\n' + nonsense + b"\n")
+            with pytest.raises(DataError, match=r"replies\.jsonl:2"):
+                ask(judge, PROMPT, cache=cache)
 
 
 def test_a_key_that_is_not_set_is_an_error_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:

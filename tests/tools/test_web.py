@@ -1,6 +1,7 @@
 """The web search, against a server that answers as Serper does."""
 
 import asyncio
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -148,3 +149,35 @@ def test_a_record_that_was_cut_short_loses_its_last_line_only(tmp_path: Path) ->
     record.write_text("{}\n")
     with pytest.raises(DataError, match="not a recorded search"):
         search("http://127.0.0.1:1", record, "ferry")
+
+
+def test_a_record_that_was_cut_within_a_character_is_mended(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    with serper() as (url, _):
+        search(url, record, "ferry")
+        whole = record.read_bytes()
+        record.write_bytes(whole + '{"query": "é'.encode()[:-1])
+        assert search(url, record, "ferry") == [[FOUND]]
+    assert record.read_bytes() == whole
+
+
+def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    with serper() as (url, _):
+        search(url, record, "ferry")
+    lines = record.read_bytes()
+    record.write_bytes(b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
+    assert search("http://127.0.0.1:1", record, "ferry") == [[FOUND]]
+    for damaged in (lines + lines.replace(b"ferry", b"\xe9t\xe9"), lines + gzip.compress(lines)):
+        record.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"not a recorded search\n.*search\.jsonl:2\n.*unpack"):
+            search("http://127.0.0.1:1", record, "ferry")
+
+
+def test_a_record_is_ascii_so_that_no_cut_breaks_a_character(tmp_path: Path) -> None:
+    record = tmp_path / "search.jsonl"
+    with serper() as (url, asked):
+        assert search(url, record, "fête 塔") == [[]]
+        assert search(url, record, "fête 塔") == [[]]
+        assert len(asked) == 1
+    assert record.read_bytes().isascii()

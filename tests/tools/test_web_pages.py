@@ -1,6 +1,7 @@
 """Search that reads pages, against a web on 127.0.0.1: records, budgets, blocks, and pages that mean harm."""
 
 import asyncio
+import gzip
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -358,6 +359,33 @@ def test_a_damaged_record_is_an_error_that_names_the_line(web: FakeWeb, tmp_path
             searched(section(web), file, "tower", **rules)
     with pytest.raises(DataError, match="no record of the web"):
         searched(section(web), file, "tower", replay=(str(tmp_path / "absent"),))
+
+
+def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(web: FakeWeb, tmp_path: Path) -> None:
+    file, where = tmp_path / "web.jsonl", section(web)
+    before, lines = searched(where, file, "tower"), file.read_bytes()
+    file.write_bytes(b"\xef\xbb\xbf" + lines.replace(b"\n", b"\r\n"))
+    assert searched(where, tmp_path / "x", "tower", replay=(str(file),)) == before
+    for damaged in (lines.replace(b"tower", b"\xe9t\xe9"), gzip.compress(lines)):
+        file.write_bytes(damaged)
+        for rules in ({}, {"replay": (str(file),)}):
+            with pytest.raises(DataError, match=r"not an exchange with the web\n.*web\.jsonl:\d+\n.*unpack"):
+                searched(where, file, "tower", **rules)
+
+
+def test_a_journal_that_was_cut_within_a_character_is_taken_up_and_a_folder_is_named(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    file, where = tmp_path / "web.jsonl", section(web)
+    searched(where, file, "tower")
+    whole, sent, journal = file.read_bytes(), len(web.asked), tmp_path / "web.jsonl.journal"
+    journal.write_bytes(whole + '{"key": "é'.encode()[:-1])
+    file.unlink()
+    searched(where, file, "tower")
+    assert (file.read_bytes(), len(web.asked)) == (whole, sent)
+    journal.mkdir()
+    with pytest.raises(DataError, match="no record of the web can be read"):
+        searched(where, file, "tower")
 
 
 def test_the_budget_counts_searches_and_pages_and_what_the_record_has_cost(

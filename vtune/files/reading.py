@@ -90,22 +90,28 @@ def read_text(path: Path, *, limit: int = MAX_TEXT) -> str:
     return read_bytes(path, limit=limit).decode("utf-8-sig").replace("\r\n", "\n")
 
 
-def whole_lines(path: Path, *, repair: bool) -> list[str]:
-    """The lines of a log in UTF-8, without their ends; a last one that a kill cut short is left out.
+def whole_lines(path: Path, *, repair: bool) -> list[bytes]:
+    """The lines of a log of JSON objects, without their ends; a last one that a kill cut short is left out.
+
+    They are bytes, as a kill may cut within a character, and whoever parses a line can say which is wrong.
+    A last line without an end that is not the beginning of an object is no work of a kill: it is returned.
 
     Args:
         path: Of the log.
-        repair: Whether that last one is cut off in the file as well.
+        repair: Whether what a kill has left is cut off in the file as well.
 
     Raises:
-        OSError: As `read_text`.
+        OSError: As `read_bytes`.
     """
-    text = read_text(path, limit=MAX_DOCUMENT)
-    whole = text[: text.rfind("\n") + 1]
-    if repair and len(whole) < len(text):
+    data = read_bytes(path, limit=MAX_DOCUMENT)
+    size = data.rfind(b"\n") + 1
+    lines, rest = data[:size].split(b"\n")[:-1], data[size:]
+    if rest[:1] not in (b"", b"{", b"\0"):
+        return [*lines, rest]
+    if repair and rest:
         with path.open("r+b") as file:
-            file.truncate(len(whole.encode()))
-    return whole.split("\n")[:-1]
+            file.truncate(size)
+    return lines
 
 
 def read_lines(stream: BinaryIO, *, limit: int = MAX_LINE) -> Iterator[bytes]:

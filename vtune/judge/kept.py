@@ -26,12 +26,18 @@ def read_kept(path: Path) -> Kept:
     A row without a reply takes back the one before it.
 
     Raises:
-        DataError: If a line is no kept reply.
+        DataError: If the file cannot be read, or a line is no kept reply.
     """
     kept = Kept()
     if not path.exists():
         return kept
-    for number, line in enumerate(whole_lines(path, repair=True), start=1):
+    try:
+        lines = whole_lines(path, repair=True)
+    except OSError as error:
+        raise DataError(
+            f"no cached replies can be read at {path}: {error.strerror}", fix="check the path"
+        ) from None
+    for number, line in enumerate(lines, start=1):
         try:
             row = parse_json(line)
             if row["reply"] is None:  # nothing was said, or nothing that could be read

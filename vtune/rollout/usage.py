@@ -9,7 +9,7 @@ from typing import IO, Any, Self
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
-from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.reading import whole_lines
 from vtune.judge.budget import Prices, Tokens
 
 
@@ -41,9 +41,7 @@ class Ledger:
         """A ledger at a path; a last line that a kill cut short is cut off."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
-            text = read_text(path, limit=MAX_DOCUMENT)
-            with path.open("r+b") as old:
-                old.truncate(len(text[: text.rfind("\n") + 1].encode()))
+            whole_lines(path, repair=True)
         with path.open("a", encoding="utf-8") as file:
             yield cls(file)
 
@@ -68,7 +66,7 @@ def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
     models: set[str] = set()
     fingerprints: set[str] = set()
     without: set[str] = set()
-    lines = read_text(path, limit=MAX_DOCUMENT).split("\n")[:-1] if path.exists() else []
+    lines = whole_lines(path, repair=False) if path.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
             used = Used(**parse_json(line))

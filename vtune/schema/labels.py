@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
-from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.reading import whole_lines
 
 Judgement = Literal["right", "wrong", "judge erred", "box wrong"]
 """right, wrong: the answer is, whatever it earned. judge erred: a verdict or a reason is mistaken. box wrong:
@@ -71,8 +71,8 @@ def append_label(path: Path, label: Label) -> None:
 
 def _lines(path: Path) -> Iterator[Label]:
     try:
-        lines = read_text(path, limit=MAX_DOCUMENT).split("\n")[:-1]
-    except (OSError, UnicodeDecodeError) as error:
+        lines = whole_lines(path, repair=False)
+    except OSError as error:
         raise DataError(f"labels cannot be read: {error}", where=str(path), fix="restore the file") from None
     for number, line in enumerate(lines, start=1):
         try:

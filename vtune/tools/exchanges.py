@@ -18,7 +18,7 @@ from pydantic import Field
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
-from vtune.files.reading import MAX_DOCUMENT, read_text, whole_lines
+from vtune.files.reading import MAX_DOCUMENT, read_bytes, whole_lines
 from vtune.files.writing import write_atomically
 from vtune.tools.hosts import BlockedHost
 from vtune.tools.result_cache import ResultCache
@@ -26,6 +26,9 @@ from vtune.tools.result_cache import ResultCache
 Kind = Literal["search", "page", "picture", "summary"]
 PRICED: Mapping[str, str] = {"search": "per_search", "page": "per_page", "picture": "per_picture"}
 """Kind of exchange -> what one costs; a summary is asked of a model of one's own."""
+
+UNREADABLE = "delete the line, or unpack the file if it is packed"
+"""What to do about a line of a record that cannot be read."""
 
 
 class Budget(Strict):
@@ -96,7 +99,11 @@ class Exchanges:
         self._lock: IO[str] | None = None
         if not self._replays:
             self._lock = _locked(self._file)
-            self._known = (_read(self._file) if self._file.exists() else {}) | _journal(self._beside)
+            try:
+                self._known = (_read(self._file) if self._file.exists() else {}) | _journal(self._beside)
+            except DataError:
+                self._release()
+                raise
         self._spent = [line["kind"] for line in self._known.values() if line["kind"] in PRICED]
         self._out: IO[str] | None = None
         self._once: ResultCache[Any] = ResultCache()
@@ -169,6 +176,9 @@ class Exchanges:
             lines = sorted(self._known.values(), key=lambda line: str(line["key"]))
             write_atomically(self._file, "".join(map(_text, lines)))
             self._beside.unlink()
+        self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             Path(self._lock.name).unlink(missing_ok=True)
             self._lock.close()
@@ -201,19 +211,24 @@ def _journal(path: Path) -> dict[str, dict[str, Any]]:
     """What a process that was killed has left; a last line that was cut short is cut off."""
     if not path.exists():
         return {}
-    return _lines(whole_lines(path, repair=True), path)
+    try:
+        return _lines(whole_lines(path, repair=True), path)
+    except OSError as error:
+        raise _unopened(path, error) from None
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        return _lines(read_text(path, limit=MAX_DOCUMENT).splitlines(), path)
+        return _lines(read_bytes(path, limit=MAX_DOCUMENT).splitlines(), path)
     except OSError as error:
-        raise DataError(
-            f"no record of the web can be read at {path}: {error.strerror}", fix="check the path"
-        ) from None
+        raise _unopened(path, error) from None
 
 
-def _lines(lines: Sequence[str], path: Path) -> dict[str, dict[str, Any]]:
+def _unopened(path: Path, error: OSError) -> DataError:
+    return DataError(f"no record of the web can be read at {path}: {error.strerror}", fix="check the path")
+
+
+def _lines(lines: Sequence[bytes], path: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for number, text in enumerate(lines, start=1):
         try:
@@ -221,6 +236,6 @@ def _lines(lines: Sequence[str], path: Path) -> dict[str, dict[str, Any]]:
             found[line["key"]] = {name: line[name] for name in ("key", "kind", "what", "answer")}
         except (ValueError, KeyError, TypeError):
             raise DataError(
-                "not an exchange with the web", where=f"{path}:{number}", fix="delete the line"
+                "not an exchange with the web", where=f"{path}:{number}", fix=UNREADABLE
             ) from None
     return found

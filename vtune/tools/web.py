@@ -9,7 +9,7 @@ from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import whole_lines
 from vtune.tools.engines import ENGINES, Hit, ask
-from vtune.tools.exchanges import Exchanges, Request
+from vtune.tools.exchanges import UNREADABLE, Exchanges, Request
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
 from vtune.tools.observation import encodable
@@ -98,7 +98,7 @@ class Web:
             self._file = self._path.open("a", encoding="utf-8")
         results = [{"id": one.id, "title": one.title, "text": one.text} for one in found]
         line = {"query": query, "top_k": top_k, "results": results}
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.write(json.dumps(line, ensure_ascii=True) + "\n")
         self._file.flush()
         return found
 
@@ -181,7 +181,5 @@ def _read(path: Path, *, repair: bool = False) -> dict[tuple[str, int], list[Pas
             row: Mapping[str, Any] = parse_json(line)
             found[row["query"], row["top_k"]] = [Passage(**result) for result in row["results"]]
         except (ValueError, KeyError, TypeError):
-            raise DataError(
-                "not a recorded search", where=f"{path}:{number}", fix="delete the line"
-            ) from None
+            raise DataError("not a recorded search", where=f"{path}:{number}", fix=UNREADABLE) from None
     return found
