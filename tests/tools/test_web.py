@@ -110,6 +110,25 @@ def test_the_budget_is_that_of_the_whole_run(tmp_path: Path) -> None:
         assert len(asked) == 2
 
 
+def test_a_question_that_failed_costs_nothing(tmp_path: Path) -> None:
+    async def main(url: str) -> list[list[Passage] | BaseException]:
+        web = Web("k", PATIENCE, record=tmp_path / "s.jsonl", recorded=(), max_requests=1, url=url)
+        try:
+            return [
+                (await asyncio.gather(web.search(query, 1), return_exceptions=True))[0]
+                for query in ("ferry", "ferry", "ferry", "a")
+            ]
+        finally:
+            await web.aclose()
+
+    with serper(403, 403) as (url, asked):
+        *failed, found, over = asyncio.run(main(url))
+        assert ["HTTP 403" in str(error) for error in failed] == [True, True]
+        assert found == [FOUND]
+        assert "budget of 1 requests is spent" in str(over)
+        assert len(asked) == 3
+
+
 def test_a_busy_api_is_asked_again_and_a_refusal_is_not(tmp_path: Path) -> None:
     with serper(429, 500) as (url, asked):
         assert search(url, tmp_path / "a.jsonl", "ferry") == [[FOUND]]

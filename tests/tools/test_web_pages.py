@@ -405,6 +405,29 @@ def test_the_budget_counts_searches_and_pages_and_what_the_record_has_cost(
     assert "would cost more than the web's budget of 0.02" in str(fourth)
 
 
+def test_what_failed_costs_nothing(web: FakeWeb, tmp_path: Path) -> None:
+    budget = Budget(requests=1, money=0.3, per_search=0.3)
+
+    async def main() -> list[str]:
+        exchanges = Exchanges(tmp_path / "web.jsonl", WebRules(budget=budget))
+        searcher, said = PageSearch(section(web, read=0), PATIENCE, exchanges), []
+        try:
+            for status, query in ((503, "tower"), (403, "tower"), (200, "tower"), (200, "island")):
+                web.engine_status = status
+                (result,) = await asyncio.gather(searcher.search(query, 1), return_exceptions=True)
+                said.append(str(result))
+            return said
+        finally:
+            await searcher.aclose()
+            await exchanges.aclose()
+
+    busy, refused, answered, over = asyncio.run(main())
+    assert "HTTP 503" in busy
+    assert "HTTP 403" in refused
+    assert web.url("/good") in answered
+    assert "budget of 1 requests is spent" in over
+
+
 def test_blocked_pages_are_neither_shown_nor_read_and_others_take_their_place(
     web: FakeWeb, tmp_path: Path
 ) -> None:

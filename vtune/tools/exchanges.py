@@ -32,7 +32,10 @@ UNREADABLE = "delete the line, or unpack the file if it is packed"
 
 
 class Budget(Strict):
-    """What the web may cost one process of a run, with what its record holds already."""
+    """What the web may cost one process of a run, with what its record holds already.
+
+    What failed costs nothing.
+    """
 
     requests: int = Field(ge=0)
     """Searches, pages and pictures together."""
@@ -142,7 +145,12 @@ class Exchanges:
     async def _ask(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
         if request.kind in PRICED:
             self._pay(request.kind)
-        answer = await ask()
+        try:
+            answer = await ask()
+        except ServiceError:
+            if request.kind in PRICED:
+                self._spent.remove(request.kind)
+            raise
         line = {"key": request.key, "kind": request.kind, "what": request.what, "answer": answer}
         self._known[request.key] = line
         if self._out is None:

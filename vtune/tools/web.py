@@ -27,8 +27,8 @@ class Web:
         patience: How long to wait.
         record: JSONL file of this run's own answers, made if missing, written by one process only.
         recorded: Files of other runs, whose answers count as well.
-        max_requests: Questions that this run may ask, those in `record` included; an attempt after a failed
-            one is not a further question.
+        max_requests: Questions that this run may ask, those in `record` included; one that failed is not
+            among them.
         blocked: Hosts whose pages are not shown, whatever the web or a record says.
         url: Of the API; None: where it is.
     """
@@ -91,7 +91,11 @@ class Web:
                 fix="raise tools.text_search.web.max_requests",
             )
         self._spent += 1
-        found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k)]
+        try:
+            found = [_passage(hit) for hit in await ask(SERPER, self._poster, query, top_k)]
+        except ServiceError:
+            self._spent -= 1
+            raise
         self._known[query, top_k] = found
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
