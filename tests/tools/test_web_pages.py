@@ -19,6 +19,7 @@ from tests.tools.web_server import FACT, PAGES, FakeWeb, serve_web
 from vtune.errors import DataError, MissingExtra, RecipeError, ServiceError
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.tools import fetch
 from vtune.tools.calls import Asked
 from vtune.tools.charsets import decoded
 from vtune.tools.engines import ENGINES, read_hits
@@ -47,11 +48,13 @@ def limits(web: FakeWeb, **changes: Any) -> Limits:
     )
 
 
-def fetched(web: FakeWeb, path: str, *, blocked: tuple[str, ...] = (), **changes: Any) -> str:
+def fetched(
+    web: FakeWeb, path: str, *, blocked: tuple[str, ...] = (), retries: int = 0, **changes: Any
+) -> str:
     """The text of a page, or why it was not read."""
 
     async def main() -> str:
-        fetcher = Fetcher(limits(web, **changes), blocked)
+        fetcher = Fetcher(limits(web, **changes), blocked, retries=retries)
         try:
             return (await fetcher.fetch(path if "://" in path else web.url(path))).text
         except NotRead as why:
@@ -150,6 +153,27 @@ def test_a_page_that_means_harm_is_refused_and_says_why(web: FakeWeb, path: str)
     told = fetched(web, path, blocked=("huggingface.co",), timeout_s=1.0)
     assert told.startswith("not read: ")
     assert HOSTILE[path] in told
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_page_that_is_busy_is_tried_again_while_there_is_time(
+    web: FakeWeb, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "FIRST_WAIT", 0.01)
+    web.busy["/good"] = [status] * 2
+    assert FACT in fetched(web, "/good", retries=2)
+    web.busy["/good"] = [status] * 3
+    assert fetched(web, "/good", retries=2) == f"not read: HTTP {status}"
+    assert len(web.asked) == 6
+    monkeypatch.setattr(fetch, "FIRST_WAIT", 60)
+    web.busy["/good"] = [status]
+    assert fetched(web, "/good", retries=1, timeout_s=0.3) == f"not read: HTTP {status}"
+
+
+def test_a_page_that_is_not_there_is_asked_once(web: FakeWeb) -> None:
+    for path in ("/gone", "/image", "/metadata", "/number", "/huge"):
+        assert fetched(web, path, retries=5).startswith("not read: ")
+    assert len(web.asked) == 5
 
 
 @pytest.mark.parametrize(
@@ -331,6 +355,54 @@ def test_a_run_is_replayed_bit_by_bit_without_the_web(web: FakeWeb, tmp_path: Pa
     # Another order of asking, the same file.
     searched(where, tmp_path / "other.jsonl", *reversed(asked))
     assert (tmp_path / "other.jsonl").read_bytes() == kept
+
+
+def test_a_failure_that_may_pass_holds_for_the_run_and_its_replay_and_not_for_ever(
+    web: FakeWeb, tmp_path: Path
+) -> None:
+    file, budget = tmp_path / "web.jsonl", Budget(requests=2)
+    where = section(web)
+    web.busy["/other"] = [503]
+    failed = searched(where, file, "island", budget=budget)
+    assert "HTTP 503" in found(failed[0])[0].source
+    assert searched(where, tmp_path / "x", "island", replay=(str(file),)) == failed
+    read = searched(where, file, "island", budget=budget)
+    assert "An island" in found(read[0])[0].text
+    assert searched(where, tmp_path / "x", "island", replay=(str(file),)) == read
+    sent, kept = len(web.asked), file.read_bytes()
+    assert searched(where, file, "island", budget=budget) == read
+    assert (len(web.asked), file.read_bytes()) == (sent, kept)
+    assert b'"again"' not in kept
+    (over,) = searched(where, file, "tower", budget=budget)
+    assert "budget of 2 requests is spent" in str(over)
+
+
+def test_within_a_run_a_page_is_what_it_was_at_first(web: FakeWeb, tmp_path: Path) -> None:
+    file = tmp_path / "web.jsonl"
+    web.busy["/other"] = [503]
+
+    async def main() -> list[str]:
+        exchanges = Exchanges(file, WebRules())
+        searcher = PageSearch(section(web), PATIENCE, exchanges)
+        web.found["again"] = ["/other"]
+        try:
+            return [(await searcher.search(query, 1))[0].source for query in ("island", "again")]
+        finally:
+            await searcher.aclose()
+            await exchanges.aclose()
+
+    first, second = asyncio.run(main())
+    assert first == second
+    assert "HTTP 503" in first
+    assert len([path for path in web.asked if path == "GET /other"]) == 1
+
+
+def test_a_refusal_that_lasts_is_kept(web: FakeWeb, tmp_path: Path) -> None:
+    web.found["bad"] = ["/gone"]
+    before = searched(section(web), tmp_path / "web.jsonl", "bad")
+    sent = len(web.asked)
+    assert searched(section(web), tmp_path / "web.jsonl", "bad") == before
+    assert len(web.asked) == sent
 
 
 def test_what_is_on_record_is_not_asked_again_and_a_kill_loses_a_line_at_most(

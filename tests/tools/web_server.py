@@ -78,6 +78,8 @@ class FakeWeb:
     """Parameters of each search by GET."""
     port: int = 0
     engine_status: int = 200
+    busy: dict[str, list[int]] = field(default_factory=dict)
+    """Statuses of a page's first answers, by its path."""
 
     @property
     def host(self) -> str:
@@ -111,6 +113,8 @@ class Handler(BaseHTTPRequestHandler):
             self._slowly()
         else:
             status, headers, body = PAGES.get(parts.path, PAGES["/gone"])
+            if self.web.busy.get(parts.path):
+                status, body = self.web.busy[parts.path].pop(0), b"busy"
             self._send(status, headers, body)
 
     def do_POST(self) -> None:

@@ -80,6 +80,13 @@ class Request:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class ForNow:
+    """What `ask` returns where a later run may be answered better: it holds for this run and its replay."""
+
+    answer: Any
+
+
 class Exchanges:
     """Asks once, and remembers.
 
@@ -107,7 +114,9 @@ class Exchanges:
             except DataError:
                 self._release()
                 raise
-        self._spent = [line["kind"] for line in self._known.values() if line["kind"] in PRICED]
+        paid = [line for line in self._known.values() if line["kind"] in PRICED and "again" not in line]
+        self._spent = [line["kind"] for line in paid]
+        self._again = {key for key, line in self._known.items() if "again" in line and not self._replays}
         self._out: IO[str] | None = None
         self._once: ResultCache[Any] = ResultCache()
 
@@ -128,11 +137,13 @@ class Exchanges:
     async def get(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer to a request, as JSON has it: a recorded one, else what `ask` returns, which is kept.
 
+        What an earlier run recorded `ForNow` is asked again.
+
         Raises:
             ServiceError: If it is not on the record that is replayed, the budget is spent, or `ask` fails.
         """
         line = self._known.get(request.key)
-        if line is not None:
+        if line is not None and request.key not in self._again:
             return line["answer"]
         if self._replays:
             raise ServiceError(
@@ -148,11 +159,15 @@ class Exchanges:
         try:
             answer = await ask()
         except ServiceError:
-            if request.kind in PRICED:
-                self._spent.remove(request.kind)
+            self._pay_back(request.kind)
             raise
         line = {"key": request.key, "kind": request.kind, "what": request.what, "answer": answer}
+        if isinstance(answer, ForNow):
+            self._pay_back(request.kind)
+            answer = answer.answer
+            line |= {"answer": answer, "again": True}
         self._known[request.key] = line
+        self._again.discard(request.key)
         if self._out is None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             self._out = self._beside.open("a", encoding="utf-8")
@@ -174,6 +189,10 @@ class Exchanges:
                 fix="raise tools.web.budget.money",
             )
         self._spent.append(kind)
+
+    def _pay_back(self, kind: str) -> None:
+        if kind in PRICED:
+            self._spent.remove(kind)
 
     async def aclose(self) -> None:
         """End requests under way, and put the journal into the file."""
@@ -242,6 +261,8 @@ def _lines(lines: Sequence[bytes], path: Path) -> dict[str, dict[str, Any]]:
         try:
             line = parse_json(text)
             found[line["key"]] = {name: line[name] for name in ("key", "kind", "what", "answer")}
+            if line.get("again") is True:
+                found[line["key"]]["again"] = True
         except (ValueError, KeyError, TypeError):
             raise DataError(
                 "not an exchange with the web", where=f"{path}:{number}", fix=UNREADABLE

@@ -6,6 +6,7 @@ another one the second time leads nowhere else.
 
 import asyncio
 import ipaddress
+import random
 import socket
 import zlib
 from collections.abc import AsyncIterator, Sequence
@@ -20,6 +21,7 @@ from yarl import URL
 from vtune.config import Strict
 from vtune.tools.charsets import decoded
 from vtune.tools.hosts import is_blocked
+from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED
 
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -41,7 +43,16 @@ class Limits(Strict):
 
 
 class NotRead(Exception):
-    """Why a page was not read: the web's fault, or a limit of ours. The policy gets its snippet alone."""
+    """Why a page was not read: the web's fault, or a limit of ours. The policy gets its snippet alone.
+
+    Args:
+        why: As a person reads it.
+        passing: Whether the page may be there another time.
+    """
+
+    def __init__(self, why: str, *, passing: bool = False) -> None:
+        super().__init__(why)
+        self.passing = passing
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +71,13 @@ class Fetcher:
     Args:
         limits: Of a page.
         blocked: Hosts that are not read, also where a redirect leads to them.
+        retries: Further attempts after a failure that may pass, within the time of a page.
     """
 
-    def __init__(self, limits: Limits, blocked: Sequence[str]) -> None:
+    def __init__(self, limits: Limits, blocked: Sequence[str], *, retries: int) -> None:
         self._limits = limits
         self._blocked = tuple(blocked)
+        self._retries = retries
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str) -> Fetched:
@@ -73,16 +86,34 @@ class Fetcher:
         Raises:
             NotRead: If it is not there in time, too large, no text, or behind an address that is refused.
         """
+        failed = NotRead(f"nothing within {self._limits.timeout_s:g} s", passing=True)
+        wait = FIRST_WAIT
         try:
             async with asyncio.timeout(self._limits.timeout_s):
-                return await self._follow(url)
+                for attempt in range(self._retries + 1):
+                    if attempt:
+                        await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                        wait = min(2 * wait, LONGEST_WAIT)
+                    try:
+                        return await self._once(url)
+                    except NotRead as why:
+                        if not why.passing:
+                            raise
+                        failed = why
         except TimeoutError:
-            raise NotRead(f"nothing within {self._limits.timeout_s:g} s") from None
+            raise failed from None  # what the last attempt said tells more
+        raise failed
+
+    async def _once(self, url: str) -> Fetched:
+        try:
+            return await self._follow(url)
         except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
             # A refusal of the resolver comes wrapped in the failure to connect.
             cause = error.__cause__ or error
-            why = str(cause) if isinstance(cause, _Private) else type(error).__name__
-            raise NotRead(why) from None
+            if isinstance(cause, _Private):
+                raise NotRead(str(cause)) from None
+            # A ValueError, and InvalidURL is one, is about the address.
+            raise NotRead(type(error).__name__, passing=not isinstance(error, ValueError)) from None
 
     async def _follow(self, url: str) -> Fetched:
         for _ in range(self._limits.redirects + 1):
@@ -135,7 +166,8 @@ class Fetcher:
 
     async def _taken(self, url: str, response: aiohttp.ClientResponse) -> Fetched:
         if response.status != 200:
-            raise NotRead(f"HTTP {response.status}")
+            passing = response.status >= 500 or response.status in RETRIED
+            raise NotRead(f"HTTP {response.status}", passing=passing)
         kind = response.content_type.lower()
         if kind not in TYPES:
             raise NotRead(f"{kind} is not text")

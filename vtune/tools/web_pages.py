@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from vtune.config import Strict
 from vtune.errors import MissingExtra, ServiceError
 from vtune.tools.engines import ENGINES, PICTURES, Engine, EngineName, Hit, ask
-from vtune.tools.exchanges import Exchanges, Request
+from vtune.tools.exchanges import Exchanges, ForNow, Request
 from vtune.tools.fetch import Fetcher, Limits, NotRead
 from vtune.tools.hosts import is_blocked
 from vtune.tools.http import Patience, Poster
@@ -72,7 +72,7 @@ class PageSearch:
 
     Args:
         section: Engine, and what is read.
-        patience: For the engine; pages have `limits`.
+        patience: For the engine; pages have `limits`, and as many retries.
         exchanges: Record, budget and blocked hosts.
 
     Raises:
@@ -95,7 +95,7 @@ class PageSearch:
             )
             if section.read:
                 extractor()
-        self._fetcher = Fetcher(section.limits, exchanges.rules.blocked)
+        self._fetcher = Fetcher(section.limits, exchanges.rules.blocked, retries=patience.retries)
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
         """What the web says; the text of a page that could be read, else what the engine says of it.
@@ -133,19 +133,21 @@ class PageSearch:
         text = encodable(page["text"])[: self._section.page_chars].rstrip()
         return replace(found, text=text, source=f"{page['url']} (read, {len(text)} characters)")
 
-    async def _read(self, url: str) -> dict[str, str]:
+    async def _read(self, url: str) -> dict[str, str] | ForNow:
         """The text of a page, or why there is none: both are what the web said, and are kept."""
         try:
             page = await self._fetcher.fetch(url)
         except NotRead as why:
-            return {"problem": str(why)}
+            problem = {"problem": str(why)}
+            return ForNow(problem) if why.passing else problem
         text = page.text
         if page.html:
             try:  # a page may be made to be slow: others must not wait for it
                 async with asyncio.timeout(self._section.limits.timeout_s):
                     text = await asyncio.to_thread(extractor(), page.text)
             except TimeoutError:
-                return {"problem": f"its text was not found within {self._section.limits.timeout_s:g} s"}
+                limit = self._section.limits.timeout_s
+                return ForNow({"problem": f"its text was not found within {limit:g} s"})
         text = (text or "").strip()
         return {"url": page.url, "text": text} if text else {"problem": "no text was found in it"}
 
