@@ -17,6 +17,15 @@ Tiny = Annotated[Path | None, typer.Option("--tiny", help="Also build a tiny mod
 make = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
+Feedback = Annotated[
+    bool,
+    typer.Option(
+        "--feedback",
+        help="With --shortcut: traces say of a crop whether it shows the sign, as rollout.feedback does.",
+    ),
+]
+
+
 @make.command("lens")
 def lens(
     out: Folder,
@@ -49,13 +58,7 @@ def lens(
             help="With --shortcut: the same probability in traces that look at the sign; 0.2, by chance.",
         ),
     ] = None,
-    feedback: Annotated[
-        bool,
-        typer.Option(
-            "--feedback",
-            help="With --shortcut: traces say of a crop whether it shows the sign, as rollout.feedback does.",
-        ),
-    ] = False,
+    feedback: Feedback = False,
     tiny: Tiny = None,
     seed: Seed = 0,
     as_json: AsJson = False,
