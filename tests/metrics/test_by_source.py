@@ -96,7 +96,7 @@ def test_no_trajectories_make_no_rows() -> None:
 
 
 def test_a_source_may_not_take_the_name_of_the_row_over_all() -> None:
-    with pytest.raises(DataError, match="`all`"):
+    with pytest.raises(DataError, match="'all' is taken"):
         by_source([dataclasses.replace(QUIZ[0], source="all")], evidence_score=1.0)
 
 

@@ -18,6 +18,7 @@ from vtune.schema.box import clamp, proper
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Evidence, Sample
+from vtune.schema.source_names import named_by
 from vtune.verifiers import choice, counting, exact
 from vtune.verifiers.choice import lettered
 
@@ -88,7 +89,7 @@ def _scan(
     """
     for row in scan_tsv(path, needs):
         try:
-            entry = row if isinstance(row, DataError) else read(row, path.stem)
+            entry = row if isinstance(row, DataError) else read(row, named_by(path.stem))
         except DataError as error:
             entry = error
         if entry is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from vtune.data.tsv import question_of, scan_tsv
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
+from vtune.schema.source_names import named_by
 
 CATEGORIES = ("single", "cross")
 """One instance (FSP), several instances (FCP)."""
@@ -35,6 +36,6 @@ def scan_hrbench(path: Path) -> Iterator[Sample | DataError]:
     """
     for row in scan_tsv(path, ("question", "A", "B", "answer", "category", "cycle_category")):
         try:
-            yield row if isinstance(row, DataError) else question_of(row, path.stem, CATEGORIES)
+            yield row if isinstance(row, DataError) else question_of(row, named_by(path.stem), CATEGORIES)
         except DataError as error:
             yield error

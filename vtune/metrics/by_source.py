@@ -5,16 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, get_args
 
-from vtune.errors import DataError
 from vtune.metrics.replies import leaks, reflects
 from vtune.schema.reward import Reward
+from vtune.schema.source_names import ALL, EVAL, check_source
 from vtune.schema.trajectory import Status, Trajectory
 from vtune.tools.calls import INVALID
-
-ALL = "all"
-"""Name of the row over all sources."""
-EVAL = "eval/"
-"""What the names of rows begin with that an evaluation during training has made."""
 
 Rows = dict[str, dict[str, float]]
 """Source -> name of the number -> number. What could not be measured has no key: a gap, never a zero."""
@@ -57,12 +52,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
         groups[trajectory.source].append(trajectory)
-    if ALL in groups:
-        raise DataError(f"a data_source is called `{ALL}`, as the row over all sources is", fix="rename it")
-    if taken := [source for source in groups if source.startswith(EVAL)]:
-        raise DataError(
-            f"a data_source is called `{taken[0]}`, and so are the rows of evaluations", fix="rename it"
-        )
+    for source in groups:
+        check_source(source)
     rows = {source: _row(group, evidence_score) for source, group in sorted(groups.items())}
     return rows | {ALL: _row(trajectories, evidence_score)} if rows else {}
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Literal
 
-from vtune.metrics.by_source import ALL, EVAL
+from vtune.schema.source_names import ALL, EVAL
 
 WINDOW = 10
 """Steps of a window, at most (ours)."""

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vtune.metrics.by_source import ALL, EVAL, Rows, by_source
+from vtune.metrics.by_source import Rows, by_source
 from vtune.metrics.faithfulness import Row, faithfulness
 from vtune.metrics.log import MetricsLine
+from vtune.schema.source_names import ALL, EVAL
 from vtune.schema.trajectory import Trajectory
 
 _COUNTS = ("n", "clusters", "unreadable", "unscored")

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from vtune.metrics.by_source import ALL
 from vtune.metrics.log import MetricsLine
+from vtune.schema.source_names import ALL
 
 WINDOW = 5
 """Steps whose mean stands for the reward before and after a tightening, and at the end of a stage (ours)."""

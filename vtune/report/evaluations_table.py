@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vtune.metrics.by_source import ALL
 from vtune.report.evaluation import BY_BOXES, Evaluation, is_by_boxes
 from vtune.report.tabular import LOOKS, Column, Row, as_csv, as_latex
 from vtune.report.values import is_estimate
+from vtune.schema.source_names import ALL
 
 SCORE = Column("score", "score")
 COLUMNS = (SCORE, *LOOKS)

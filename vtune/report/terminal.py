@@ -7,7 +7,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vtune.metrics.by_source import ALL
 from vtune.metrics.changes import TELLING
 from vtune.metrics.tightening import WINDOW
 from vtune.report.audited import render_audits
@@ -17,6 +16,7 @@ from vtune.report.foreign import foreign
 from vtune.report.numbers import GAP, number, sparkline
 from vtune.report.sweep import render_sweeps
 from vtune.report.values import uses_lines
+from vtune.schema.source_names import ALL
 
 CURVE_WIDTH = 16
 LONE_CURVE_WIDTH = 40

@@ -14,12 +14,13 @@ from rich.text import Text
 
 from vtune.errors import DataError
 from vtune.files.terminal import clean, cleaned
-from vtune.metrics.by_source import ALL, steps_done
+from vtune.metrics.by_source import steps_done
 from vtune.metrics.changes import TELLING, changes, telling
 from vtune.metrics.log import MetricsLine, read_metrics_from
 from vtune.metrics.replies import last_replies
 from vtune.report.progress import Numbers, Steps
 from vtune.report.watch import duration, render_watch
+from vtune.schema.source_names import ALL
 
 RECENT = 20
 """Steps whose median time says how long the rest takes (ours)."""

@@ -446,6 +446,16 @@ def test_a_saved_data_set_is_read_by_its_split(tmp_path: Path) -> None:
         list(FORMATS["hf"].read(tmp_path / "saved", options))
 
 
+@pytest.mark.parametrize(("name", "source"), [("geo.json", "geo"), ("all.json", "file/all")])
+def test_rows_named_after_their_file_get_no_name_that_metrics_take(
+    name: str, source: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(json.dumps([{"problem": "How long is it?", "answer": "3"}]))
+    ((_, made),) = FORMATS["easyr1"].read(tmp_path / name, Options())
+    assert isinstance(made, Sample)
+    assert (made.source, made.id) == (source, f"{source}/0" if source == "geo" else "file/all/all/0")
+
+
 def test_verl_takes_several_answers_where_its_verifier_can(tmp_path: Path) -> None:
     row = {
         "data_source": "qa",

@@ -30,7 +30,7 @@ from tests.runs.commands import environment, vtune
 from tests.runs.dice import Dice, rollouts
 from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
-from vtune.errors import ServiceError
+from vtune.errors import RecipeError, ServiceError
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.workers import looking
@@ -771,6 +771,18 @@ def test_a_source_may_keep_its_data_sets_and_says_what_its_rows_offer(tmp_path: 
     }
     (dropped,) = drops(tmp_path / "out")
     assert (dropped["filter"], "speaks of image_zoom_in_tool" in dropped["reason"]) == ("valid", True)
+
+
+def test_no_row_keeps_a_name_that_metrics_give_to_a_row_of_their_own(tmp_path: Path) -> None:
+    data = tmp_path / "n.parquet"
+    write_samples(data, [*numbered(1, source="a"), sample("Which one?", id="x", source="all")])
+    recipe = write_recipe(tmp_path / "r.yaml", {"all": source(data, rename=False)}, [])
+    result = curate(recipe, tmp_path / "out")
+    assert list(result["data_sources"]) == ["a"]
+    (dropped,) = drops(tmp_path / "out")
+    assert (dropped["filter"], "data_source 'all' is taken" in dropped["reason"]) == ("valid", True)
+    with pytest.raises(RecipeError, match=r"sources\.all: metrics call a row of their own so"):
+        load_recipe(write_recipe(tmp_path / "r.yaml", {"all": source(data)}, []), DataRecipe)
 
 
 def test_traces_are_curated_as_samples_are(lens: Path, tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ BAD = {
     "unknown verifier": (replace(GOOD, verifier="chioce"), "unknown verifier 'chioce'"),
     "unknown tool": (replace(GOOD, tools=("shell",)), "unknown tool 'shell'"),
     "ground truth that its verifier rejects": (replace(GOOD, ground_truth="Z"), "names no single option"),
+    "source called as the row over all": (replace(GOOD, source="all"), "data_source 'all' is taken"),
+    "source called as an evaluation": (replace(GOOD, source="eval/x"), "data_source 'eval/x' is taken"),
     "no picture": (replace(GOOD, images=(Picture(path="none.png"),)), "no picture at"),
     "broken picture": (replace(GOOD, images=(Picture(data=b"no"),)), "a picture cannot be opened (2 bytes)"),
     "evidence outside": (replace(GOOD, evidence=(Evidence("x", 0, (0, 0, 61, 9)),)), "leaves image 0"),

@@ -12,7 +12,6 @@ from PIL import Image
 
 import vtune.runs.agent.engines as vtune_engines
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
-from vtune.metrics.by_source import ALL
 from vtune.metrics.log import read_metrics
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -20,6 +19,7 @@ from vtune.runs.train.learning import updates_of
 from vtune.runs.train.step_row import speed_row
 from vtune.schema.box import iou
 from vtune.schema.parquet import read_samples, read_trajectories
+from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
 from vtune.update.stats import StepStats
 

@@ -19,6 +19,7 @@ from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
 from vtune.schema.message import IMAGE
 from vtune.schema.sample import Sample
+from vtune.schema.source_names import named_by
 
 FILE = "metadata.json"
 MAPPING, TEMPLATE = "mapping_from_source", "prompt_template"
@@ -77,7 +78,8 @@ class Metadata:
 def read_mm_eval(path: Path, options: Options) -> Iterator[Found]:
     """Samples of a folder with `metadata.json`: one entry per row of its Parquet, JSON lines and JSON."""
     says = Metadata.read(path)
-    return each(_rows(path), partial(_convert, says=says, options=options, source=path.resolve().name))
+    source = named_by(path.resolve().name)
+    return each(_rows(path), partial(_convert, says=says, options=options, source=source))
 
 
 def _convert(row: Row, place: Place, *, says: Metadata, options: Options, source: str) -> Sample:

@@ -21,6 +21,7 @@ from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
+from vtune.schema.source_names import named_by
 from vtune.verifiers import counting, judge
 
 AnswerIs = Literal["number", "text"]
@@ -164,7 +165,7 @@ def _plain(name: str) -> str:
 
 def _named(row: Row, place: Place) -> str:
     value = row.get("data_source")
-    return value if isinstance(value, str) and value else place.name.split("/")[0]
+    return value if isinstance(value, str) and value else named_by(place.name.split("/")[0])
 
 
 def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:

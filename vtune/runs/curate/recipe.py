@@ -19,6 +19,7 @@ from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.curate.rows import Source
+from vtune.schema.source_names import is_taken
 
 
 def _switched(tools: object) -> object:
@@ -98,6 +99,8 @@ class DataRecipe(Strict):
         if not self.used:
             raise ValueError("every source is null")
         for name, source in self.used.items():
+            if source.rename and is_taken(name):
+                raise ValueError(f"sources.{name}: metrics call a row of their own so: give it another name")
             if self.records == "traces" and source.tools is not None:
                 raise ValueError(f"sources.{name}.tools: what a trace has called cannot be changed")
         for section in ("caps", "repeat"):

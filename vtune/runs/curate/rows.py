@@ -19,6 +19,7 @@ from vtune.schema.fields import Row
 from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
+from vtune.schema.source_names import check_source
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
 from vtune.tools import ToolName
 
@@ -264,6 +265,7 @@ def _record(task: Task, row: Row, number: int) -> Record:
     if source.tools is not None:
         sample = offering(sample, source.tools)
     if sample.source == name or not source.rename:
+        check_source(sample.source)
         return sample
     return replace(sample, source=name, extra={**sample.extra, "data_source": sample.source})
 

@@ -25,6 +25,7 @@ from vtune.schema.parquet import (
 )
 from vtune.schema.pixels import REMEDY, Refused, examine
 from vtune.schema.sample import Sample
+from vtune.schema.source_names import check_source
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
 from vtune.verifiers.perfect import check_full_marks
@@ -78,10 +79,10 @@ def validate(
 ) -> dict[str, Any]:
     """Check every row of every file without a model.
 
-    A row of samples is good if it is a valid sample, its id is in no other row of any file, its verifier
-    exists and gives the ground truth, as a reply, full marks, its pictures are there and can be opened, and
-    its evidence lies inside them. A row of traces is good if it can be learnt from. Of a bad row the first
-    problem is listed.
+    A row of samples is good if it is a valid sample, its id is in no other row of any file, metrics call no
+    row of their own as its `data_source` is called, its verifier exists and gives the ground truth, as a
+    reply, full marks, its pictures are there and can be opened, and its evidence lies inside them. A row of
+    traces is good if it can be learnt from. Of a bad row the first problem is listed.
 
     Args:
         paths: Files of samples or of traces.
@@ -165,6 +166,7 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
     first = places.setdefault(sample.id, place)
     if first != place:
         raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
+    check_source(sample.source)
     if unknown := [name for name in sample.tools if name not in TOOLS]:
         raise DataError(
             f"unknown tool {unknown[0]!r}", where=f"sample {sample.id!r}", fix=TOOLS.meant(unknown[0])

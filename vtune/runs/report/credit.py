@@ -15,9 +15,9 @@ from vtune.advantage.misassignment import by_tool, correctable, mean_delta, supp
 from vtune.advantage.recipe import PAPER, Credit
 from vtune.config import read_values
 from vtune.errors import DataError
-from vtune.metrics.by_source import ALL
 from vtune.metrics.log import read_metrics
 from vtune.schema.parquet import read_trajectories
+from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
 
 THETAS = tuple(k / 10 for k in range(1, 11))

@@ -8,7 +8,6 @@ from typing import Any
 from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.files.json_text import read_json
-from vtune.metrics.by_source import EVAL
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies, stored_replies
@@ -17,6 +16,7 @@ from vtune.runs.report.results import read_results
 from vtune.runs.sweep.table import is_sweep, sweep_table
 from vtune.schema.audit import read_audit
 from vtune.schema.parquet import fingerprint
+from vtune.schema.source_names import EVAL
 from vtune.uses import USES
 from vtune.view.place import runs_below
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vtune.metrics.by_source import ALL
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.report.figure import Curve
+from vtune.schema.source_names import ALL
 
 CURVES = {
     "accuracy": "accuracy",

@@ -9,10 +9,10 @@ from typing import Any, get_args
 from vtune.errors import DataError
 from vtune.files.json_text import read_record
 from vtune.metrics.benchmarks import HRBENCH
-from vtune.metrics.by_source import ALL
 from vtune.metrics.falls import largest_fall
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.seeds import SeedMean
+from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Status
 
 RESULTS = "results.json"

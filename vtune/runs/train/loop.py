@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from vtune.advantage.misassignment import credit_row
 from vtune.errors import RunFailed
-from vtune.metrics.by_source import ALL, Rows, by_source
+from vtune.metrics.by_source import Rows, by_source
 from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import check_tracker
 from vtune.models.policy import resolved
@@ -50,6 +50,7 @@ from vtune.runs.train.step_row import (
 from vtune.runs.train.stopping import Stopping
 from vtune.runs.train.trajectory_files import forget_trajectories, trajectory_file
 from vtune.schema.parquet import write_trajectories
+from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
 from vtune.update.checkpoint import newest_checkpoint
 from vtune.update.flops import peak_flops

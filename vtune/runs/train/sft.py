@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from vtune.errors import DataError, RecipeError, RunFailed
-from vtune.metrics.by_source import ALL
 from vtune.metrics.trackers import check_tracker
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
@@ -38,6 +37,7 @@ from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.train.step_row import speed_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
+from vtune.schema.source_names import ALL
 from vtune.schema.store import trajectory_store
 from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
