@@ -1,5 +1,7 @@
+import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -7,6 +9,7 @@ import yaml
 from vtune.config import RENAMED, Strict, find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.runs import folder
+from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
@@ -80,6 +83,79 @@ def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path)
     with pytest.raises(RecipeError, match=r"it differs in seed\n"):
         start_run(run, plan(seed=1, steps=12), [data], resume=True)
     assert (run / "recipe.yaml").read_text() == before
+
+
+class Searching(Strict):
+    seed: int
+    steps: int
+    tools: ToolsRecipe
+
+
+PATIENCE = {"timeout_s": 1.0, "retries": 0, "deadline_s": 2.0, "concurrency": 1}
+ENDPOINT: dict[str, Any] = {
+    **{"base_url": "http://a/v1", "model": "m", "temperature": 0.0, "max_tokens": 9},
+    **{"concurrency": 1, "retries": 1, "timeout_s": 1.0, "api_key_env": None},
+}
+PAGES: dict[str, Any] = {
+    "engine": "searxng",
+    "url": "http://a/search",
+    "api_key_env": None,
+    "read": 1,
+    "page_chars": 9,
+}
+PICTURES = {"url": "http://a/lens", "api_key_env": None}
+
+
+def searching(key: str = "", value: Any = None) -> Searching:
+    text = {"pages": PAGES, "patience": PATIENCE, "top_k": 1, "max_chars": 9, "summariser": ENDPOINT}
+    image = {"web": PICTURES, "patience": PATIENCE, "top_k": 1, "max_chars": 9}
+    tools: dict[str, Any] = {"text_search": text, "image_search": image, "web": {"budget": {"requests": 5}}}
+    values: dict[str, Any] = copy.deepcopy({"seed": 0, "steps": 3, "tools": tools})
+    *sections, last = key.split(".") if key else ["seed"]
+    section: dict[str, Any] = values
+    for name in sections:
+        section = section[name]
+    section[last] = value if key else 0
+    return Searching(**values)
+
+
+ASKED_ELSEWHERE = {
+    "tools.web.budget.requests": 50,
+    "tools.web.budget.money": 5.0,
+    "tools.web.budget.per_page": 0.1,
+    "tools.web.record": "web.jsonl",
+    "tools.text_search.pages.url": "http://b/search",
+    "tools.text_search.pages.api_key_env": "KEY",
+    "tools.text_search.summariser.base_url": "http://b/v1",
+    "tools.text_search.summariser.retries": 9,
+    "tools.text_search.summariser.api_key_env": "KEY",
+    "tools.text_search.summariser.prices": {"input": 1, "cached_input": 1, "output": 1, "currency": "EUR"},
+    "tools.text_search.summariser.budget": {"tokens": 9},
+    "tools.image_search.web.url": "http://b/lens",
+    "tools.image_search.web.api_key_env": "KEY",
+    "tools.image_search.patience.retries": 3,
+}
+ASKED_OTHERWISE = {
+    "tools.web.blocked": ["example.org"],
+    "tools.text_search.pages.read": 2,
+    "tools.text_search.summariser.model": "n",
+    "tools.image_search.top_k": 2,
+}
+
+
+@pytest.mark.parametrize("key", ASKED_ELSEWHERE)
+def test_where_a_run_searches_how_patiently_and_at_what_cost_may_change(
+    key: str, data: Path, tmp_path: Path
+) -> None:
+    start_run(tmp_path / "run", searching(), [data], resume=False)
+    start_run(tmp_path / "run", searching(key, ASKED_ELSEWHERE[key]), [data], resume=True)
+
+
+@pytest.mark.parametrize("key", ASKED_OTHERWISE)
+def test_what_searches_find_may_not_change(key: str, data: Path, tmp_path: Path) -> None:
+    start_run(tmp_path / "run", searching(), [data], resume=False)
+    with pytest.raises(RecipeError, match=rf"it differs in {key}\n"):
+        start_run(tmp_path / "run", searching(key, ASKED_OTHERWISE[key]), [data], resume=True)
 
 
 def test_a_run_may_be_extended_and_not_cut_short_and_says_so(

@@ -39,6 +39,19 @@ PACKAGES = (
     "opencv-python-headless",
 )
 
+_PATIENCE = tuple(f"patience.{key}" for key in ("timeout_s", "retries", "deadline_s", "concurrency"))
+_ENDPOINT = (
+    *("base_url", "concurrency", "retries", "timeout_s", "api_key_env"),
+    *("prices", "prices.input", "prices.cached_input", "prices.output", "prices.currency"),
+    *("budget", "budget.tokens", "budget.money"),
+)
+"""Of the section of a model that is asked: where, how patiently, and at what cost."""
+
+
+def _within(section: str, *keys: str) -> tuple[str, ...]:
+    return tuple(f"{section}.{key}" for key in keys)
+
+
 MAY_CHANGE = (
     "uses",  # their content is compared, see `check_uses`
     "agent",  # its settings are compared
@@ -65,15 +78,12 @@ MAY_CHANGE = (
     "rollout.servers",
     "rollout.gpu_memory",
     "rollout.tensor_parallel",
-    "tools.text_search.url",
-    "tools.text_search.token_env",
-    "tools.text_search.patience.timeout_s",
-    "tools.text_search.patience.retries",
-    "tools.text_search.patience.deadline_s",
-    "tools.text_search.patience.concurrency",
-    "tools.text_search.web.max_requests",
-    "tools.image_search.url",
-    "tools.image_search.token_env",
+    *_within("tools.web", "record", "budget"),
+    *_within("tools.web.budget", "requests", "money", "per_search", "per_page", "per_picture"),
+    *_within("tools.text_search", "url", "token_env", *_PATIENCE, "web.max_requests"),
+    *_within("tools.text_search", "pages.url", "pages.api_key_env"),
+    *_within("tools.text_search.summariser", *_ENDPOINT),
+    *_within("tools.image_search", "url", "token_env", *_PATIENCE, "web.url", "web.api_key_env"),
     "openai.api_key_env",
     "openai.prices",
     "openai.retries",
@@ -82,18 +92,8 @@ MAY_CHANGE = (
     "reward.service.urls",
     "reward.service.token_env",
     "reward.service.deadline_s",
-    "reward.judge.base_url",
-    "reward.judge.concurrency",
-    "reward.judge.retries",
-    "reward.judge.timeout_s",
-    "reward.judge.api_key_env",
-    "reward.judge.prices",
-    *(f"reward.judge.prices.{key}" for key in ("input", "cached_input", "output", "currency")),
-    *("reward.judge.budget", "reward.judge.budget.tokens", "reward.judge.budget.money"),
-    *("reward.judge.batch", "reward.judge.batch_poll_s"),
-    *(f"grader.{key}" for key in ("base_url", "concurrency", "retries", "timeout_s", "api_key_env")),
-    *("grader.prices", "grader.budget", "grader.budget.tokens", "grader.budget.money"),
-    *("grader.batch", "grader.batch_poll_s"),
+    *_within("reward.judge", *_ENDPOINT, "batch", "batch_poll_s"),
+    *_within("grader", *_ENDPOINT, "batch", "batch_poll_s"),
 )
 """Keys that a resumed run may change: they do not touch what is learnt."""
 
