@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.curate.build import png, sample
 from tests.runs.commands import numbers, rl, setting, vtune
 from tests.runs.manners import Manner, Manners, playing
 from vtune.config import find, load_recipe
@@ -11,9 +12,12 @@ from vtune.reward.combining import with_part
 from vtune.reward.part import Unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.counterfactual import NAME
+from vtune.runs.train.draw import lent
 from vtune.runs.train.rl_recipe import RLRecipe
-from vtune.schema.parquet import read_trajectories
+from vtune.schema.parquet import read_trajectories, write_samples
 from vtune.schema.reward import Reward
+from vtune.schema.sample import Evidence, Sample
+from vtune.schema.store import sample_store
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 
@@ -119,3 +123,17 @@ def test_only_training_draws_again_and_the_recipe_says_what_it_weighs() -> None:
     assert recipe.reward.counterfactual.share == 0.25
     plain = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe)
     assert "counterfactual" not in plain.reward.model_dump()
+
+
+def test_a_target_is_lent_by_a_question_with_another_answer_whatever_its_letter(tmp_path: Path) -> None:
+    def asked(name: str, truth: str, *choices: str) -> Sample:
+        box = (Evidence("x", 0, (1, 1, 9, 9)),)
+        return sample(truth=truth, id=name, choices=choices, pictures=(png((16, 16)),), evidence=box)
+
+    own = asked("own", "A", "red", "blue")
+    write_samples(tmp_path / "same.parquet", [own, asked("same", "B", "green", "Red")])
+    assert lent(sample_store([tmp_path / "same.parquet"]), 0, own, 0) is None
+    write_samples(tmp_path / "other.parquet", [own, asked("other", "A", "green", "red")])
+    found = lent(sample_store([tmp_path / "other.parquet"]), 0, own, 0)
+    assert found is not None
+    assert found[0].id == "other"

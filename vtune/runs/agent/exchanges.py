@@ -34,7 +34,7 @@ class Scene:
     sample: Sample
     trajectory: Trajectory
     others: Sequence[tuple[Sample, Trajectory]]
-    """Other questions of its source, with another ground truth."""
+    """Other questions of its source, to which something else is right."""
     rng: random.Random
 
     @property
@@ -125,6 +125,11 @@ def truth_of(sample: Sample) -> str:
     truth = sample.ground_truth
     at = ascii_uppercase.find(truth) if len(truth) == 1 else -1
     return sample.choices[at] if 0 <= at < len(sample.choices) else truth
+
+
+def answers_differ(one: Sample, other: Sample) -> bool:
+    """Whether two questions have different right answers: a letter counts as the option that it names."""
+    return truth_of(one).casefold().strip() != truth_of(other).casefold().strip()
 
 
 def _told_of(sample: Sample, truth: str) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from vtune.rollout.engine import Completion, Sampling
 from vtune.rollout.recipe import Rollout
 from vtune.rollout.regeneration import Regeneration, last_turn
-from vtune.runs.agent.exchanges import truth_of
+from vtune.runs.agent.exchanges import answers_differ
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -29,7 +29,7 @@ def others_of(
     found: dict[str, tuple[Sample, Trajectory]] = {}
     for trajectory in portion:
         other = samples[trajectory.sample_id]
-        if other.source == sample.source and truth_of(other).casefold() != truth_of(sample).casefold():
+        if other.source == sample.source and answers_differ(sample, other):
             found.setdefault(other.id, (other, trajectory))
     return [found[name] for name in sorted(found)]
 

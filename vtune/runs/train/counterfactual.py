@@ -33,7 +33,7 @@ NAME = "counterfactual"
 """Of the part, in records and metrics."""
 
 Lend = Callable[[Sample, int], tuple[Sample, Sequence[bytes]] | None]
-"""(a sample, the number of its prompt) -> another of its source with a box and another ground truth, and its
+"""(a sample, the number of its prompt) -> another of its source with a box and another right answer, and its
 pictures; None where there is none nearby."""
 
 

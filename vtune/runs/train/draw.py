@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from vtune.models.policy import Policy
@@ -10,6 +11,7 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
+from vtune.runs.agent.exchanges import answers_differ
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.train.counterfactual import Counterfactuals
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -56,7 +58,8 @@ class Drawing:
         self.scoring = Stopwatch()
         """Runs while scores are waited for after the last rollout."""
         asked = recipe.reward.counterfactual is not None
-        self._again = Counterfactuals(recipe, policy, engine, scorer, self._lent) if asked else None
+        lend = partial(lent, self._prompts, recipe.seed)
+        self._again = Counterfactuals(recipe, policy, engine, scorer, lend) if asked else None
 
     async def __call__(self, step: int, numbers: range) -> list[Trajectory]:
         """The scored rollouts of the prompts with these numbers among this process's."""
@@ -72,13 +75,23 @@ class Drawing:
         )
         return drawn if self._again is None else await self._again(samples, drawn, step)
 
-    def _lent(self, sample: Sample, number: int) -> tuple[Sample, tuple[bytes, ...]] | None:
-        """One of the prompts after a sample's own: of its source, with a box and another ground truth."""
-        for other_number in range(number + 1, number + 1 + LENDERS):
-            other, base = self._prompts.shuffled(other_number, seed=self._recipe.seed)
-            if other.source == sample.source and other.evidence and other.ground_truth != sample.ground_truth:
-                return other, tuple(load_picture(picture, base) for picture in other.images)
-        return None
+
+def lent(
+    prompts: Store[tuple[Sample, Path]], seed: int, sample: Sample, number: int
+) -> tuple[Sample, tuple[bytes, ...]] | None:
+    """One of the prompts after a sample's own: of its source, with a box and another answer, with pictures.
+
+    Args:
+        prompts: Of the run.
+        seed: Of their order.
+        sample: The sample.
+        number: Of its prompt.
+    """
+    for other_number in range(number + 1, number + 1 + LENDERS):
+        other, base = prompts.shuffled(other_number, seed=seed)
+        if other.source == sample.source and other.evidence and answers_differ(sample, other):
+            return other, tuple(load_picture(picture, base) for picture in other.images)
+    return None
 
 
 def prompts_of(
