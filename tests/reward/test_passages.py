@@ -102,6 +102,16 @@ def test_a_search_is_paid_and_audited_by_the_same_judge() -> None:
     assert [(row.any_faithful, row.by, row.helpful) for row in rows] == [(True, NAME, 1), (False, NAME, 0)]
 
 
+def test_a_search_whose_result_the_policy_was_never_shown_earns_nothing() -> None:
+    call = found("1. Ulm\nTo Bad Orb.", unseen=True)
+    right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
+    one = Trajectory(sample_id="q", source="q", calls=(call,), reward=right)
+    verdict = asyncio.run(score_call(sample(), one, 0, Judges(SEARCH, None)))
+    assert (verdict.score, verdict.why) == (0.0, "not seen: the conversation ended before")
+    (row,) = asyncio.run(audit([sample()], [one], Judges(SEARCH, None)))
+    assert (row.any_faithful, row.helpful) == (False, 0)
+
+
 def test_on_trails_it_agrees_with_how_they_were_made() -> None:
     world = make_world(40, 20, seed=0)
     made = list(trails.traces(world, 90, seed=0))

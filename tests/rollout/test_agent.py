@@ -255,9 +255,11 @@ def test_a_look_without_room_for_its_picture_is_still_a_call(policy: Policy) -> 
     assert trajectory.stop_reason == "context"
     assert len(trajectory.token_ids) == written
     (call,) = trajectory.calls
-    assert (call.status, call.images, call.crops) == ("ok", (), ())
+    assert (call.status, call.images, call.crops, call.unseen) == ("ok", (), (), True)
     assert trajectory.images == (Picture(data=PHOTO, seen=(56, 56)),)
     assert trajectory.loss_mask[-1]
+    (answered,) = roll_out(policy, TWO_TURNS)
+    assert [call.unseen for call in answered.calls] == [False]
 
 
 def test_a_picture_that_code_forged_is_its_error_and_not_ours(policy: Policy) -> None:

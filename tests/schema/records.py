@@ -124,6 +124,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         seconds=st.floats(0, 9),
         span=ends,
         flags=st.lists(words, max_size=2).map(tuple),
+        unseen=st.booleans(),
     )
     calls = tuple(draw(st.lists(call, max_size=2)))
     score = st.none() | singles

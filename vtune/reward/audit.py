@@ -235,13 +235,13 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
 
 async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> bool | Unscored:
     """Whether call `k` shows a target, or why nobody could tell."""
+    call = trajectory.calls[k]
     try:
-        shows = await judges.of(sample).shows_target(sample, trajectory, k)
+        shows = not call.unseen and await judges.of(sample).shows_target(sample, trajectory, k)
     except RunFailed:
         raise  # a judge of the user's is broken
     except VtuneError as error:
         return unscored(error)
-    call = trajectory.calls[k]
     if not shows and call.status == "infra":
         return Unscored(f"the sandbox failed: {call.error or 'no reason given'}")
     return bool(shows)

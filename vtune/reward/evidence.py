@@ -120,7 +120,7 @@ def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
 
 
 async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> Verdict:
-    """What call number `k` earns: the red-flag level, 0 without look or need, else its judge's level.
+    """What call number `k` earns: the red-flag level, 0 without look, sight or need, else its judge's.
 
     Args:
         sample: What was asked.
@@ -138,6 +138,8 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
         return Verdict(judges.levels.red_flag, f"red flag: {', '.join(call.flags)}")
     if not needs_look(sample, judges.levels):
         return Verdict(0.0, "no look needed")
+    if call.unseen:
+        return Verdict(0.0, "not seen: the conversation ended before")
     who = judges.who(sample)
     if not call.images and not (who is not None and EVIDENCE[who].reads_text):
         return Verdict(0.0, "no picture")

@@ -295,7 +295,7 @@ class Agent:
         else:
             # The policy never sees what came of them.
             for call in calls:
-                book.ran(replace(call, crops=()))
+                book.ran(replace(call, crops=(), unseen=True))
         return stop
 
     def _overflows(self, book: Transcript, text: str, images: Sequence[Sequence[bytes]]) -> bool:

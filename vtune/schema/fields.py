@@ -101,6 +101,13 @@ class Fields:
             found[entry[0]] = _number_or_null(self.name(key), entry[1])
         return found
 
+    def flag(self, key: str) -> bool:
+        """True or false; false where it is not there."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise mistyped(self.name(key), value, "true or false")
+        return bool(value)
+
     def flags(self, key: str) -> tuple[bool, ...]:
         """A list of true and false."""
         for value in self.items(key):

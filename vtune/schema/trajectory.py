@@ -63,6 +63,8 @@ class Call:
     """First and last+1 token of the call in `token_ids`."""
     flags: tuple[str, ...] = ()
     """Red flags that scoring found (CodeV §4.3), e.g. `whole_image`."""
+    unseen: bool = False
+    """Whether the conversation ended before the policy was shown what came back: then it earns nothing."""
 
 
 @dataclass(frozen=True, slots=True)

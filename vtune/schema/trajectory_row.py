@@ -66,6 +66,7 @@ TRAJECTORY_COLUMNS = pa.schema(
                         ("seconds", pa.float64()),
                         ("span", _INDICES),
                         ("flags", pa.list_(pa.string())),
+                        ("unseen", pa.bool_()),
                     ]
                 )
             ),
@@ -213,6 +214,7 @@ def call_to_row(call: Call) -> Row:
         "seconds": call.seconds,
         "span": list(call.span),
         "flags": list(call.flags),
+        "unseen": call.unseen,
     }
 
 
@@ -245,6 +247,7 @@ def call_from_row(fields: Fields) -> Call:
         seconds=fields.number("seconds", 0.0),
         span=(span[0], span[1]),
         flags=fields.texts("flags"),
+        unseen=fields.flag("unseen"),
     )
 
 
