@@ -59,6 +59,15 @@ def test_where_documents_are_named_only_they_count() -> None:
     assert holding(sample(ground_truth="7", extra={"documents": ["Ulm"]}), found("1. Ulm\nIt has 7.")) == "7"
 
 
+def test_a_summary_has_no_title_and_counts_by_what_it_says() -> None:
+    gold = sample(extra={"documents": ["Ulm"]})
+    assert holding(gold, found("The red road of Ulm leads to Bad Orb.")) == "Bad Orb"
+    assert holding(gold, found("Bad Orb\nThe red road leads there.\naddresses:\nhttp://a.de")) == "Bad Orb"
+    assert holding(gold, found("The results say nothing about it.")) is None
+    short = sample(ground_truth="7", extra={"documents": ["Ulm"]})
+    assert holding(short, found("Ulm has 7 roads.")) is None
+
+
 def test_a_list_in_a_document_is_a_part_of_it() -> None:
     listed = "1. Ulm\nIts roads:\n1. The blue road leads to Trier.\n2. The red road leads to Bad Orb."
     gold = sample(extra={"documents": ["Ulm"]})

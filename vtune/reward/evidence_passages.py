@@ -26,7 +26,8 @@ SHORTEST = 3
 """Characters of an answer that is looked for in any passage; ours: a digit or "no" stands in most of them."""
 
 DOCUMENTS = "documents"
-"""The key of `extra_info` with the titles of the documents that hold the answer; without it any may."""
+"""The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
+summary, which has no title, any may."""
 
 FACT = "atomic_fact"
 """The key of `extra_info` with the entity that the question leads over (SimpleVQA): only passages that name
@@ -70,15 +71,17 @@ def holding(sample: Sample, call: Call) -> str | None:
     """The spelling of the answer that a passage of a search holds; None where none does."""
     if call.tool not in SEARCHES or call.status != "ok":
         return None
-    titles, fact = _titles(sample), _fact(sample)
-    for passage in _passages(call):
+    numbered, passages = _passages(call)
+    titles, fact = _titles(sample) if numbered else frozenset(), _fact(sample)
+    answers = _answers(sample, least=1 if titles or fact else SHORTEST)
+    for passage in passages:
         title, _, text = passage.partition("\n")
         if titles and normalise(title) not in titles:
             continue
         if fact and f" {fact} " not in f" {_words(passage)} ":
             continue
         words = _words(text if titles else passage)
-        for answer in _answers(sample):
+        for answer in answers:
             if f" {_words(answer)} " in f" {words} ":
                 return answer
     return None
@@ -91,12 +94,12 @@ def names_fact(sample: Sample, call: Call) -> bool:
         bool(fact)
         and call.tool in SEARCHES
         and call.status == "ok"
-        and any(f" {fact} " in f" {_words(passage)} " for passage in _passages(call))
+        and any(f" {fact} " in f" {_words(passage)} " for passage in _passages(call)[1])
     )
 
 
-def _passages(call: Call) -> Sequence[str]:
-    """The passages of a search, without their numbers; a summary is one.
+def _passages(call: Call) -> tuple[bool, Sequence[str]]:
+    """Whether passages are numbered, and they without their numbers. A summary is one, without a title.
 
     They are numbered in order, which lists within a passage hardly are.
     """
@@ -105,16 +108,15 @@ def _passages(call: Call) -> Sequence[str]:
         if int(head[1]) == len(parts) + 1:
             parts.append(text[start : head.start()])
             start = head.end()
-    return [part for part in (*parts, text[start:]) if part.strip()]
+    return bool(parts), [part for part in (*parts, text[start:]) if part.strip()]
 
 
-def _answers(sample: Sample) -> list[str]:
-    """The spellings of the answer that are long enough to be looked for."""
+def _answers(sample: Sample, *, least: int) -> list[str]:
+    """The spellings of the answer that have enough characters to be looked for."""
     options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
     aliases = sample.verifier_parm.get("aliases", ())
     told = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
     said = [options.get(str(one), str(one)) for one in told]
-    least = 1 if _titles(sample) or _fact(sample) else SHORTEST
     return [one for one in dict.fromkeys(said) if len(_words(one)) >= least]
 
 
@@ -131,6 +133,12 @@ def _fact(sample: Sample) -> str:
 
 def _words(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
+
+
+def _can_judge(sample: Sample) -> bool:
+    """Whether a search is offered, and the answer is long enough for the passages that may hold it."""
+    least = 1 if _titles(sample) or _fact(sample) else SHORTEST
+    return bool(set(SEARCHES) & set(sample.tools)) and bool(_answers(sample, least=least))
 
 
 def opened(levels: EvidenceLevels, client: JudgeClient | None) -> PassageJudge:
@@ -161,7 +169,7 @@ EVIDENCE.add(
     EvidencePart(
         "The answer, as whole words, in the passages that searches returned.",
         opened,
-        judges=lambda sample: bool(set(SEARCHES) & set(sample.tools)) and bool(_answers(sample)),
+        judges=_can_judge,
         lacking="no search among the tools, or no answer that can be looked for",
         reads_text=True,
         reads=(DOCUMENTS, FACT),
