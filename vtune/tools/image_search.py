@@ -306,6 +306,12 @@ def _check(section: ImageSearchRecipe) -> None:
         check_pictures(Path(section.index), section.encoder)
 
 
+def _check_asking(section: ImageSearchRecipe) -> None:
+    secret(section.token_env, "the image search service's token")
+    if section.web is not None:
+        secret(section.web.api_key_env, "the key of the reverse image search")
+
+
 def _check_sample(section: ImageSearchRecipe, sample: Sample) -> None:
     if section.cached:
         _matches(section).check(sample)
@@ -321,6 +327,7 @@ TOOLS.add(
         section="image_search",
         recipe=ImageSearchRecipe,
         check=_check,
+        check_asking=_check_asking,
         check_sample=_check_sample,
         credit=SAME,
     ),

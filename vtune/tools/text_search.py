@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
+from vtune.errors import DataError
 from vtune.judge.client import JudgeClient
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
@@ -233,6 +234,19 @@ def _check(section: TextSearchRecipe) -> None:
         check_passages(Path(section.index), section.encoder)
 
 
+def _check_asking(section: TextSearchRecipe) -> None:
+    secret(section.token_env, "the search service's token")
+    if section.pages is not None:
+        secret(section.pages.api_key_env, "the key of the search engine")
+    if section.web is not None:
+        secret(section.web.api_key_env, "the web search's key")
+        for path in section.web.recorded:
+            if not Path(path).is_file():
+                raise DataError(
+                    f"there are no recorded searches at {path}", fix="fix tools.text_search.web.recorded"
+                )
+
+
 TOOLS.add(
     NAME,
     ToolPart(
@@ -245,6 +259,7 @@ TOOLS.add(
         section="text_search",
         recipe=TextSearchRecipe,
         check=_check,
+        check_asking=_check_asking,
         credit=QUERIES,
     ),
 )

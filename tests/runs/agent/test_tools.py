@@ -17,7 +17,14 @@ from tests.runs.commands import vtune as command
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.rollout.scripted import ScriptedEngine
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
+from vtune.runs.agent.tools import (
+    ToolsRecipe,
+    check_asking,
+    check_indexes,
+    check_tools,
+    check_writers,
+    tools_of,
+)
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories, write_samples
@@ -81,6 +88,60 @@ def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Pat
     cached = ToolsRecipe.model_validate({"image_search": TEXT | {"cached": True}})
     with pytest.raises(DataError, match="not a cached image search"):
         check_tools([replace(SAMPLE, tools=("image_search_tool",))], cached, "tools")
+
+
+SERPER: dict[str, Any] = {"api_key_env": "NO_SUCH_KEY", "max_requests": 1, "recorded": []}
+PAGES = {"engine": "serper", "api_key_env": "NO_SUCH_KEY", "read": 0, "page_chars": 9}
+SEARCHED = TEXT | {"patience": PATIENCE}
+ASKING: dict[str, tuple[dict[str, Any], str]] = {
+    "web": ({"text_search": SEARCHED | {"web": SERPER}}, "NO_SUCH_KEY"),
+    "pages": ({"text_search": SEARCHED | {"pages": PAGES}}, "NO_SUCH_KEY"),
+    "a service": (
+        {"text_search": SEARCHED | {"url": "http://b:1", "token_env": "NO_SUCH_KEY"}},
+        "NO_SUCH_KEY",
+    ),
+    "pictures": (
+        {"image_search": SEARCHED | {"web": {"url": "http://b:1", "api_key_env": "NO_SUCH_KEY"}}},
+        "NO_SUCH_KEY",
+    ),
+    "recorded": (
+        {"text_search": SEARCHED | {"web": SERPER | {"api_key_env": None, "recorded": ["gone.jsonl"]}}},
+        "gone.jsonl",
+    ),
+    "replay": ({"text_search": SEARCHED | {"pages": PAGES}, "web": {"replay": ["gone.jsonl"]}}, "gone.jsonl"),
+}
+
+
+@pytest.mark.parametrize("what", ASKING)
+def test_what_tools_ask_others_with_is_missed_before_weights_are_loaded(
+    what: str, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    section, missing = ASKING[what]
+    with pytest.raises((RecipeError, DataError), match=missing):
+        check_asking(ToolsRecipe.model_validate(section))
+    words = rl(tiny, lens / "train.parquet", tmp_path / "run", "--set", f"tools={json.dumps(section)}")
+    ended = command(*words)
+    assert (ended.code, missing in ended.err) == (2, True)
+    assert not (tmp_path / "run").exists()
+    assert missing in command(*words, "--dry-run").out
+
+
+def test_a_replay_needs_no_key(tmp_path: Path) -> None:
+    (tmp_path / "web.jsonl").write_text("")
+    replayed = {"text_search": SEARCHED | {"pages": PAGES}, "web": {"replay": [str(tmp_path / "web.jsonl")]}}
+    check_asking(ToolsRecipe.model_validate(replayed))
+
+
+def test_several_processes_do_not_write_one_record_of_the_web(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    section = {
+        "text_search": SEARCHED | {"pages": PAGES | {"api_key_env": None}},
+        "web": {"record": "w.jsonl"},
+    }
+    words = rl(tiny, lens / "train.parquet", tmp_path / "run", "--set", f"tools={json.dumps(section)}")
+    ended = command(*words, "--dry-run", *setting(prompts_per_step=2), "--gpus", 2)
+    assert ended.code == 2
+    assert "2 processes would write one record of the web, w.jsonl" in ended.err
+    check_writers(ToolsRecipe.model_validate(section), world=1)
 
 
 async def summarised(url: str, folder: Path) -> str:

@@ -185,7 +185,9 @@ def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) 
     tools = ToolsRecipe(web=WebRules(record=str(tmp_path / "web.jsonl")))
     recording = replace(one, suite=one.suite.model_copy(update={"tools": tools}))
     with pytest.raises(RecipeError, match="write one record of the web"):
-        check_suites([recording], tools)
+        check_suites([recording], tools, world=1)
+    with pytest.raises(RecipeError, match=r"2 processes would write one record of the web, .*web\.jsonl"):
+        check_suites([recording], world=2)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +216,7 @@ def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(lens
     suites = [{"suite": "lens", "limit": 1, "settings": settings}]
     recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
     with pytest.raises(ServiceError, match="text searches would have no summary"):
-        check_suites(load_suites(recipe, kind="transformers"))
+        check_suites(load_suites(recipe, kind="transformers"), world=1)
 
 
 def test_a_dry_run_checks_the_suites_and_counts_what_they_draw(

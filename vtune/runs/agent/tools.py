@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from vtune.config import Strict
 from vtune.environments import check_environment
-from vtune.errors import RecipeError
+from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
 from vtune.rollout.prompts import STYLES, Style
 from vtune.schema.sample import Sample
@@ -122,6 +122,37 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
             tool.check(section)
     if recipe is not None:
         _check_web(recipe)
+
+
+def check_asking(recipe: ToolsRecipe | None) -> None:
+    """See, before a run, that its tools have what they ask others with, or the records that are replayed.
+
+    Raises:
+        RecipeError: If a key or token is not set.
+        DataError: If a record is not there.
+    """
+    if recipe is None:
+        return
+    for path in recipe.web.replay:
+        if not Path(path).is_file():
+            raise DataError(f"no record of the web can be read at {path}", fix="check the path")
+    for _, tool, section in sections_of(recipe):
+        replayed = recipe.web.replay and tool.asks_web(section, recipe.web)
+        if tool.check_asking is not None and not replayed:
+            tool.check_asking(section)
+
+
+def check_writers(recipe: ToolsRecipe | None, *, world: int) -> None:
+    """See, before a run of `world` processes, that only one writes the record of the web that it names.
+
+    Raises:
+        RecipeError: If several would.
+    """
+    if recipe is not None and recipe.web.record is not None and world > 1:
+        raise RecipeError(
+            f"{world} processes would write one record of the web, {recipe.web.record}",
+            fix="set tools.web.record to null: each writes its own in the run folder",
+        )
 
 
 def _check_web(recipe: ToolsRecipe) -> None:

@@ -25,7 +25,7 @@ from vtune.rollout.prompts import ask
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
-from vtune.runs.agent.tools import check_indexes, check_tools
+from vtune.runs.agent.tools import check_asking, check_indexes, check_tools
 from vtune.runs.curate.prints import model_print, tools_print
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
@@ -81,6 +81,7 @@ def check_pass_rate(spec: PassRate) -> None:
     kind_of(spec.model, spec.engine)
     check_model(resolved(spec.model), spec.openai, spec.rollout)
     check_indexes(spec.tools)
+    check_asking(spec.tools)
 
 
 def check_rows(spec: PassRate, items: Iterable[Item]) -> bool:

@@ -27,6 +27,7 @@ from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
+from vtune.runs.agent.tools import check_asking
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
 from vtune.runs.evaluate.drawing import check_scores, draw_window
 from vtune.runs.evaluate.grading import (
@@ -102,6 +103,7 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
         check_answers(suite.grader, "grader")
     check_deferred(suite, looks=found.judged_looks)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
+    check_asking(suite.tools)
     check_summariser(suite.tools)
     if is_scripted(model):
         asked = (sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False))

@@ -18,6 +18,7 @@ from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_tensor_parallel
+from vtune.runs.agent.tools import check_asking, check_writers
 from vtune.runs.plan.estimate import (
     draws,
     engine_of,
@@ -68,16 +69,18 @@ def plan_rl(
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     machine = machine_of(gpus, gpu_memory)
     check_sizes(recipe, machine.gpus)
+    check_writers(recipe.tools, world=gpus or 1)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
     machine = replace(machine, pictures=_pictures(recipe.data, _asked))
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
     needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
     facts["missing"] += _told("judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1]))
+    facts["missing"] += _told("tools", lambda: check_asking(recipe.tools))
     facts["missing"] += _told("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
     suites = suites_of(recipe)
-    facts = _with_evaluations(facts, recipe, suites, trained=trained)
+    facts = _with_evaluations(facts, recipe, suites, trained=trained, world=gpus or 1)
     return facts | {"plan": plan(recipe, machine, shape=shape)}
 
 
@@ -90,7 +93,8 @@ def plan_sft(
     if not facts["missing"]:
         check_lengths(recipe)
     machine = replace(machine_of(gpus, gpu_memory), pictures=_pictures(recipe.data, _traced))
-    facts = _with_evaluations(facts, recipe, load_suites(recipe.eval, kind="transformers"), trained=None)
+    suites = load_suites(recipe.eval, kind="transformers")
+    facts = _with_evaluations(facts, recipe, suites, trained=None, world=gpus or 1)
     return facts | {"plan": plan(recipe, machine, shape=shape, steps=facts.get("steps"))}
 
 
@@ -108,14 +112,20 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
 
 
 def _with_evaluations(
-    facts: dict[str, Any], recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], *, trained: int | None
+    facts: dict[str, Any],
+    recipe: RLRecipe | SFTRecipe,
+    suites: Sequence[Loaded],
+    *,
+    trained: int | None,
+    world: int,
 ) -> dict[str, Any]:
     """The facts, with what the evaluations of the run draw, or what is not there for them."""
     steps = facts.get("steps", recipe.steps)
     absent = missing_data(suites)
     if recipe.eval is None or absent or steps is None:
         return facts | {"missing": facts["missing"] + absent}
-    rollouts = check_suites(suites, recipe.tools if isinstance(recipe, RLRecipe) else None)
+    tools = recipe.tools if isinstance(recipe, RLRecipe) else None
+    rollouts = check_suites(suites, tools, world=world)
     return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
 
 

@@ -12,7 +12,7 @@ from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind
-from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_writers
 from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
 from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
 from vtune.runs.evaluate.identity import suite_as_today
@@ -92,12 +92,13 @@ def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
     return {one.name: one.suite.model_dump(mode="json") for one in suites}
 
 
-def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None) -> dict[str, int]:
+def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, world: int) -> dict[str, int]:
     """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
 
     Args:
         suites: Of the run.
         tools: Its own, which are open while they are evaluated.
+        world: Processes of the run, which share the questions.
 
     Raises:
         VtuneError: With the problems found.
@@ -105,7 +106,8 @@ def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None) -> 
     rollouts = {}
     for one in suites:
         suite = one.suite
-        _check_record(one, tools)
+        _check_record(one, tools, world)
+        check_asking(suite.tools)
         check_published(suite)
         found = check_questions(
             suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=one.limit
@@ -117,8 +119,9 @@ def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None) -> 
     return rollouts
 
 
-def _check_record(one: Loaded, tools: ToolsRecipe | None) -> None:
+def _check_record(one: Loaded, tools: ToolsRecipe | None, world: int) -> None:
     """Check that a suite does not write the record that the run writes: a record has one writer."""
+    check_writers(one.suite.tools, world=world)
     files = [found.web.record for found in (tools, one.suite.tools) if found is not None]
     if len(files) == 2 and None not in files and len({Path(str(file)).resolve() for file in files}) == 1:
         raise RecipeError(

@@ -12,7 +12,7 @@ from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_vllm
-from vtune.runs.agent.tools import check_indexes, check_tools
+from vtune.runs.agent.tools import check_asking, check_indexes, check_tools, check_writers
 from vtune.runs.data.validating import check_data
 from vtune.runs.train.online_suites import Loaded, check_suites, load_suites
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
@@ -36,6 +36,8 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
         check_vllm()
         check_devices(recipe.rollout.tensor_parallel)
     check_keys(recipe.reward)
+    check_asking(recipe.tools)
+    check_writers(recipe.tools, world=world)
     check_service(recipe.reward)
     for warning in doubts(recipe):
         say(f"warning: {warning}")
@@ -49,7 +51,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     facts = check_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
-    check_suites(suites_of(recipe), recipe.tools)
+    check_suites(suites_of(recipe), recipe.tools, world=world)
     return facts
 
 
