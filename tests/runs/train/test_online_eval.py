@@ -1,9 +1,13 @@
 """Evaluation during training: what it tells, that training does not feel it, and that it survives a crash."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -13,12 +17,15 @@ from tests.runs.commands import Ended, evaluation, numbers, rl, same_weights, se
 from vtune.errors import RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import read_questions
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.report.document import run_report
+from vtune.runs.train import online_eval
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import OnlineEval
 from vtune.runs.train.online_suites import check_suites, load_suites
 from vtune.sandbox import Isolation
-from vtune.tools.exchanges import WebRules
+from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
+from vtune.update.ranks import Ranks
 
 pytestmark = pytest.mark.train
 
@@ -188,6 +195,46 @@ def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) 
         check_suites([recording], tools, world=1)
     with pytest.raises(RecipeError, match=r"2 processes would write one record of the web, .*web\.jsonl"):
         check_suites([recording], world=2)
+
+
+def test_a_suite_does_not_spend_what_another_may_ask_the_web(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first asks as often as its budget allows, and the second may still ask."""
+    recipe = OnlineEval.model_validate({"every": 1, "suites": ["lens", "vstar"]})
+    rules = WebRules(budget=Budget(requests=1))
+    asked: list[str] = []
+
+    async def answer() -> list[str]:
+        return []
+
+    @asynccontextmanager
+    async def opened(suite: EvalSuite, *_: object, record: Path, **__: object) -> AsyncIterator[None]:
+        async with aclosing(Exchanges(record, rules)) as exchanges:
+            await exchanges.get(Request("search", str(suite.data), {}), answer)
+        asked.append(record.name)
+        raise RunFailed("enough")
+        yield
+
+    monkeypatch.setattr(online_eval, "open_agent", opened)
+    policy = Mock()
+    policy.pictures.within.return_value.shown_size = None
+    evaluation = OnlineEvaluation(
+        recipe,
+        [],
+        steps=1,
+        policy=policy,
+        gathered=nullcontext,
+        ranks=Ranks(rank=0, world=1, local=0),
+        out=tmp_path,
+        record=Mock(),
+        checkpoints=Mock(),
+        done=0,
+    )
+    for one in load_suites(recipe, kind="transformers"):
+        with pytest.raises(RunFailed, match="enough"):
+            asyncio.run(evaluation._drawn(one, 0, Mock()))
+    assert asked == ["search-eval-lens-0.jsonl", "search-eval-vstar-0.jsonl"]
 
 
 @pytest.mark.parametrize(

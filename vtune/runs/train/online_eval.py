@@ -165,7 +165,7 @@ class OnlineEvaluation:
         transform = black if suite.call_images == "black" else None
         questions = read_questions(suite, limit=one.limit, rank=ranks.rank, world=ranks.world)
         found = _Share()
-        searches = self._out / f"search-eval-{ranks.rank}.jsonl"
+        searches = searches_of(self._out, one.name, ranks.rank)
         judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
         scoring = Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size)
         async with (
@@ -217,6 +217,17 @@ class OnlineEvaluation:
             for number, (sample, images) in numbered
             for rollout in range(suite.rollouts)
         ]
+
+
+def searches_of(out: Path, suite: str, rank: int) -> Path:
+    """The file for what the web says in evaluations of a suite, each of which has its own record and budget.
+
+    Args:
+        out: The run folder.
+        suite: Name of the suite.
+        rank: Of the process.
+    """
+    return out / f"search-eval-{suite}-{rank}.jsonl"
 
 
 def _failed(one: Loaded, error: VtuneError) -> RunFailed:
