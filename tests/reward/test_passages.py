@@ -83,6 +83,29 @@ def test_pictures_that_were_found_follow_line_by_line() -> None:
     assert holding(gold, found(both.replace("Ulm", "Worms"), tool=image_search.NAME)) is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "text", "held"),
+    [
+        ("乌尔姆大教堂", "世界上最高的教堂是乌尔姆大教堂，高一百六十一米。", True),
+        ("乌尔姆大教堂", "世界上最高的教堂是科隆大教堂。", False),
+        ("北京", "中国的首都是北京。", True),
+        ("京", "中国的首都是北京。", False),
+        ("ウルム大聖堂", "ウルム大聖堂は世界で最も高い教会である。", True),
+        ("울름", "울름의 대성당은 높다.", True),
+        ("กรุงเทพ", "เมืองหลวงคือกรุงเทพมหานคร", True),
+        ("Málaga", "Picasso was born in Ma\u0301laga.", True),
+        ("２０１９年", "It opened in 2019年.", True),
+        ("Ulm", "Ulmer Münster", False),
+    ],
+)
+def test_where_no_space_parts_words_the_answer_is_looked_for_within(
+    answer: str, text: str, held: bool
+) -> None:
+    assert (holding(sample(ground_truth=answer), found(f"1. x\n{text}")) is not None) is held
+    titled = sample(ground_truth=answer, extra={"documents": ["Cafe\u0301"]})
+    assert (holding(titled, found(f"1. Café\n{text}")) is not None) is (held or answer == "京")
+
+
 def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> None:
     choice = sample(ground_truth="B", choices=("Worms", "Trier"))
     assert holding(choice, found("1. Ulm\nTo Trier.")) == "Trier"

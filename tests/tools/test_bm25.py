@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import bm25s
@@ -14,7 +15,7 @@ from vtune.tools import bm25_build
 from vtune.tools.bm25 import PassageIndex
 from vtune.tools.bm25_build import build_index
 from vtune.tools.passage import Passage
-from vtune.tools.words import STOP_WORDS, words
+from vtune.tools.words import PAIRS, STOP_WORDS, whole_words, words
 
 
 def built(folder: Path, *texts: str) -> PassageIndex:
@@ -80,6 +81,38 @@ def test_equal_passages_rank_in_their_order_and_strangers_not_at_all(tmp_path: P
 def test_numbers_and_words_of_any_script_are_found(tmp_path: Path) -> None:
     index = built(tmp_path / "index", "opened in 1996", "Größe 7", "北京 大学")
     assert [index.rank(query, 1)[0][0] for query in ("1996", "GRÖSSE", "7", "北京")] == [0, 1, 1, 2]
+
+
+def test_scripts_without_spaces_are_found_by_what_stands_within(tmp_path: Path) -> None:
+    texts = (
+        "世界上最高的教堂是乌尔姆大教堂",
+        "ウルム大聖堂は高い",
+        "เมืองหลวงคือกรุงเทพมหานคร",
+        "울름의 대성당은",
+        "Ma\u0301laga 山 ９",
+    )
+    index = built(tmp_path / "index", *texts)
+    asked = ("乌尔姆大教堂", "ウルム", "กรุงเทพ", "울름", "MÁLAGA", "山", "9")
+    assert [index.rank(query, 1)[0][0] for query in asked] == [0, 1, 2, 3, 4, 4, 4]
+    assert words("a Python3は山") == ["a", "python3", "は山"]
+    assert index.find("柏林", 1) == []
+
+
+def test_an_index_that_was_built_before_is_searched_as_it_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(bm25_build, "words", whole_words)
+        built(tmp_path / "index", "北京 大学", "ferry ½")
+    manifest = tmp_path / "index/index.json"
+    facts = json.loads(manifest.read_text())
+    assert facts.pop("cut") == PAIRS
+    manifest.write_text(json.dumps(facts))
+    index = PassageIndex(tmp_path / "index")
+    assert [found for found, _ in index.rank("大学 ferry", 2)] == [0, 1]
+    manifest.write_text(json.dumps(facts | {"cut": "syllables"}))
+    with pytest.raises(DataError, match="cut by 'syllables', which is not known here"):
+        PassageIndex(tmp_path / "index")
 
 
 def test_half_a_character_in_a_corpus_becomes_a_question_mark(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.tools import image_search, text_search
+from vtune.tools.scripts import plain, spelled
 from vtune.tools.tool import SOURCES
 from vtune.verifiers import exact
 from vtune.verifiers.exact import normalise
@@ -23,7 +24,8 @@ NAME = "passages"
 SEARCHES = (text_search.NAME, image_search.NAME)
 
 SHORTEST = 3
-"""Characters of an answer that is looked for in any passage; ours: a digit or "no" stands in most of them."""
+"""Characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" stands
+in most of them. Where no space parts words, two characters are enough: they are mostly a word."""
 
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
@@ -38,11 +40,12 @@ _HEADS = {
     image_search.NAME: re.compile(r"(?:\A|\n)(\d{1,4})\. ", re.ASCII),
 }
 """The number before a passage: of texts behind an empty line, of pictures on a line of its own."""
-_WORD = re.compile(r"\w+")
 
 
 class PassageJudge:
-    """Looks for the answer, as whole words, in what searches returned; in the gold documents where known."""
+    """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
+    parts words; in the gold documents where known.
+    """
 
     def __init__(self, levels: EvidenceLevels) -> None:
         self._levels = levels
@@ -76,13 +79,13 @@ def holding(sample: Sample, call: Call) -> str | None:
     answers = _answers(sample, least=1 if titles or fact else SHORTEST)
     for passage in passages:
         title, _, text = passage.partition("\n")
-        if titles and normalise(title) not in titles:
+        if titles and _title(title) not in titles:
             continue
-        if fact and f" {fact} " not in f" {_words(passage)} ":
+        if fact and f" {fact} " not in f" {spelled(passage)} ":
             continue
-        words = _words(text if titles else passage)
+        words = spelled(text if titles else passage)
         for answer in answers:
-            if f" {_words(answer)} " in f" {words} ":
+            if f" {spelled(answer)} " in f" {words} ":
                 return answer
     return None
 
@@ -94,7 +97,7 @@ def names_fact(sample: Sample, call: Call) -> bool:
         bool(fact)
         and call.tool in SEARCHES
         and call.status == "ok"
-        and any(f" {fact} " in f" {_words(passage)} " for passage in _passages(call)[1])
+        and any(f" {fact} " in f" {spelled(passage)} " for passage in _passages(call)[1])
     )
 
 
@@ -117,22 +120,22 @@ def _answers(sample: Sample, *, least: int) -> list[str]:
     aliases = sample.verifier_parm.get("aliases", ())
     told = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
     said = [options.get(str(one), str(one)) for one in told]
-    return [one for one in dict.fromkeys(said) if len(_words(one)) >= least]
+    return [one for one in dict.fromkeys(said) if len(spelled(one)) >= least]
 
 
 def _titles(sample: Sample) -> frozenset[str]:
     titles = sample.extra.get(DOCUMENTS)
-    return frozenset(map(normalise, titles)) if isinstance(titles, list | tuple) else frozenset()
+    return frozenset(map(_title, titles)) if isinstance(titles, list | tuple) else frozenset()
+
+
+def _title(text: str) -> str:
+    return normalise(plain(text))
 
 
 def _fact(sample: Sample) -> str:
     """The words of the fact on the way to the answer; empty where none is known."""
     fact = sample.extra.get(FACT)
-    return _words(fact) if isinstance(fact, str) else ""
-
-
-def _words(text: str) -> str:
-    return " ".join(_WORD.findall(text.casefold()))
+    return spelled(fact) if isinstance(fact, str) else ""
 
 
 def _can_judge(sample: Sample) -> bool:

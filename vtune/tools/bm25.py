@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from vtune.errors import DataError
 from vtune.tools.passage import Passage
 from vtune.tools.store import Records, read_manifest
-from vtune.tools.words import words
+from vtune.tools.words import PAIRS, whole_words, words
 
 
 class PassageIndex:
@@ -22,6 +24,7 @@ class PassageIndex:
 
     def __init__(self, folder: Path) -> None:
         facts = read_manifest(folder, "passages")
+        self._words = _cut_as(facts, folder)
         self._records = Records(folder, "passages")
         try:
             self._bm25 = bm25s.BM25.load(folder, mmap=True)
@@ -44,7 +47,7 @@ class PassageIndex:
     def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
         """(number of the passage, score) of the best passages, in order."""
         known = self._bm25.vocab_dict
-        numbers = [known[word] for word in words(query) if word in known]
+        numbers = [known[word] for word in self._words(query) if word in known]
         if not numbers:
             return []
         scores = self._bm25.get_scores_from_ids(numbers)
@@ -61,3 +64,19 @@ class PassageIndex:
     async def aclose(self) -> None:
         """Close its files."""
         self._records.close()
+
+
+def _cut_as(facts: Mapping[str, Any], folder: Path) -> Callable[[str], list[str]]:
+    """What cuts a query into words as an index was cut.
+
+    Raises:
+        DataError: If it was cut in a way that is not known here.
+    """
+    cut = facts.get("cut")
+    if cut not in (None, PAIRS):
+        raise DataError(
+            f"an index whose words are cut by {cut!r}, which is not known here",
+            where=str(folder),
+            fix="build it again, or search it with the vtune that built it",
+        )
+    return whole_words if cut is None else words
