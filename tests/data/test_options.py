@@ -62,6 +62,13 @@ def test_the_right_option_stays_right_wherever_it_goes(choices: list[str], seed:
     assert found == presented(before, template=TEMPLATE, shuffle=seed)
 
 
+def test_a_letter_is_a_place_before_it_is_the_text_of_another_option() -> None:
+    signs = sample(choices=("C", "A", "B", "D"))
+    assert presented(signs, template=TEMPLATE, shuffle=None).ground_truth == "A"
+    moved = presented(signs, template=TEMPLATE, shuffle=1)
+    assert moved.choices["ABCD".index(moved.ground_truth)] == "C"
+
+
 def orders(seed: int) -> list[Sample]:
     return [presented(sample(number=number), template=TEMPLATE, shuffle=seed) for number in range(400)]
 

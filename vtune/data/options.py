@@ -91,11 +91,11 @@ def presented(
 
 
 def _truth(sample: Sample, where: str) -> int:
-    """Position of the right option."""
-    if sample.ground_truth in sample.choices:
-        return sample.choices.index(sample.ground_truth)
+    """Position of the right option; as for verifier `choice`, a letter is a place before it is a text."""
     if sample.ground_truth in lettered(sample.choices):
         return ascii_uppercase.index(sample.ground_truth)
+    if sample.ground_truth in sample.choices:
+        return sample.choices.index(sample.ground_truth)
     raise DataError(
         f"the ground truth {sample.ground_truth!r} is not one of {', '.join(sample.choices)}",
         where=where,

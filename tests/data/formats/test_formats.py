@@ -364,9 +364,12 @@ def test_a_number_that_names_two_options_is_refused_until_a_map_says_what_it_is(
     assert "1 is the text of one option and the number or letter of another" in str(refused)
 
 
+@pytest.mark.parametrize("options", [{"A": "B", "B": "A"}, ["B", "A"]])
 @pytest.mark.parametrize(("said", "truth"), [("number", "B"), ("text", "A"), (None, None)])
-def test_a_letter_may_be_the_text_of_another_option(said: str | None, truth: str | None) -> None:
-    row = {"problem": "Which?", "answer": "B", "options": {"A": "B", "B": "A"}}
+def test_a_letter_may_be_the_text_of_another_option(
+    said: str | None, truth: str | None, options: Any
+) -> None:
+    row = {"problem": "Which?", "answer": "B", "options": options}
     if truth is None:
         with pytest.raises(DataError, match="the text of one option and the number or letter of another"):
             question_sample(row, HERE, Options(), source="a")

@@ -25,7 +25,7 @@ from vtune.schema.source_names import named_by
 from vtune.verifiers import counting, judge
 
 AnswerIs = Literal["number", "text"]
-"""Of an option: its number (or its key, where it has one), or its text."""
+"""Of an option: its number (or its letter or key), or its text."""
 QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
 IMAGES = ("images", "image", "decoded_image")
@@ -229,6 +229,8 @@ def _lettered(
         return truth
     # Also of 1.0: a column of whole numbers with a null in it becomes one of floats.
     text = text_of(column, truth).strip()
+    letters = list(ascii_uppercase[: len(choices)])
+    keys = keys or (letters if text in letters else [])
     numbers = keys if keys[:1] in (["0"], ["1"]) else [str(number) for number in range(len(choices))]
     named = keys if text in keys or (isinstance(truth, str) and answer_is is None) else numbers
     place = named.index(text) if text in named[: len(ascii_uppercase)] else None
