@@ -1,16 +1,68 @@
+import asyncio
 from dataclasses import replace
 from typing import Any
 
-from tests.reward.build import TARGET, looks, sample
+import pytest
+
+from tests.reward.build import TARGET, looks, recipe, sample
+from vtune.errors import RecipeError
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Rule
+from vtune.reward.score import Scorer
 from vtune.runs.audit.drawn import drawn_as
+from vtune.runs.audit.located import Audited
 from vtune.runs.audit.rerun_turns import Reruns, _key
+from vtune.runs.audit.rerun_verdicts import JudgedBy, judged_by, verdict_on
+from vtune.runs.evaluate.questions import Choices, Source
+from vtune.schema.verdict import Verdict
+
+KIND = "multiple_choice"
+
+
+def rule(protocol: str) -> Rule:
+    found = PROTOCOLS[protocol].rule(KIND)
+    assert found is not None
+    return found
+
+
+def audited(protocol: str, *, kind: str = KIND, grader: bool = False) -> Audited:
+    choices = Choices(order="official") if kind == KIND else None
+    source = Source(
+        data=("x",), format="samples", data_from="", kind=kind, protocol=protocol, choices=choices
+    )
+    return Audited((), source, recipe(), 0, "suite.yaml", has_grader=grader)
+
+
+def test_an_answer_drawn_again_is_judged_as_the_one_before_it_was() -> None:
+    asked = sample(TARGET, choices=("red", "blue"), verifier_parm={"answer_in": "reply"})
+    told = looks(reply="The right option is certainly (B) in my eyes.")
+
+    async def both(protocol: str) -> list[float]:
+        by = judged_by(audited(protocol)) if protocol != "vtune" else JudgedBy(rule(protocol))
+        async with Scorer(recipe()) as scorer:
+            found = [
+                await verdict_on(one, told, by, scorer) for one in (asked, replace(asked, ground_truth="A"))
+            ]
+        assert all(isinstance(one, Verdict) for one in found)
+        return [one.score for one in found if isinstance(one, Verdict)]
+
+    assert asyncio.run(both("vtune")) == [0.0, 0.0]  # no single letter to the verifier
+    assert asyncio.run(both("vlmevalkit")) == [1.0, 0.0]
+
+
+def test_answers_that_a_model_graded_are_not_drawn_again() -> None:
+    kind = "mathvista"
+    assert judged_by(audited("official", kind=kind)).name == ("official", kind)
+    with pytest.raises(RecipeError, match="graded by a model, as protocol official asks one") as refused:
+        judged_by(audited("official", kind=kind, grader=True))
+    assert "--protocol vtune" in refused.value.fix
 
 
 def test_a_verdict_is_kept_for_the_truth_and_the_judge_that_gave_it() -> None:
     nothing: Any = None
     reruns = Reruns(
         exchanges=("black",), model="some/model", settings=drawn_as("", "codev"), kind=nothing, seed=0,
-        record=nothing,
+        record=nothing, judged_by=JudgedBy(rule("vtune")),
     )  # fmt: skip
     asked = sample(TARGET)
     others = (
@@ -20,5 +72,7 @@ def test_a_verdict_is_kept_for_the_truth_and_the_judge_that_gave_it() -> None:
     )
     keys = [_key(reruns, "black", one, looks()) for one in (asked, *others)]
     keys.append(_key(replace(reruns, judge="another-judge"), "black", asked, looks()))
-    assert len(set(keys)) == 5
+    graded = JudgedBy(rule("vlmevalkit"), ("vlmevalkit", KIND))
+    keys.append(_key(replace(reruns, judged_by=graded), "black", asked, looks()))
+    assert len(set(keys)) == 6
     assert _key(reruns, "black", replace(asked), looks()) == keys[0]

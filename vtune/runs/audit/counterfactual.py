@@ -26,6 +26,7 @@ from vtune.runs.audit.located import Audited
 from vtune.runs.audit.rerun_candidates import Candidate
 from vtune.runs.audit.rerun_record import NAME, RerunRecord
 from vtune.runs.audit.rerun_turns import Model, Reruns, Turn, judged, turn_again
+from vtune.runs.audit.rerun_verdicts import judged_by
 from vtune.runs.audit.stored_audit import Place
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -71,8 +72,8 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
         path: Their folder or file.
 
     Raises:
-        RecipeError: If the files are of several steps, or an exchange wants the policy's tokens, and its
-            model is behind an endpoint.
+        RecipeError: If the files are of several steps, a model graded the answers, or an exchange wants the
+            policy's tokens, and its model is behind an endpoint.
         VtuneError: If the model cannot be had.
     """
     exchanges = asked_exchanges(asked.exchanges)
@@ -83,6 +84,7 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
             fix=f"name the file of one step, e.g. {audited.files[-1]}, and the checkpoint that drew it",
         )
     drawn = drawn_as(audited.settings, asked.agent)
+    judged = judged_by(audited)
     model = resolved(asked.model)
     kind = kind_of(model, "vllm" if asked.vllm else "transformers")
     if kind == "vllm":
@@ -102,6 +104,7 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
         kind=kind,
         seed=audited.seed,
         record=RerunRecord(record),
+        judged_by=judged,
         drawn_by=_other_model(model, record.with_name("results.json")),
     )
 

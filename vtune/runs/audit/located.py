@@ -38,6 +38,7 @@ class _Asked(Strict):
     kind: str | None = None
     protocol: ProtocolName = ours.NAME
     choices: Choices | None = None
+    grader: dict[str, Any] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -56,6 +57,8 @@ class Audited:
     """Of the bootstrap: the run's own, so that an audit repeats what an evaluation said."""
     settings: str
     """The file that both were read from."""
+    has_grader: bool = False
+    """Whether an evaluation names a model for protocols that ask one."""
 
 
 def locate(path: Path, data: tuple[str, ...]) -> Audited:
@@ -92,7 +95,8 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
                 protocol=asked.protocol,
                 choices=asked.choices,
             )
-            return Audited(files, source, asked.reward, asked.seed, str(settings))
+            grades = asked.grader is not None
+            return Audited(files, source, asked.reward, asked.seed, str(settings), has_grader=grades)
     if not data:
         raise DataError(
             "it is not known which samples these trajectories answer",

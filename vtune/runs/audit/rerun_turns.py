@@ -21,6 +21,7 @@ from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.rerun import asks_again, ended_with, others_of, sampling_of, turn_number
 from vtune.runs.audit.drawn import Drawn
 from vtune.runs.audit.rerun_record import Line, RerunRecord
+from vtune.runs.audit.rerun_verdicts import JudgedBy, verdict_on
 from vtune.runs.evaluate.suite import AgentRecipe
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -45,6 +46,8 @@ class Reruns:
     kind: Kind
     seed: int
     record: RerunRecord
+    judged_by: JudgedBy
+    """What says whether an answer is right: what said it of the answers that are there."""
     drawn_by: str | None = None
     """What their evaluation calls the model that drew the trajectories, if that is another name."""
     judge: str | None = None
@@ -139,12 +142,13 @@ async def judged(
     sample = turn.sample
     again = asks_again(text, sample, completion)
     told = ended_with(turn.trajectory, turn.again, text)
-    verdict = await scorer.accuracy(sample, told)
+    verdict = await verdict_on(sample, told, reruns.judged_by, scorer)
     if isinstance(verdict, Unscored):
         return Rerun(right=None, why=verdict.why)
     follows: bool | None = None
     if turn.gold is not None:
-        other = await scorer.accuracy(replace(sample, ground_truth=turn.gold, answer=turn.gold), told)
+        other_sample = replace(sample, ground_truth=turn.gold, answer=turn.gold)
+        other = await verdict_on(other_sample, told, reruns.judged_by, scorer)
         follows = None if isinstance(other, Unscored) else other.score >= RIGHT and not again
     line = Line(
         key=turn.key,
@@ -195,6 +199,8 @@ def _key(reruns: Reruns, name: str, sample: Sample, trajectory: Trajectory) -> s
         [trajectory.sample_id, trajectory.rollout, trajectory.policy_version],
         [sample.ground_truth, sample.verifier, sample.verifier_parm, sample.choices, reruns.judge],
         said,
+        # Verdicts of verifiers keep the keys that they have had.
+        *reruns.judged_by.name,
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
 

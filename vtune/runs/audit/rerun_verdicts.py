@@ -1,0 +1,64 @@
+"""Verdicts on answers that are drawn again: by what judged the answers before them."""
+
+import asyncio
+from dataclasses import dataclass
+
+from vtune.environments import DEFAULT, name_of
+from vtune.errors import DataError, RecipeError
+from vtune.protocols.protocol import Rule
+from vtune.reward.part import Unscored
+from vtune.reward.score import Scorer
+from vtune.runs.audit.located import Audited
+from vtune.runs.evaluate.grading import grade_of, rule_of, verdict_of
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+from vtune.schema.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBy:
+    """What says whether an answer is right."""
+
+    rule: Rule
+    name: tuple[str, ...] = ()
+    """The protocol and the kind of question, where the rule grades; empty: the sample's verifier judges."""
+
+
+def judged_by(audited: Audited) -> JudgedBy:
+    """What judged the trajectories.
+
+    Raises:
+        RecipeError: If a model did, by the rule of a protocol: it is not asked here.
+    """
+    source, rule = audited.source, rule_of(audited.source)
+    if rule.by == "verifier":
+        return JudgedBy(rule)
+    if rule.asks_model and audited.has_grader:
+        raise RecipeError(
+            f"the answers were graded by a model, as protocol {source.protocol} asks one, and here none is "
+            "asked about answers that are drawn again",
+            where=audited.settings,
+            fix="evaluate with a protocol that reads answers itself, e.g. `--protocol vtune`, or without a "
+            "`grader`, and audit that folder",
+        )
+    return JudgedBy(rule, (source.protocol, source.kind or ""))
+
+
+async def verdict_on(
+    sample: Sample, told: Trajectory, judged: JudgedBy, scorer: Scorer
+) -> Verdict | Unscored:
+    """Whether the last turn of a conversation answers a question.
+
+    Args:
+        sample: As it was asked.
+        told: Ends with the answer.
+        judged: What judged the answer that was there before.
+        scorer: Open.
+    """
+    if judged.rule.by == "verifier" or name_of(sample) != DEFAULT:
+        return await scorer.accuracy(sample, told)
+    try:
+        shown = await asyncio.to_thread(scorer.with_shown_size, sample, told)
+        return verdict_of(grade_of(told.reply, shown, judged.rule))
+    except DataError as error:
+        return Unscored(error.what)
