@@ -1,8 +1,10 @@
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.reward.build import TARGET, looks, recipe, sample
 from vtune.errors import RecipeError
@@ -10,11 +12,13 @@ from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Rule
 from vtune.reward.score import Scorer
 from vtune.runs.audit.drawn import drawn_as
-from vtune.runs.audit.located import Audited
+from vtune.runs.audit.located import Audited, locate, samples_of
 from vtune.runs.audit.rerun_turns import Reruns, _key
 from vtune.runs.audit.rerun_verdicts import JudgedBy, judged_by, verdict_on
 from vtune.runs.evaluate.questions import Choices, Source
+from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.verdict import Verdict
+from vtune.verifiers.grounding import verify_grounding
 
 KIND = "multiple_choice"
 
@@ -56,6 +60,27 @@ def test_answers_that_a_model_graded_are_not_drawn_again() -> None:
     with pytest.raises(RecipeError, match="graded by a model, as protocol official asks one") as refused:
         judged_by(audited("official", kind=kind, grader=True))
     assert "--protocol vtune" in refused.value.fix
+
+
+@pytest.mark.parametrize(("schedule", "thresholds"), [("fixed", [0.5]), ("average", [0.5, 0.9])])
+def test_boxes_are_judged_in_the_space_and_by_the_threshold_of_the_suite(
+    schedule: str, thresholds: list[float], tmp_path: Path
+) -> None:
+    size = {"width": 200, "height": 100}
+    asked = sample(verifier="grounding", ground_truth="[20, 10, 60, 40]", verifier_parm=size)
+    write_samples(tmp_path / "samples.parquet", [asked])
+    write_trajectories(tmp_path / "trajectories.parquet", [looks()])
+    iou = {"schedule": schedule, "thresholds": thresholds, "until": [], "target": None}
+    suite = {
+        "data": [str(tmp_path / "samples.parquet")],
+        "seed": 0,
+        "reward": {**recipe().model_dump(mode="json"), "iou": iou},
+        "reply_space": "relative_1000",
+    }
+    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(suite))
+    (found,) = samples_of(locate(tmp_path, ())).values()
+    assert verify_grounding("<answer>[100, 100, 300, 400]</answer>", found).score == 1
+    assert not verify_grounding("<answer>[20, 10, 60, 40]</answer>", found).score
 
 
 def test_a_verdict_is_kept_for_the_truth_and_the_judge_that_gave_it() -> None:

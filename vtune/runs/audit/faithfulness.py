@@ -28,12 +28,11 @@ from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.human_labels import HumanLabels
-from vtune.runs.audit.located import Audited, locate
+from vtune.runs.audit.located import Audited, locate, samples_of
 from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import stored_audits
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
-from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.audit import keep_audit
 from vtune.schema.parquet import read_trajectories
@@ -114,7 +113,7 @@ def run_faithfulness(
 def _drawn_again(
     reruns: Reruns, audited: Audited, candidates: RerunCandidates, reward: RewardRecipe
 ) -> dict[str, Any]:
-    samples = {sample.id: sample for sample in read_records(audited.source)}
+    samples = samples_of(audited)
     reruns = replace(reruns, judge=None if reward.judge is None else reward.judge.model)
     return run_counterfactual(reruns, candidates.rows, samples, _portions(audited.files), reward)
 
@@ -207,7 +206,7 @@ async def _audit(
     The base is the first way, or what most say where all ways are models. What people said, and what is drawn
     again, is compared with it.
     """
-    samples = {sample.id: sample for sample in read_records(audited.source)}
+    samples = samples_of(audited)
     names = [BASE, *(way.name for way in ways)]
     found = {name: {_name_of(file): list[AuditRow]() for file in audited.files} for name in names}
     votes = len(ways) > 1 and all(way.asks_model for way in ways)

@@ -13,8 +13,12 @@ from vtune.errors import DataError
 from vtune.protocols import ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.reward.recipe import RewardRecipe
-from vtune.runs.evaluate.questions import AnswerIn, Choices, Format, Source, as_today
+from vtune.runs.evaluate.questions import AnswerIn, Choices, Format, Source, as_today, read_records
+from vtune.schema.sample import Sample
 from vtune.tools import ToolName
+from vtune.verifiers import verifier_of
+from vtune.verifiers.detection import with_iou
+from vtune.verifiers.spaces import Space
 
 SEED = 0
 """Of the bootstrap where no run says one: the same trajectories give the same intervals."""
@@ -38,6 +42,7 @@ class _Asked(Strict):
     kind: str | None = None
     protocol: ProtocolName = ours.NAME
     choices: Choices | None = None
+    reply_space: Space | None = None
     grader: dict[str, Any] | None = None
 
     @model_validator(mode="before")
@@ -94,6 +99,7 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
                 kind=asked.kind,
                 protocol=asked.protocol,
                 choices=asked.choices,
+                reply_space=asked.reply_space,
             )
             grades = asked.grader is not None
             return Audited(files, source, asked.reward, asked.seed, str(settings), has_grader=grades)
@@ -105,6 +111,22 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
         )
     reward = load_recipe(find("codev", "recipes.rl"), _Asked).reward
     return Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
+
+
+def samples_of(audited: Audited) -> dict[str, Sample]:
+    """Id -> the sample as its replies are judged, without its pictures.
+
+    Where boxes were judged by other thresholds in the course of a training, a sample has none.
+    """
+    iou = audited.reward.iou
+    thresholds = iou.thresholds if iou is not None and iou.schedule in ("fixed", "average") else ()
+    samples = {sample.id: sample for sample in read_records(audited.source)}
+    if not thresholds:
+        return samples
+    return {
+        name: with_iou(sample, thresholds) if verifier_of(sample).reads_iou else sample
+        for name, sample in samples.items()
+    }
 
 
 def _samples(data: Sequence[str]) -> Source:
