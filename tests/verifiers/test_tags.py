@@ -58,6 +58,8 @@ def test_what_it_returns_was_closed_once_and_last(reply: str) -> None:
         ("boxed{a}", None),
         ("\\boxed{a} \\boxed{b}", None),
         ("<think>\\boxed{a}</think>", None),
+        ("<think>\\boxed{a}", None),
+        ("\\boxed{b} <think>or \\boxed{a}?", "b"),
     ],
 )
 def test_boxed(reply: str, content: str | None) -> None:
@@ -92,6 +94,13 @@ def test_many_openings_cost_no_more_than_one() -> None:
         ("It is <answer>7</answer> or 8", "It is <answer>7</answer> or 8"),
         ("<think>a</think>", None),
         ("<answer></answer>", ""),
+        ("<think>At first sight it is (B)", None),
+        ("<thinking>At first sight it is (B)", None),
+        ("<think>a</think> It is 7. <think>Or", "It is 7."),
+        ("<think>a<think>b", None),
+        ("<think>a <code>b</code>\nIt is 7.", "It is 7."),
+        ("<think>a <tool_call>b</tool_call>\nIt is 7.", "It is 7."),
+        ("<code>b</code>\nIt is 7.", "<code>b</code>\nIt is 7."),
     ],
 )
 def test_said(reply: str, said: str | None) -> None:

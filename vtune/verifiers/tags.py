@@ -7,6 +7,8 @@ _ANSWER = re.compile(r"<answer>(.*?)</answer>\s*\Z", re.DOTALL)
 _STATE = re.compile(r"</?(?:think(?:ing)?|code)>")
 _THOUGHT = re.compile(r"</think(?:ing)?>")
 """The end of thoughts; `<thinking>` is what Dong et al. (appendix B.2) and SenseNova-MARS call them."""
+_OPEN_THOUGHT = re.compile(r"<think(?:ing)?>|</(?:code|tool_call)>")
+"""Behind the last end of thoughts: where some begin, and what ends them because generation stops there."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -57,7 +59,7 @@ def tagged(text: str, tag: str) -> str | None:
 def boxed(reply: str) -> str | None:
     r"""The content of the reply's `\boxed{}`, stripped, or None where there is none or they disagree.
 
-    What is boxed in closed thoughts does not count. The same content may be boxed again; another one
+    What is boxed in thoughts does not count. The same content may be boxed again; another one
     beside it is hedging.
     """
     found = {content.strip() for content in _boxes(closing(reply))}
@@ -65,8 +67,23 @@ def boxed(reply: str) -> str | None:
 
 
 def closing(reply: str) -> str:
-    """The reply without its closed thoughts: what stands behind the last `</think>`, stripped."""
-    return reply[thoughts_end(reply) :].strip()
+    """The reply without its thoughts: what stands behind the last `</think>`, less what is thought there.
+
+    Thoughts that are still open, as where a reply is cut off, go on to its end, or to a call: generation
+    stops at `</code>` and `</tool_call>`.
+    """
+    rest = reply[thoughts_end(reply) :]
+    kept: list[str] = []
+    begin: int | None = None
+    behind = 0
+    for mark in _OPEN_THOUGHT.finditer(rest):
+        opens = not mark[0].startswith("</")
+        if opens and begin is None:
+            begin = mark.start()
+        elif begin is not None and not opens:
+            kept.append(rest[behind:begin])
+            begin, behind = None, mark.end()
+    return "".join([*kept, rest[behind:begin]]).strip()
 
 
 def thoughts_end(reply: str) -> int:
