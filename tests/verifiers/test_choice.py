@@ -3,7 +3,7 @@ import pytest
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError
 from vtune.verifiers import check_ground_truth
-from vtune.verifiers.choice import verify_choice
+from vtune.verifiers.choice import loosely_chosen, verify_choice
 
 COLOURS = ("red", "blue", "dark green")
 
@@ -95,6 +95,24 @@ def test_the_loose_rule_finds_a_letter_or_a_text_in_prose(
 ) -> None:
     verdict = verify_choice(reply, sample("choice", "B", choices=COLOURS, parm=LOOSE))
     assert (verdict.score, verdict.parts) == (score, {"unreadable": unreadable})
+
+
+@pytest.mark.parametrize(
+    ("said", "letter"),
+    [
+        ("The answer is blue.", "C"),
+        ("The answer is a dog.", "D"),
+        ("The answer is a **dog**.", "D"),
+        ("The answer is a really, really, really good question.", None),
+        ("The answer is a", "A"),
+        ("The answer is **a**, as one sees.", "A"),
+        ("The answer is b because it is so.", "B"),
+        ("The answer is A as told.", "A"),
+        ("The answer is b's colour, or another one.", None),
+    ],
+)
+def test_the_first_letter_of_a_word_and_an_article_are_no_options(said: str, letter: str | None) -> None:
+    assert loosely_chosen(said, ("red", "green", "blue", "dog")) == letter
 
 
 def test_the_loose_rule_needs_to_know_the_options() -> None:

@@ -34,7 +34,8 @@ _LONE_LETTER = re.compile(r"(?<![^\W_])(?!a\s+\w)[A-Za-z](?![^\W_]|['’])")
 
 _MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _LAST_WORDS = 4
-_ANSWER_IS = re.compile(r"(?:correct\s+)?answer\s+is\s+\**([A-Z])\**", re.IGNORECASE)
+_ANSWER_IS = re.compile(r"answer\s+is\s+\**(?!(?-i:a)\s+[*\"'“‘]*\w)([A-Z])(?![^\W_]|['’])", re.IGNORECASE)
+"""Not the first letter of a word, nor the article `a` before one: upstream takes `blue` for B."""
 
 
 def verify_choice(reply: str, sample: Sample) -> Verdict:
@@ -104,7 +105,7 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
 
 
 def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
-    """The letter that VLMEvalKit's rules find in a text of any form, or None.
+    """The letter that is found in a text of any form, or None: VLMEvalKit's rules, but words are no letters.
 
     The only option letter among the words, if it first stands among the last four of them; else the letter in
     "answer is B"; else the option whose text alone is contained, in a text at most twice as long as all
