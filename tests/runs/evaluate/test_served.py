@@ -159,6 +159,28 @@ def test_a_question_that_gets_no_reply_is_unscored_and_no_zero(
     assert "content policy" in first.reward.why
 
 
+def test_a_question_that_failed_in_a_finished_evaluation_is_drawn_again_by_resume(
+    looker: Looker, lens: Path, tmp_path: Path
+) -> None:
+    refuses = True
+
+    def at_first(body: dict[str, Any]) -> Reply:
+        return (400, {"message": "busy"}) if refuses and looker.number(body) == 0 else looker(body)
+
+    most = setting(reward__max_unscored=0.5)
+    with serve(at_first) as model:
+        assert evaluate(model, lens, tmp_path / "whole", *most).code == 0
+        refuses = False
+        model.requests.clear()
+        ended = evaluate(model, lens, tmp_path / "whole", *most, "--resume")
+        assert (ended.code, "but for 1 rollout(s) without a score" in ended.err) == (0, True), ended.err
+        assert json.loads(ended.out)["sources"]["all"]["unscored"] == 0
+        assert {looker.number(body) for body in model.requests if "messages" in body} >= {0}
+        model.requests.clear()
+        assert "nothing is left to do" in evaluate(model, lens, tmp_path / "whole", *most, "--resume").err
+        assert not model.requests
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -16,7 +16,7 @@ from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.served import script_facts
 from vtune.runs.evaluate.judged import ungraded
 from vtune.runs.evaluate.questions import fingerprints
-from vtune.runs.evaluate.rollout_files import reopen_unscored
+from vtune.runs.evaluate.rollout_files import lacks_score, reopen_unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.windows import part
 from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
@@ -50,7 +50,8 @@ def finished_before(
 ) -> dict[str, Any] | None:
     """The results that a folder holds, if they are of the same evaluation, and nothing is left to do.
 
-    None where the grader has left replies unscored: it is asked again, or another one is.
+    None where the grader has left replies unscored: it is asked again, or another one is. None, too, where
+    rollouts failed, or their judge gave no score, if fewer than would have ended the evaluation.
     """
     result = read_record(
         out / "results.json",
@@ -75,8 +76,19 @@ def finished_before(
         say(f"{out} is finished, but for what the grader left unscored: {len(unscored)} asked again")
         return None
     _check_same(before, now, out)
+    if failed := _failed(result, out / "trajectories.parquet"):
+        say(f"{out} is finished, but for {failed} rollout(s) without a score: drawn, or scored, again")
+        return None
     say(f"{out} is finished: nothing is left to do")
     return result
+
+
+def _failed(result: Mapping[str, Any], file: Path) -> int:
+    """How many rollouts of a finished evaluation failed, or were not scored."""
+    whole = result.get("sources", {}).get("all", {})
+    if not whole.get("unscored") or not file.is_file():
+        return 0
+    return sum(map(lacks_score, read_trajectories(file)))
 
 
 def _reopen(out: Path, now: dict[str, Any]) -> None:
