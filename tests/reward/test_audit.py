@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +17,7 @@ from vtune.reward.audit import (
 )
 from vtune.reward.score import Scorer
 from vtune.schema.sample import Sample
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Call, Trajectory
 
 WHOLE = (0, 0, 100, 100)
 
@@ -137,6 +138,15 @@ def test_an_audit_in_which_no_call_was_judged_has_failed() -> None:
     assert "2 of 2: no evidence boxes" in failed.where
     assert nobody_audited(audited([sample()], looks())) is None
     assert nobody_audited([*blind, *audited([sample(TARGET)], looks(TARGET))]) is None
+
+
+def test_a_rollout_that_failed_is_no_call_that_nobody_could_audit() -> None:
+    reply = Call(tool="python", arguments="{}", status="infra", error="no reply: 500\n  fix  wait")
+    broken = replace(looks(), calls=(reply,), stop_reason="error")
+    rows = audited([sample(TARGET)], broken)
+    assert (rows[0].calls, rows[0].why) == (1, "the rollout failed: no reply: 500")
+    assert nobody_audited(rows) is None
+    assert nobody_audited([*rows, *audited([sample()], looks(TARGET))]) is not None
 
 
 def test_numbers_by_boxes_are_said_not_to_compare_with_the_papers() -> None:

@@ -16,6 +16,7 @@ from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.flags import WHOLE_IMAGE
 from vtune.reward.part import Unscored, unscored
 from vtune.reward.recipe import RIGHT
+from vtune.reward.score import failure_of
 from vtune.schema.box import area
 from vtune.schema.clusters import cluster_of
 from vtune.schema.sample import Sample
@@ -178,8 +179,11 @@ def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> N
 
 
 def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
-    """The failure of an audit that could look at no call; None where it could, or there was none."""
-    users = [row for row in rows if row.calls]
+    """The failure of an audit that could look at no call; None where it could, or there was none.
+
+    Trajectories whose answer is unscored do not count: `check_scored` says how many may be.
+    """
+    users = [row for row in rows if row.calls and row.correct is not None]
     if not users or any(row.any_faithful is not None for row in users):
         return None
     (why, times), *_ = Counter(row.why for row in users).most_common(1)
@@ -243,6 +247,8 @@ async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges)
     except VtuneError as error:
         return unscored(error)
     if not shows and call.status == "infra":
+        if trajectory.stop_reason == "error":  # also where its model gave no reply: that is noted as a call
+            return Unscored(failure_of(trajectory))
         return Unscored(f"the sandbox failed: {call.error or 'no reason given'}")
     return bool(shows)
 
