@@ -11,7 +11,7 @@ import pytest
 from tests.data.benchmarks import make_vstar
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import vtune
-from tests.runs.evaluate.reading import JUDGED, reads
+from tests.runs.evaluate.reading import JUDGED, grades, reads
 from tests.runs.evaluate.scripted import asked, evaluated, write_script
 from vtune.config import find, load_recipe, shipped
 from vtune.data.formats.table import FORMATS
@@ -198,6 +198,29 @@ def test_judges_are_told_from_parsers_and_their_stored_replies_are_used(
     found = explained(first, other)
     assert {"parser", "judge"} <= set(found["named"])
     assert not judge.requests
+
+
+def test_what_a_model_is_asked_by_another_protocol_is_a_cause_with_points(tmp_path: Path) -> None:
+    def kinder_together(body: dict[str, Any]) -> str:
+        *system, user = body["messages"]
+        found = grades(user["content"][0]["text"]) if system else {"extracted_answer": "x", "score": 0}
+        return json.dumps({key: 1 if "score_T" in key else value for key, value in found.items()})
+
+    specimen = FORMATS[load_recipe(find("charxiv-descriptive", "eval_suites"), EvalSuite).format].specimen
+    assert specimen is not None
+    (tmp_path / "data").mkdir()
+    data = specimen(tmp_path / "data").path
+    samples = asked("charxiv-descriptive", data)
+    model = write_script(tmp_path / "r.jsonl", {sample.id: ["Growth"] for sample in samples})
+    with serve(kinder_together, greets=True) as judge:
+        named = {"base_url": judge.endpoint().base_url, "api_key_env": None, "model": "one"}
+        for protocol in ("official", "vlmevalkit"):
+            words = ["--agent", "direct", "--protocol", protocol, "--set", f"grader={json.dumps(named)}"]
+            evaluated("charxiv-descriptive", model, data, tmp_path / protocol, *words)
+    for here, there, points in (("official", "vlmevalkit", 1.0), ("vlmevalkit", "official", -1.0)):
+        found = explained(tmp_path / here, tmp_path / there)
+        assert (found["named"], found["difference"]) == (["judge"], points)
+        assert (found["causes"]["judge"]["points"], found["rest"]) == (points, 0)
 
 
 def test_a_published_number_says_what_is_not_known_of_it(planted: dict[str, Path]) -> None:

@@ -134,12 +134,14 @@ def read_by(ours: EvalSuite, theirs: EvalSuite, causes: Sequence[Reread]) -> Eva
     changes: dict[str, Any] = {}
     reward: dict[str, Any] = {}
     if "parser" in causes:
-        changes = {key: getattr(theirs, key) for key in PARSER if "." not in key}
+        differing = parser_keys(ours, theirs)
+        changes = {key: getattr(theirs, key) for key in PARSER if "." not in key and key in differing}
         reward["iou"] = theirs.reward.iou
         if ours.choices is not None and theirs.choices is not None:
             changes["choices"] = theirs.choices.model_copy(update={"order": ours.choices.order})
     if "judge" in causes:
         changes["grader"] = theirs.grader
+        changes["protocol"] = theirs.protocol  # says what the model is asked
         reward["judge"] = theirs.reward.judge
     return ours.model_copy(update=changes | {"reward": ours.reward.model_copy(update=reward)})
 
