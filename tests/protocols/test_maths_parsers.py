@@ -217,12 +217,21 @@ VALUES: dict[str, float | None] = {
     "2**3": 8.0, "\\sqrt[3]{8}": 2.0, "8/4/2": 1.0, "3(4)": 12.0, "2^3^2": 512.0, ".5": 0.5, "5.": 5.0, "3 4": NO, "a": NO, "": NO,
     "\\frac12": NO, "10^400": NO, "1/0": NO, "((((": NO, ")": NO, "(1]": NO, "\\sqrt{-1}": NO, "(-8)^(1/3)": NO, "x=1": NO, "\\pi r": NO,
     "1" * 200: float("1" * 200), "1" * 201: NO, "(" * 99 + "1" + ")" * 99: 1.0, "-" * 150 + "1": 1.0, "9^9^9^9": NO, "\\foo": NO, "+": NO,
+    "1,000": 1000.0, "12,345.": 12345.0, "-1,234.5": -1234.5, "\\frac{1,000,000}{2}": 5e5, "(1,000)": NO, "[1,000]": NO,
+    "0,123": NO, "1,00": NO, "1,0000": NO, "1000,000": NO, "1, 000": NO, "1,000,5": NO,
 }  # fmt: skip
 
 
 def test_values_are_worked_out_without_running_anything() -> None:
     assert len(VALUES) >= 30
     assert {text: value_of(text) for text in VALUES} == VALUES
+
+
+@pytest.mark.parametrize("said", ["\\boxed{1,000}", "The answer is 1,000.", "1,000"])
+def test_commas_between_thousands_change_no_number(said: str) -> None:
+    assert equal("1000", answer_of(said))
+    assert kit_equal("1,000", "1000")
+    assert not equal("1000", "(1,000)")
 
 
 MATHS = st.text(st.sampled_from("0123456789.+-*/^(){}[] \\abcdeinfrsqtpox,=$%"), max_size=80)

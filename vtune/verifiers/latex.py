@@ -1,7 +1,7 @@
 r"""The value of a small expression in LaTeX or plain arithmetic; nothing is run.
 
-Fractions, roots, powers, products, `\pi` and parentheses: what the harnesses let latex2sympy and Python's
-`eval` work out. What has letters in it has no value.
+Fractions, roots, powers, products, `\pi`, parentheses and commas between thousands: what the harnesses let
+latex2sympy and Python's `eval` work out. What has letters in it has no value.
 """
 
 import math
@@ -10,7 +10,10 @@ import re
 LONGEST = 200
 """Characters of an expression, ours: no answer that is a number has more."""
 
-_TOKEN = re.compile(r"\s*((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|\\[a-zA-Z]+|\*\*|[-+*/^(){}\[\]])")
+_TOKEN = re.compile(
+    r"\s*((?:[1-9]\d{0,2}(?:,\d{3})+(?!\d)(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+    r"|\\[a-zA-Z]+|\*\*|[-+*/^(){}\[\]])"
+)
 _TIMES, _OVER = ("*", r"\times", r"\cdot"), ("/", r"\div")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 _BEGINS = re.compile(r"\(|\{|\\(?:d?frac|tfrac|sqrt|pi)\Z")
@@ -29,15 +32,16 @@ def value_of(text: str) -> float | None:
 
 
 def _tokens(text: str) -> list[str]:
-    """None of them where something stands in between."""
+    """None of them where something stands in between, or a comma that may part the numbers of a tuple."""
     text = text.strip()
     found: list[str] = []
-    place = 0
+    place, brackets = 0, 0
     while len(text) <= LONGEST and place < len(text):
         token = _TOKEN.match(text, place)
-        if token is None:
+        if token is None or ("," in token[1] and brackets):
             return []
-        found.append(token[1])
+        brackets += (token[1] in "([") - (token[1] in ")]")
+        found.append(token[1].replace(",", ""))
         place = token.end()
     return found
 
