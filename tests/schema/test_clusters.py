@@ -3,9 +3,13 @@
 from dataclasses import replace
 
 from vtune.schema.clusters import cluster_of
-from vtune.schema.message import Picture
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
+ASKED = Sample(
+    id="q/1", source="s", prompt=(Message("user", "?"),), images=(), ground_truth="1", verifier="math"
+)
 SHOWN = Trajectory(sample_id="q/1", source="s", images=(Picture(data=b"photo"),))
 
 
@@ -14,15 +18,25 @@ def test_questions_about_the_same_picture_are_one_cluster_and_others_are_not() -
     cropped = replace(SHOWN, images=(*SHOWN.images, Picture(data=b"crop", origin="call:0")))
     other = replace(SHOWN, images=(Picture(data=b"another"),))
     two = replace(SHOWN, images=(Picture(data=b"photo"), Picture(data=b"another")))
-    assert cluster_of(SHOWN) == cluster_of(rotated) == cluster_of(cropped)
-    assert len({cluster_of(one) for one in (SHOWN, other, two)}) == 3
+    assert cluster_of(SHOWN, ASKED) == cluster_of(rotated, ASKED) == cluster_of(cropped, ASKED)
+    assert len({cluster_of(one, ASKED) for one in (SHOWN, other, two)}) == 3
 
 
 def test_a_picture_that_rollouts_share_is_known_by_its_file() -> None:
     shared = Picture(data=b"large", path="../inputs/0123abcd")
-    assert cluster_of(replace(SHOWN, images=(shared,))) == "0123abcd"
+    assert cluster_of(replace(SHOWN, images=(shared,)), ASKED) == "0123abcd"
 
 
 def test_what_has_no_picture_at_hand_stands_for_itself() -> None:
     for images in ((), (Picture(path="photo.png"),)):
-        assert cluster_of(replace(SHOWN, images=images)) == "q/1"
+        assert cluster_of(replace(SHOWN, images=images), ASKED) == "q/1"
+
+
+def test_versions_of_a_problem_are_one_cluster_whatever_their_pictures() -> None:
+    other = replace(SHOWN, images=(Picture(data=b"another"),))
+    text_only = replace(SHOWN, images=())
+    first, second = (replace(ASKED, extra={"problem": number}) for number in ("7", "8"))
+    assert len({cluster_of(one, first) for one in (SHOWN, other, text_only)}) == 1
+    assert cluster_of(SHOWN, first) != cluster_of(SHOWN, second)
+    asked = replace(ASKED, extra={"problem": "How many?"})
+    assert cluster_of(SHOWN, asked) != cluster_of(other, asked)

@@ -14,6 +14,7 @@ from typing import Any
 from vtune.data.formats.values import listed_options
 from vtune.data.shards import ShardRow, Table, scan_shards
 from vtune.errors import DataError
+from vtune.schema.clusters import PROBLEM
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice, exact, math
@@ -161,7 +162,7 @@ def _mathverse(row: ShardRow) -> Sample:
         question=row.text("question"),
         query_cot=row.text("query_cot"),
         question_for_eval=whole,
-        **({} if row.values["problem"] is None else {"problem": str(row.values["problem"])}),
+        **({} if row.values["problem"] is None else {PROBLEM: str(row.values["problem"])}),
     )
 
 

@@ -215,7 +215,7 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
     return AuditRow(
         sample_id=trajectory.sample_id,
         source=trajectory.source,
-        cluster=cluster_of(trajectory),
+        cluster=cluster_of(trajectory, sample),
         correct=None if accuracy is None else accuracy >= RIGHT,
         calls=len(trajectory.calls),
         any_faithful=faithful,

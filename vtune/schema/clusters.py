@@ -1,19 +1,31 @@
-"""Which questions belong together: those about the same pictures."""
+"""Which questions belong together: those about the same pictures, or put in several versions."""
 
 import hashlib
 from pathlib import Path
 
 from vtune.schema.parquet.trajectories import INPUTS
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
+PROBLEM = "problem"
+"""In `extra`: the number of the problem that a question is a version of (MathVerse's `problem_index`)."""
 
-def cluster_of(trajectory: Trajectory) -> str:
-    """The same name for all rollouts of a question, and for all questions about the same pictures.
 
-    So the four rotations of an HR-Bench question are one cluster, and so are several questions about one
-    photograph: who misjudges it once is likely to do so again. A question without pictures, or whose pictures
-    are not at hand, stands for itself.
+def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
+    """The same name for all rollouts of a question, and for all questions that belong together.
+
+    Questions about the same pictures do: the four rotations of an HR-Bench question are one cluster, and so
+    are several questions about one photograph. Who misjudges it once is likely to do so again. MathVerse's
+    versions of a problem do, whose pictures differ. A question without pictures, or whose pictures are not at
+    hand, stands for itself.
+
+    Args:
+        trajectory: Of the rollout.
+        sample: Its question.
     """
+    problem = sample.extra.get(PROBLEM)
+    if isinstance(problem, str) and problem.isdecimal():  # elsewhere a column of that name holds a text
+        return f"{sample.source}, problem {problem}"
     names = []
     for picture in trajectory.images:
         if picture.origin != "input":

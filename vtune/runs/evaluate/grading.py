@@ -220,7 +220,7 @@ def as_shown(sample: Sample, trajectory: Trajectory) -> Sample:
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
     """What a scorer is given of one rollout; the sample knows the size in which its picture was shown."""
-    reward, cluster = trajectory.reward, cluster_of(trajectory)
+    reward, cluster = trajectory.reward, cluster_of(trajectory, sample)
     score = None if reward is None else reward.accuracy
     unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
     in_a_set = score is not None and ANNOTATED in sample.extra
