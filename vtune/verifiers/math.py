@@ -44,6 +44,9 @@ _INTEGER = re.compile(r"-?[0-9]{1,15}")
 
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _WHOLE_BOX = re.compile(r"\$*\\(?:boxed|fbox)\s*\{(.*)\}\$*", re.DOTALL)
+_BOLD = re.compile(r"\*\*([^*]+)\*\*")
+_DEGREES = re.compile(r"([^°^!]*\d)\s*°(\s*\$?)")
+"""Degrees at the end, of something plain: `size` does not know the sign, and 45°30' is no product."""
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -165,7 +168,10 @@ def parsed(text: str, *, words: bool = False) -> list[Any]:
     from math_verify import LatexExtractionConfig, parse
     from sympy import Integer
 
-    whole = _unboxed(text.strip().removesuffix("."))
+    whole = _unboxed(text.strip().removesuffix(".") if words else _bare(text))
+    if not words:  # as a text, 60° is not 60
+        whole = _bare(whole)
+        whole = _DEGREES.sub(r"\1^{\\circ}\2", whole) if _DEGREES.fullmatch(whole) else whole
     if _INTEGER.fullmatch(whole):  # as math-verify reads it, in a hundredth of the time
         return [Integer(whole)]
     # Words are dropped, and `\text{or 8}` with them.
@@ -182,6 +188,13 @@ def parsed(text: str, *, words: bool = False) -> list[Any]:
         ),
         empty,
     )
+
+
+def _bare(text: str) -> str:
+    """An answer without a full stop at its end, and not in bold."""
+    text = text.strip().removesuffix(".").removesuffix("。").strip()
+    bold = _BOLD.fullmatch(text)
+    return bold[1].strip().removesuffix(".").removesuffix("。") if bold else text
 
 
 def same_value(truth: list[Any], value: list[Any]) -> bool:
