@@ -15,6 +15,7 @@ FLAGS = (
         "--all",
         "--csv",
         "--dry-run",
+        "--feedback",
         "--resume",
         "--strict",
         "--json",
