@@ -170,7 +170,7 @@ def test_a_record_that_was_cut_short_loses_its_last_line_only(tmp_path: Path) ->
         search("http://127.0.0.1:1", record, "ferry")
 
 
-def test_a_record_that_was_cut_within_a_character_is_mended(tmp_path: Path) -> None:
+def test_a_record_that_was_cut_within_a_character_is_repaired(tmp_path: Path) -> None:
     record = tmp_path / "search.jsonl"
     with serper() as (url, _):
         search(url, record, "ferry")
