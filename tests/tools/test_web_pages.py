@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from vtune.tools.engines import ENGINES, read_hits
 from vtune.tools.exchanges import Budget, Exchanges, Request, WebRules
 from vtune.tools.fetch import Fetcher, Limits, NotRead, _is_public
 from vtune.tools.hosts import is_blocked
-from vtune.tools.http import Patience
+from vtune.tools.http import Patience, retry_after
 from vtune.tools.passage import Passage
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.text_search import WebSearch
@@ -170,6 +172,46 @@ def test_a_page_that_is_busy_is_tried_again_while_there_is_time(
     assert fetched(web, "/good", retries=1, timeout_s=0.3) == f"not read: HTTP {status}"
 
 
+def test_who_asks_to_be_left_alone_is(web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engine and pages, by seconds or by a date; longer than there is time for, it is given up at once."""
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def sleeps(seconds: float) -> None:
+        slept.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleeps)
+    web.busy = {"/search": [429], "/good": [503]}
+    web.busy_headers = {"Retry-After": "20"}
+    patience = PATIENCE.model_copy(update={"retries": 1})
+    (passages,) = searched(section(web), tmp_path / "web.jsonl", "tower", patience=patience)
+    assert FACT in found(passages)[0].text
+    assert [seconds for seconds in slept if seconds >= 1] == [20.0, 20.0]
+
+    slept.clear()
+    web.busy = {"/good": [429]}
+    web.busy_headers = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=40))}
+    assert FACT in fetched(web, "/good", retries=1)
+    assert 30 < max(slept) <= 40
+
+    slept.clear()
+    web.busy = {"/search": [429], "/good": [429]}
+    web.busy_headers = {"Retry-After": "3600"}
+    assert fetched(web, "/good", retries=1) == "not read: HTTP 429"
+    (refused,) = searched(section(web), tmp_path / "web2.jsonl", "tower", patience=patience)
+    assert isinstance(refused, ServiceError)
+    assert "HTTP 429" in str(refused)
+    assert not [seconds for seconds in slept if seconds >= 1]
+
+
+@pytest.mark.parametrize(
+    "said", ["", "soon", "-3", "1.5", "²", "Mon, 99 Xyz 2024", "Wed, 21 Oct 2015 07:28:00 GMT"]
+)
+def test_a_wait_that_cannot_be_read_or_is_over_is_none(said: str) -> None:
+    assert retry_after({"Retry-After": said}) == 0
+
+
 def test_a_page_that_is_not_there_is_asked_once(web: FakeWeb) -> None:
     for path in ("/gone", "/image", "/metadata", "/number", "/huge"):
         assert fetched(web, path, retries=5).startswith("not read: ")
@@ -290,11 +332,11 @@ def section(web: FakeWeb, engine: str = "searxng", **changes: Any) -> WebPages:
 
 
 def searched(
-    where: WebPages, file: Path, *queries: str, top_k: int = 2, **rules: Any
+    where: WebPages, file: Path, *queries: str, top_k: int = 2, patience: Patience = PATIENCE, **rules: Any
 ) -> list[list[Passage] | BaseException]:
     async def main() -> list[list[Passage] | BaseException]:
         exchanges = Exchanges(file, WebRules(**rules))
-        searcher = PageSearch(where, PATIENCE, exchanges)
+        searcher = PageSearch(where, patience, exchanges)
         try:
             found = [searcher.search(query, top_k) for query in queries]
             return await asyncio.gather(*found, return_exceptions=True)

@@ -78,6 +78,8 @@ class FakeWeb:
     """Parameters of each search by GET."""
     port: int = 0
     engine_status: int = 200
+    busy_headers: dict[str, str] = field(default_factory=dict)
+    """Of answers whose status is not 200, of the engine and of pages that are busy."""
     busy: dict[str, list[int]] = field(default_factory=dict)
     """Statuses of a page's first answers, by its path."""
 
@@ -115,6 +117,7 @@ class Handler(BaseHTTPRequestHandler):
             status, headers, body = PAGES.get(parts.path, PAGES["/gone"])
             if self.web.busy.get(parts.path):
                 status, body = self.web.busy[parts.path].pop(0), b"busy"
+                headers = headers | self.web.busy_headers
             self._send(status, headers, body)
 
     def do_POST(self) -> None:
@@ -126,7 +129,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _json(self, value: Any) -> None:
         body = json.dumps(value).encode()
-        self._send(self.web.engine_status, {"Content-Type": "application/json"}, body)
+        status = self.web.busy["/search"].pop(0) if self.web.busy.get("/search") else self.web.engine_status
+        headers = {"Content-Type": "application/json"} | (self.web.busy_headers if status != 200 else {})
+        self._send(status, headers, body)
 
     def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)

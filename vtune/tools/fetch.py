@@ -21,7 +21,7 @@ from yarl import URL
 from vtune.config import Strict
 from vtune.tools.charsets import decoded
 from vtune.tools.hosts import is_blocked
-from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED
+from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED, retry_after
 
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -48,11 +48,12 @@ class NotRead(Exception):
     Args:
         why: As a person reads it.
         passing: Whether the page may be there another time.
+        after: Seconds that it asks to be left alone.
     """
 
-    def __init__(self, why: str, *, passing: bool = False) -> None:
+    def __init__(self, why: str, *, passing: bool = False, after: float = 0.0) -> None:
         super().__init__(why)
-        self.passing = passing
+        self.passing, self.after = passing, after
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,12 @@ class Fetcher:
             async with asyncio.timeout(self._limits.timeout_s):
                 for attempt in range(self._retries + 1):
                     if attempt:
-                        await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                        await asyncio.sleep(max(wait * random.uniform(0.5, 1.0), failed.after))
                         wait = min(2 * wait, LONGEST_WAIT)
                     try:
                         return await self._once(url)
                     except NotRead as why:
-                        if not why.passing:
+                        if not why.passing or why.after > self._limits.timeout_s:
                             raise
                         failed = why
         except TimeoutError:
@@ -167,7 +168,8 @@ class Fetcher:
     async def _taken(self, url: str, response: aiohttp.ClientResponse) -> Fetched:
         if response.status != 200:
             passing = response.status >= 500 or response.status in RETRIED
-            raise NotRead(f"HTTP {response.status}", passing=passing)
+            after = retry_after(response.headers)
+            raise NotRead(f"HTTP {response.status}", passing=passing, after=after)
         kind = response.content_type.lower()
         if kind not in TYPES:
             raise NotRead(f"{kind} is not text")

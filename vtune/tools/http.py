@@ -3,6 +3,8 @@
 import asyncio
 import random
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
@@ -23,6 +25,23 @@ CONNECT = 5.0
 """Seconds that a connection may take; ours."""
 
 
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that an answer asks to be left alone, by its header Retry-After (RFC 9110), else 0.
+
+    Args:
+        headers: Of the answer, whose names are read without regard to case.
+    """
+    said = headers.get("Retry-After", "").strip()
+    if said.isascii() and said.isdigit():
+        return float(said[:9])
+    try:
+        until = parsedate_to_datetime(said)
+    except ValueError:
+        return 0.0
+    # A date without a zone is one of Greenwich.
+    return max((until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+
+
 class Patience(Strict):
     """How long a service is waited for."""
 
@@ -30,7 +49,7 @@ class Patience(Strict):
     """For one attempt, in seconds."""
     retries: int = Field(ge=0)
     """Further attempts after a failed connection, a time-out, a body that is not packed as it says, or a
-    status 408, 429 or 5xx."""
+    status 408, 429 or 5xx; none earlier than its header Retry-After asks for."""
     deadline_s: float = Field(gt=0)
     """For all attempts together, in seconds; then the call is ours and the trajectory is unscored."""
     concurrency: int = Field(gt=0)
@@ -93,15 +112,18 @@ class Poster:
             # The deadline runs from here on, so that a long queue costs nobody.
             async with self._room, asyncio.timeout(self._patience.deadline_s):
                 down = self._failures >= self._patience.concurrency
-                wait = FIRST_WAIT
+                wait, asked = FIRST_WAIT, 0.0
                 for attempt in range(1 if down else self._patience.retries + 1):
                     if attempt:
-                        await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                        # Its place is kept meanwhile: a service with too much to do gets less.
+                        await asyncio.sleep(max(wait * random.uniform(0.5, 1.0), asked))
                         wait = min(2 * wait, LONGEST_WAIT)
                     try:
                         return await self._once(self._http, method, address, sent)
                     except _Again as error:
-                        why = str(error)
+                        why, asked = str(error), error.after
+                    if asked > self._patience.deadline_s:
+                        break
         except TimeoutError:
             why = f"nothing within {self._patience.deadline_s:g} s ({why})"
         self._failures += 1
@@ -122,7 +144,7 @@ class Poster:
             raise _Again(f"{type(error).__name__} {error}".strip()) from None
         status = response.status_code
         if status >= 500 or status in RETRIED:
-            raise _Again(f"HTTP {status}: {response.text[:200]}")
+            raise _Again(f"HTTP {status}: {response.text[:200]}", after=retry_after(response.headers))
         self._failures = 0
         if status != 200:
             raise ServiceError(
@@ -146,4 +168,8 @@ class Poster:
 
 
 class _Again(Exception):
-    """No usable answer; another attempt may get one."""
+    """No usable answer; another attempt may get one, so many seconds later at the earliest."""
+
+    def __init__(self, why: str, *, after: float = 0.0) -> None:
+        super().__init__(why)
+        self.after = after
