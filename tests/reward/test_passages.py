@@ -106,6 +106,26 @@ def test_where_no_space_parts_words_the_answer_is_looked_for_within(
     assert (holding(titled, found(f"1. Café\n{text}")) is not None) is (held or answer == "京")
 
 
+@pytest.mark.parametrize(
+    ("answer", "text", "held"),
+    [
+        ("1234", "It has 1,234 steps.", True),
+        ("1,234", "It has 1234 steps.", True),
+        ("1,234,567", "It has 1234567 people (1,234 of them old).", True),
+        ("1234567", "It has 1\u202f234\u202f567 people.", True),
+        ("1234567", "It has 1'234'567 people.", True),
+        ("1234.5", "It is 1,234.5 m long.", True),
+        ("345", "It has 12,345 steps.", False),
+        ("123456", "The rooms 123,456 are his.", True),
+        ("1234", "The rooms 1,234,5 are his.", False),
+        ("1234", "The rooms 1 234 are his.", False),
+        ("1234", "It is 1.234 m long.", False),
+    ],
+)
+def test_marks_at_thousands_are_no_part_of_a_number(answer: str, text: str, held: bool) -> None:
+    assert (holding(sample(ground_truth=answer), found(f"1. x\n{text}")) is not None) is held
+
+
 def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> None:
     choice = sample(ground_truth="B", choices=("Worms", "Trier"))
     assert holding(choice, found("1. Ulm\nTo Trier.")) == "Trier"

@@ -17,6 +17,9 @@ UNSPACED = (
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(r"\w+")
 _RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:([,'\u2019\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?!,?\d)")
+"""A number whose thousands are set apart. Not by a full stop, which may begin a fraction, nor by a space,
+which may part two numbers."""
 
 
 def plain(text: str) -> str:
@@ -39,5 +42,9 @@ def runs(text: str) -> list[tuple[str, bool]]:
 
 
 def spelled(text: str) -> str:
-    """The words of a text, with a space between them, and so each character where no space parts words."""
+    """The words of a text, with a space between them, and so each character where no space parts words.
+
+    Marks at the thousands of a number are left out: 1,234 is 1234.
+    """
+    text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
     return " ".join(" ".join(run) if unspaced else run for run, unspaced in runs(plain(text)))
