@@ -106,6 +106,15 @@ def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
     assert without_data.endswith(" GB more every 1 steps")
 
 
+def test_checkpoints_take_as_much_as_a_dry_run_says(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    path = recipe_file(tmp_path, tiny, lens / "train.parquet")
+    planned = json.loads(vtune("rl", "--recipe", path, "--dry-run", "--shape", "Qwen2.5-VL-7B", "--json").out)
+    path.write_text(path.read_text().replace(str(tiny), "Qwen/Qwen2.5-VL-7B-Instruct"))
+    (disk,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "disk")
+    together = planned["check"]["plan"]["disk_gb"]["together"]
+    assert disk["found"].endswith(f"checkpoints take up to {together:.1f} GB")
+
+
 def test_the_pixels_of_the_suites_that_a_recipe_names_are_held_against_its_own(
     tiny: Path, lens: Path, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from vtune.models.shape import find_shape
 from vtune.reward.wire import JUDGE
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.plan.estimate import load_of
+from vtune.runs.plan.estimate import on_disk
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.recipes.shipped import find_shipped
@@ -29,8 +29,6 @@ from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
 from vtune.schema.store import trajectory_store
 from vtune.tools.store import read_manifest
-from vtune.update.memory import ADAM, MASTER, trained
-from vtune.update.recipe import Keep
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -116,21 +114,17 @@ def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
-    """Weights, and the optimiser's state beside them, of as many checkpoints as are kept, and one more."""
+    """As many checkpoints as are kept, and one more, each as large as a dry run has it."""
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     values = recipe.model_dump(mode="json")
     shape = find_shape(values["model"], None)
     if shape is None:
         return Check("disk", "ok", f"{free:.1f} GB free")
-    load = load_of(values, shape[0], machine_of(None, None))
-    state = trained(shape[0], load) * (ADAM + MASTER)
-    each = (shape[0].total * load.dtype_bytes + state) / 1e9
-    keep, steps = recipe.checkpoints.keep, _steps(recipe)
-    need = each * (_kept(keep, steps or 0) + 1)
-    text = f"{free:.1f} GB free here, checkpoints take up to {need:.1f} GB"
-    if keep.every is not None and steps is None:
-        text += f", and {each:.1f} GB more every {keep.every} steps"
-    if free > need:
+    disk = on_disk(values, shape[0], machine_of(None, None), steps=_steps(recipe))
+    text = f"{free:.1f} GB free here, checkpoints take up to {disk['together']:.1f} GB"
+    if every := disk.get("and one more every"):
+        text += f", and {disk['a checkpoint']:.1f} GB more every {every} steps"
+    if free > disk["together"]:
         return Check("disk", "ok", text)
     return Check("disk", "fail", text, "put --out on a larger disk, or lower checkpoints.keep")
 
@@ -143,12 +137,6 @@ def _steps(recipe: RLRecipe | SFTRecipe) -> int | None:
     if isinstance(recipe, RLRecipe) or not all(path.is_file() for path in paths):
         return None
     return steps_of(recipe, traces=len(trajectory_store(paths)))
-
-
-def _kept(keep: Keep, steps: int) -> int:
-    """Checkpoints that a run of `steps` steps has at its end, at most."""
-    for_the_curve = steps // keep.every if keep.every is not None else 0
-    return keep.newest + (keep.best is not None) + for_the_curve
 
 
 def _data(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
