@@ -59,3 +59,21 @@ def test_latex_has_a_row_for_each_evaluation_and_says_whose_looks_these_are() ->
 
 def test_points_are_no_percent() -> None:
     assert " 1234.50 " in evaluations_latex([evaluation("mme", 1234.5)])
+
+
+def test_an_evaluation_without_looks_still_has_the_answers_that_its_score_is_of() -> None:
+    one = evaluation("shapes")
+    one["score"] |= {"n": 8, "clusters": 6}
+    one["faithfulness"] |= {"n": 0, "clusters": 0}
+    row = next(csv.DictReader(io.StringIO(evaluations_csv([one]))))
+    assert (row["n"], row["clusters"]) == ("8", "6")
+    assert "shapes & 8 & 50.0 " in evaluations_latex([one])
+
+
+def test_looks_of_other_answers_than_those_of_the_score_are_told() -> None:
+    one = evaluation("mixed")
+    one["score"] |= {"n": 9, "clusters": 9}
+    assert (
+        "% mixed: all but the score is of the 8 answers to questions that need a look"
+        in evaluations_latex([one])
+    )

@@ -23,6 +23,11 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
         f"{one['name']}: {one['model']} on {one['samples']} samples ({one['path']})" for one in evaluations
     ]
     notes += [BY_BOXES] if any(map(is_by_boxes, evaluations)) else []
+    notes += [
+        f"{one['name']}: all but the score is of the {looks['n']} answers to questions that need a look"
+        for one in evaluations
+        if (looks := one["faithfulness"]).get("n") and looks["n"] != one["score"].get("n", looks["n"])
+    ]
     shares = all(_is_share(one) for one in evaluations)
     columns = (Column(SCORE.name, SCORE.title, percent=shares), *LOOKS)
     return as_latex(_rows(evaluations, by_source=False), columns, notes)
@@ -31,7 +36,9 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
 def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row]:
     for one in evaluations:
         looks = one["faithfulness"]
-        told = {"n": looks.get("n", one["samples"]), "clusters": looks.get("clusters")}
+        # Of the score: how many questions need a look is another number, and may be 0.
+        told = {"n": one["samples"], "clusters": None}
+        told |= {key: of[key] for of in (looks, one["score"]) for key in told if key in of}
         measured = {column.name: looks.get(column.name) for column in LOOKS}
         yield one["name"], {**told, **measured, "score": _estimate(one["score"], "score")}
         own = [source for source in one["sources"] if source != ALL]
