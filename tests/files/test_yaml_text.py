@@ -51,6 +51,19 @@ def test_the_deepest_document_allowed_is_read() -> None:
         read_yaml("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("010", "8"), ("-012", "-10"), ("1:30", "90"), ("1:30.5", "90.5")]
+)
+def test_a_number_in_a_base_that_nobody_means_is_refused(text: str, value: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=f"{text} would be read as {value}: "):
+        read_yaml(f"seeds: [{text}]\n")
+
+
+def test_texts_and_numbers_that_look_like_other_bases_are_read() -> None:
+    text = "a: '010'\nb: 0\nc: -0\nd: 00.5\ne: 08\nf: 0x1f\ng: 1_000\nh: a:1\ni: 0.10\n"
+    assert read_yaml(text)[1] == yaml.safe_load(text)
+
+
 def test_ordinary_values_read_as_ever() -> None:
     text = "a: 1\nb: 1.0e-6\nc: [x, null, true]\nd: {<<: {e: 2}}\nf: .inf\ng: 2001-01-02\n"
     assert read_yaml(text)[1] == yaml.safe_load(text)

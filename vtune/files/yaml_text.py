@@ -6,6 +6,7 @@ minute: both are noticed while the text is read, after at most this many parts.
 
 import copy
 import functools
+import re
 from typing import Any
 
 import yaml
@@ -20,6 +21,9 @@ MAX_KEPT = 2**14
 """Characters of a document that is kept for the next time it is read, ours: all that ship are shorter."""
 MAX_DIGITS = 100
 """Characters of a number, ours: the time to read `1:1:1:…`, a number in base 60, grows with their square."""
+
+_OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|.*:.*)")
+"""Numbers that YAML 1.1 reads in base 8 (`010`) or 60 (`1:30`), which nobody means."""
 
 
 class Unfit(yaml.MarkedYAMLError):
@@ -91,9 +95,15 @@ class _Loader(yaml.SafeLoader):
             raise Unfit(
                 problem=f"a number has more than {MAX_DIGITS} characters", problem_mark=node.start_mark
             )
-        if node.tag.endswith(":int"):
-            return self.construct_yaml_int(node)
-        return self.construct_yaml_float(node)
+        value = (
+            self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
+        )
+        if _OTHER_BASE.fullmatch(node.value):
+            raise Unfit(
+                problem=f"{node.value} would be read as {value}: write what is meant, or quote a text",
+                problem_mark=node.start_mark,
+            )
+        return value
 
     def _text(self, node: yaml.ScalarNode) -> str:
         if "\0" in node.value:
