@@ -9,6 +9,7 @@ import pytest
 
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.config import read_values, shipped
+from vtune.metrics.by_source import by_source
 from vtune.runs.view.films import film, films
 from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
@@ -39,13 +40,22 @@ def test_the_headline_compares_the_first_step_with_the_last(run: Path) -> None:
     found = headline(opened(run).index.table)
     rows = {row["name"]: row for row in found["rows"]}
     assert found["of"].startswith("step 0 → step 4")
-    assert (rows["accuracy"]["first"]["value"], rows["accuracy"]["last"]["value"]) == (0.0, 0.5)
-    assert rows["accuracy"]["first"]["n"] == 1  # the other one is unscored
+    assert (rows["right"]["first"]["value"], rows["right"]["last"]["value"]) == (0.0, 0.5)
+    assert rows["right"]["first"]["n"] == 1  # the other one is unscored
     assert (rows["faithful, of the right"]["first"], rows["faithful, of the right"]["last"]["value"]) == (
         None,
         1.0,
     )
-    assert rows["accuracy"]["last"]["low"] < 0.5 < rows["accuracy"]["last"]["high"]
+    assert rows["right"]["last"]["low"] < 0.5 < rows["right"]["last"]["high"]
+
+
+def test_a_box_that_is_right_without_full_marks_is_not_called_accuracy_as_in_the_curves() -> None:
+    assert LOOKED.reward is not None
+    loose = replace(LOOKED, reward=replace(LOOKED.reward, accuracy=0.8))
+    assert by_source([loose], evidence_score=1.0)["all"]["accuracy"] == 0
+    rows = {row["name"]: row for row in headline(table_of([loose]))["rows"]}
+    assert "accuracy" not in rows
+    assert rows["right"]["last"]["value"] == 1
 
 
 def test_runs_whose_own_parts_differ_in_content_are_two_lines(tmp_path: Path) -> None:

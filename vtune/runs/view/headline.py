@@ -8,13 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vtune.metrics.intervals import Estimate, mean, share
+from vtune.reward.recipe import RIGHT
 
 Facts = Sequence[Mapping[str, Any]]
 """Rows of an index."""
 
 
 def headline(table: pa.Table) -> dict[str, Any]:
-    """Accuracy, faithful shares, reward and calls of the first kept step and of the last one.
+    """Right answers, faithful shares, reward and calls of the first kept step and of the last one.
 
     Rollouts of one sample are one cluster of the interval. Trajectories that nobody could judge are left out
     of the number that they have no value of.
@@ -43,8 +44,8 @@ def headline(table: pa.Table) -> dict[str, Any]:
         for name, measure in MEASURES.items()
     ]
     of = f"{len(last)} trajectories" if alone else f"step {steps[0]} → step {steps[-1]}"
-    faith = "faithful: a call earned what showing a target does"
-    return {"of": f"{of}, 95 % intervals; {faith}", "rows": [row for row in rows if row["last"] is not None]}
+    said = f"right: an accuracy from {RIGHT:g} on; faithful: a call earned what showing a target does"
+    return {"of": f"{of}, 95 % intervals; {said}", "rows": [row for row in rows if row["last"] is not None]}
 
 
 def _rows(table: pa.Table, step: int | None) -> list[dict[str, Any]]:
@@ -55,7 +56,7 @@ def _rows(table: pa.Table, step: int | None) -> list[dict[str, Any]]:
     return found
 
 
-def _accuracy(rows: Facts) -> dict[str, Any] | None:
+def _right(rows: Facts) -> dict[str, Any] | None:
     return _share(rows, lambda row: row["right"])
 
 
@@ -82,7 +83,7 @@ def _mean(name: str) -> Callable[[Facts], dict[str, Any] | None]:
 
 
 MEASURES: Mapping[str, Callable[[Facts], dict[str, Any] | None]] = {
-    "accuracy": _accuracy,
+    "right": _right,
     "right and faithful, of all": _faithful,
     "faithful, of the right": _faithful_of_right,
     "reward": _mean("reward"),

@@ -126,14 +126,14 @@ def _evaluation(path: Path) -> dict[str, Any]:
 
 
 HEADLINE = {
-    "accuracy": "accuracy",
+    "accuracy": "right",
     "faithful_of_all": "right and faithful, of all",
     "faithful_of_correct": "faithful, of the right",
     "tool_calls": "tool calls",
     "red_flags": "calls with a red flag",
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its name in a headline."""
-SHARED = ("accuracy", "right and faithful, of all", "faithful, of the right")
+SHARED = ("right", "right and faithful, of all", "faithful, of the right")
 """Those that are shares; scores of benchmarks need not be."""
 
 

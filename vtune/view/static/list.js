@@ -19,7 +19,7 @@ export function runAddress(numbers) {
   return `#/run/${numbers.join(",")}`;
 }
 
-const COLUMN = ["accuracy", "right and faithful, of all", "faithful, of the right"];
+const COLUMN = ["right", "right and faithful, of all", "faithful, of the right"];
 const DEPENDENT = "right and dependent, of all"; // then the exchange, in parentheses
 
 export function placesPage(places, runs) {
