@@ -54,7 +54,9 @@ Gpus = Annotated[
 ]
 GpuMemory = Annotated[
     float | None,
-    typer.Option("--gpu-memory", metavar="GB", min=1, help="With --dry-run: plan for GPUs of this memory."),
+    typer.Option(
+        "--gpu-memory", metavar="GB", min=1, max=100_000, help="With --dry-run: plan for GPUs of this memory."
+    ),
 ]
 ShapeOf = Annotated[
     str | None,

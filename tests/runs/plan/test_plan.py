@@ -570,3 +570,9 @@ def test_planning_options_without_a_plan_are_refused() -> None:
     ended = vtune("rl", "--recipe", "codev", "--gpu-memory", "80")
     assert ended.code == 2
     assert "only --dry-run plans" in ended.err
+
+
+@pytest.mark.parametrize("memory", ["inf", "nan", "1e300", "0"])
+def test_a_gpu_memory_that_no_gpu_has_is_refused(memory: str) -> None:
+    ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpu-memory", memory)
+    assert (ended.code, "--gpu-memory" in ended.err) == (2, True)
