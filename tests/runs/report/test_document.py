@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,16 @@ def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) 
     assert refused.code == 2
     assert "is neither" in refused.err
     assert vtune("report", first, "--csv", "--json").code == 2
+
+
+def test_folders_of_one_name_are_told_apart_by_where_they_lie(tmp_path: Path) -> None:
+    folders = [write_evaluation(tmp_path / name / "eval" / "lens") for name in ("a", "b")]
+    twice: Any = run_report([*folders, folders[0]])["evaluations"]
+    assert [one["name"] for one in twice] == ["a/eval/lens", "b/eval/lens", "a/eval/lens"]
+    alone: Any = run_report(folders[:1] * 2)["evaluations"]
+    assert [one["name"] for one in alone] == ["lens", "lens"]
+    rows = vtune("report", *folders, "--csv").out.splitlines()
+    assert [row.partition(",")[0] for row in rows] == ["evaluation", "a/eval/lens", "b/eval/lens"]
 
 
 def test_a_run_that_has_kept_no_reply_says_so(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`vtune report`: what run folders say about themselves, as one document."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,12 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
             `REPLIES` of each source.
 
     Returns:
-        `runs`, one entry a folder: `name`, `path`, `recipe`, `environment` (or None), `steps` (that it will
-        have; None where nothing says), `last_step`, and `sources`: source -> number -> `first`, `last`,
-        `best` (None where neither more nor less is better), and the curve as `steps` and `values`. A step at
-        which a number could not be measured is missing from its curve. `changes`: see
-        `vtune.metrics.changes.telling`. `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked
+        `runs`, one entry a folder: `name` (with the folders that tell it from others of its name), `path`,
+        `recipe`, `environment` (or None), `steps` (that it will have; None where nothing says), `last_step`,
+        and `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
+        better), and the curve as `steps` and `values`. A step at which a number could not be measured is
+        missing from its curve. `changes`: see `vtune.metrics.changes.telling`.
+        `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked
         for.
         `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each, and
         `unreadable`: path -> why, of sweeps in such a folder that are broken.
@@ -62,17 +64,28 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
     evaluations = [path for path in paths if _is_evaluation(path)]
     sweeps = [path for path in paths if is_sweep(path)]
     return {
-        "runs": [
+        "runs": _told_apart(
             _run(path) | ({"replies": last_replies(path)} if replies else {})
             for path in paths
             if path not in evaluations and path not in sweeps
-        ],
-        "evaluations": [
+        ),
+        "evaluations": _told_apart(
             _evaluation(path) | ({"replies": _replies(path)} if replies else {}) for path in evaluations
-        ],
+        ),
         **_sweeps(sweeps, paths_given),
         "unfinished": [str(path) for path in spread if path not in paths],
     }
+
+
+def _told_apart(shown: Iterable[dict[str, object]]) -> list[dict[str, object]]:
+    """Those in a sweep's folder are all called after their seed or suite: where they lie tells them apart."""
+    shown = list(shown)
+    places = [Path(str(one["path"])).resolve() for one in shown]
+    alike = [{place for place in places if place.name == own.name} for own in places]
+    return [
+        one | {"name": own.relative_to(os.path.commonpath([place.parent for place in same])).as_posix()}
+        for one, own, same in zip(shown, places, alike, strict=True)
+    ]
 
 
 def _sweeps(sweeps: Sequence[Path], given: Sequence[Path]) -> dict[str, object]:
