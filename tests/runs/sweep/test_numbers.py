@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vtune.errors import DataError
 from vtune.runs.sweep.numbers import of_evaluation, of_training
 
 
@@ -48,3 +49,18 @@ def test_an_evaluation_has_boxes_where_answers_are_boxes(tmp_path: Path, sources
     wanted = {"iou@50": 0.9, "ap": 0.5} if sources else {}
     assert values(found) == {"accuracy": 0.7, **wanted}
     assert why == "none of its questions needs a look"
+
+
+@pytest.mark.parametrize("value", ['"0.8"', "null", "true", "NaN", "1e400"])
+@pytest.mark.parametrize("where", ["score", "tool_calls"])
+def test_a_number_that_is_none_is_told_with_its_file(tmp_path: Path, where: str, value: str) -> None:
+    estimate = {"value": 0.7 if where == "score" else "@", "low": None, "high": None}
+    looks = dict.fromkeys(("faithful_of_all", "faithful_of_correct")) | {"tool_calls": estimate}
+    results = {
+        "score": {"score": "@" if where == "score" else 0.7},
+        "faithfulness": looks | {"n_unscored": 0},
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results).replace('"@"', value))
+    with pytest.raises(DataError, match="is not a number") as raised:
+        of_evaluation(tmp_path)
+    assert raised.value.where == str(tmp_path / "results.json")

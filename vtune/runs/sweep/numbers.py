@@ -1,5 +1,6 @@
 """The numbers of one run of a sweep: of its training, and of its evaluations."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,11 +95,20 @@ def of_evaluation(folder: Path) -> tuple[Numbers, str]:
     except ValueError as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix=RESTORE) from None
     try:
-        return _numbers_of(results)
+        numbers, why = _numbers_of(results)
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"not the results of an evaluation: {type(error).__name__}: {error}", where=str(file), fix=RESTORE
         ) from None
+    for name, one in numbers.items():
+        if not all(map(_is_number, (one.value, *(end for end in (one.low, one.high) if end is not None)))):
+            raise DataError(f"`{name}` is not a number", where=str(file), fix=RESTORE)
+    return numbers, why
+
+
+def _is_number(value: Any) -> bool:
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and abs(value) <= sys.float_info.max
 
 
 def _numbers_of(results: Mapping[str, Any]) -> tuple[Numbers, str]:
