@@ -375,6 +375,16 @@ def test_a_dry_run_finds_what_the_start_would_refuse(tmp_path: Path) -> None:
         planned(tmp_path, dry_run=True, out=tmp_path / "run")
 
 
+def test_a_dry_run_finds_that_a_machine_gives_fewer_gpus_than_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    hosts = tmp_path / "hosts"
+    hosts.write_text("node1 slots=8\nnode2 slots=4\n")
+    with pytest.raises(RecipeError, match="gives 4 of node2"):
+        planned(tmp_path, dry_run=True, gpus=8, hostfile=hosts)
+
+
 def test_processes_get_the_command_line_without_what_starts_them(
     tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

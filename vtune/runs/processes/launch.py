@@ -267,12 +267,14 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
     """Processes of a run on all its machines together; None where no launch is asked for.
 
     Raises:
-        RecipeError: If a hostfile comes without a number of GPUs, cannot be read, or names no machine.
+        RecipeError: If a hostfile comes without a number of GPUs, cannot be read, names no machine, or gives
+            fewer of one.
     """
     if hostfile is None:
         return gpus
     if gpus is None:
         raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
+    included(hostfile, gpus)
     return gpus * len(machines_of(hostfile))
 
 
