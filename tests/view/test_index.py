@@ -11,7 +11,7 @@ from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.errors import DataError, RecipeError
 from vtune.schema.parquet import write_trajectories
 from vtune.view.index import Index
-from vtune.view.place import Place, find_places
+from vtune.view.place import Place, find_all, find_places
 from vtune.view.query import facets, parse_query, select
 from vtune.view.search import holds
 
@@ -212,3 +212,13 @@ def test_a_file_alone_is_a_place(run: Path) -> None:
     file = run / "trajectories" / "step-000000.parquet"
     assert find_places(file) == [Place(file, "step-000000", "trajectories")]
     assert keys(opened(file), "right:yes") == [A]
+
+
+def test_places_of_one_name_are_called_by_where_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    runs = [make_run(tmp_path / name, {0: [LOOKED]}) for name in ("a/seed-0", "b/seed-0", "other")]
+    assert [place.name for place in find_all(runs)] == ["a/seed-0", "b/seed-0", "other"]
+    assert [place.name for place in find_all(runs[1:])] == ["seed-0", "other"]
+    assert [place.name for place in find_all([*runs[:1], runs[0]])] == ["seed-0", "seed-0"]
+    assert [place.name for place in find_all([tmp_path / "a", tmp_path / "b"])] == ["a/seed-0", "b/seed-0"]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -106,6 +107,31 @@ def find_places(path: Path) -> list[Place]:
         replace(place, name=place.path.relative_to(path).as_posix()) if names.count(place.name) > 1 else place
         for place in found
     ]
+
+
+def find_all(paths: Sequence[Path]) -> list[Place]:
+    """What there is to look at under several paths; those of one name are called by where they lie.
+
+    Raises:
+        DataError: If there is nothing under one of them.
+    """
+    found = [place for path in paths for place in find_places(path)]
+    alike = [[other.path for other in found if other.name == place.name] for place in found]
+    return [
+        replace(place, name=told_apart(place.path, same)) if len(same) > 1 else place
+        for place, same in zip(found, alike, strict=True)
+    ]
+
+
+def told_apart(path: Path, alike: Sequence[Path]) -> str:
+    """The end of a path that tells it from others of its name: `both/seed-0`, where `neither/seed-0` is, too.
+
+    Args:
+        path: One of those.
+        alike: All of them, itself included.
+    """
+    above = os.path.commonpath([one.resolve().parent for one in alike])
+    return path.resolve().relative_to(above).as_posix()
 
 
 def runs_below(folder: Path) -> list[Place]:

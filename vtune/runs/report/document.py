@@ -1,6 +1,5 @@
 """`vtune report`: what run folders say about themselves, as one document."""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from vtune.schema.audit import read_audit
 from vtune.schema.parquet import fingerprint
 from vtune.schema.source_names import EVAL
 from vtune.uses import USES
-from vtune.view.place import runs_below
+from vtune.view.place import runs_below, told_apart
 
 Series = dict[str, list[float]]
 
@@ -80,11 +79,10 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
 def _told_apart(shown: Iterable[dict[str, object]]) -> list[dict[str, object]]:
     """Those in a sweep's folder are all called after their seed or suite: where they lie tells them apart."""
     shown = list(shown)
-    places = [Path(str(one["path"])).resolve() for one in shown]
-    alike = [{place for place in places if place.name == own.name} for own in places]
+    paths = [Path(str(one["path"])) for one in shown]
+    alike = [[other for other in paths if other.resolve().name == path.resolve().name] for path in paths]
     return [
-        one | {"name": own.relative_to(os.path.commonpath([place.parent for place in same])).as_posix()}
-        for one, own, same in zip(shown, places, alike, strict=True)
+        one | {"name": told_apart(path, same)} for one, path, same in zip(shown, paths, alike, strict=True)
     ]
 
 

@@ -18,7 +18,7 @@ from vtune.runs.view.pairs import KINDS, compared, suggested
 from vtune.runs.view.pictures import page_picture
 from vtune.runs.view.sweeps import sweeps_in, sweeps_of
 from vtune.view.bundle import one_file
-from vtune.view.place import find_places
+from vtune.view.place import find_all
 from vtune.view.query import facets
 
 TRAJECTORIES = 40
@@ -60,7 +60,7 @@ def write_page(
     # A page in the folder of a run is not read: it may be written again.
     read = [path for path in paths if path.is_file()] if out.suffix == ".html" else paths
     check_file_output(out, inputs=read, option="--html")
-    opened = [Opened(place, data) for path in paths for place in find_places(path)]
+    opened = [Opened(place, data) for place in find_all(paths)]
     try:
         held = _Held(opened, trajectories)
         page = one_file(held.values() | {"sweeps": sweeps_of(sweeps_in(paths))})

@@ -25,7 +25,7 @@ from vtune.schema.labels import NOTE, Judgement, Label, append_label
 from vtune.schema.sample import Sample
 from vtune.view.bundle import static
 from vtune.view.gate import Gate, answer
-from vtune.view.place import find_places
+from vtune.view.place import find_all
 from vtune.view.query import facets
 
 HOST = "127.0.0.1"
@@ -69,8 +69,7 @@ def run_view(
         DataError: If there is nothing to look at.
         RecipeError: If the port cannot be had.
     """
-    places = [place for path in paths for place in find_places(path)]
-    opened = [Opened(place, data) for place in places]
+    opened = [Opened(place, data) for place in find_all(paths)]
     failed = [error for one in opened for error in one.index.failed]
     if failed and not any(one.index.table.num_rows for one in opened):
         raise failed[0]
