@@ -275,6 +275,12 @@ CONTRADICTIONS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: replace(TRAJECTORY, calls=(replace(TRAJECTORY.calls[0], span=(1, 9)),)),
         "calls.span",
     ),
+    "a reward that is no number": (
+        lambda: replace(TRAJECTORY, reward=replace(TRAJECTORY.reward, total=float("nan"))),
+        "reward",
+    ),
+    "a score without end": (lambda: replace(TRAJECTORY, tool_scores=(float("inf"),)), "tool_scores"),
+    "an advantage that is no number": (lambda: replace(TRAJECTORY, advantage=float("nan")), "advantage"),
     "more scores than calls": (lambda: replace(TRAJECTORY, tool_scores=(0.5, 0.5)), "tool_scores"),
 }
 

@@ -222,3 +222,15 @@ def test_places_of_one_name_are_called_by_where_they_lie(tmp_path: Path) -> None
     assert [place.name for place in find_all(runs[1:])] == ["seed-0", "other"]
     assert [place.name for place in find_all([*runs[:1], runs[0]])] == ["seed-0", "seed-0"]
     assert [place.name for place in find_all([tmp_path / "a", tmp_path / "b"])] == ["a/seed-0", "b/seed-0"]
+
+
+def test_a_number_that_is_none_is_not_known_to_an_index(tmp_path: Path) -> None:
+    """Such a file is not of vtune; its list is shown all the same, and JSON has no NaN."""
+    file = make_run(tmp_path / "run", {0: [LOOKED]}) / "trajectories/step-000000.parquet"
+    table = pq.read_table(file)
+    (row,) = table.to_pylist()
+    row |= {"advantage": float("inf"), "tool_scores": [float("nan")]}
+    row["reward"]["total"] = float("nan")
+    pq.write_table(pa.Table.from_pylist([row], schema=table.schema), file)
+    (fact,) = opened(tmp_path / "run").table.to_pylist()
+    assert (fact["reward"], fact["advantage"], fact["faithful"]) == (None, None, None)

@@ -158,8 +158,8 @@ def trajectory_from_row(row: Row) -> Trajectory:
     Raises:
         DataError: Naming the column: a value of the wrong type, token lists of different lengths, a
             number that points to no image, marks and images of a turn that differ in number, a crop's box
-            that is empty or not finite, a span outside the tokens, scores that are not one per call, an
-            outcome outside [0, 1].
+            that is empty or not finite, a span outside the tokens, scores that are not one per call or not
+            finite, an outcome outside [0, 1].
     """
     fields = Fields(row)
     trajectory = Trajectory(
@@ -286,6 +286,7 @@ def _reward(fields: Fields) -> Reward:
 
 def _check(trajectory: Trajectory) -> None:
     """Hold the parts of a trajectory against each other."""
+    _check_scores(trajectory)
     tokens = len(trajectory.token_ids)
     for name, values in (("loss_mask", trajectory.loss_mask), ("logprobs", trajectory.logprobs)):
         if len(values) != tokens:
@@ -334,6 +335,24 @@ def _check(trajectory: Trajectory) -> None:
     ):
         if len(scores) not in (0, calls):
             raise wrong(name, f"{len(scores)} entries for {calls} calls", "one per call, or none at all")
+
+
+def _check_scores(trajectory: Trajectory) -> None:
+    """Check that what is not known is null: NaN would be counted as a score, and JSON has none."""
+    reward = trajectory.reward
+    for name, values in (
+        ("reward", () if reward is None else (*_parts(reward), *reward.parts.values(), *reward.own.values())),
+        ("tool_scores", trajectory.tool_scores),
+        ("advantage", (trajectory.advantage,)),
+        ("call_advantages", trajectory.call_advantages),
+    ):
+        for value in values:
+            if value is not None and not math.isfinite(value):
+                raise wrong(name, f"found {value}", "write null where nothing is known")
+
+
+def _parts(reward: Reward) -> tuple[float | None, ...]:
+    return reward.total, reward.accuracy, reward.format, reward.tool, reward.consistency
 
 
 def _check_images(column: str, indices: Sequence[int], trajectory: Trajectory) -> None:

@@ -1,5 +1,6 @@
 """Facts: what a list of trajectories shows, filters and sorts by, without their pictures and tokens."""
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -101,8 +102,9 @@ def faithful(scores: Sequence[float | None], shown_from: float) -> bool | None:
 def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, Any]:
     messages = values["messages"] or []
     calls = values["calls"] or []
-    reward = values["reward"] or {}
-    scores = values["tool_scores"] or []
+    # A damaged row is in the list; what reads all of it says what is wrong.
+    reward = {name: _finite(value) for name, value in (values["reward"] or {}).items()}
+    scores = [_finite(score) for score in values["tool_scores"] or []]
     accuracy = reward.get("accuracy")
     users = [message["content"] or "" for message in messages if message["role"] == "user"]
     question = users[0] if users else ""
@@ -118,7 +120,7 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         "faithful": faithful(scores, shown_from) if len(scores) == len(calls) and reward else None,
         "reward": reward.get("total"),
         **{name: reward.get(name) for name in ("accuracy", "format", "tool", "consistency")},
-        "advantage": values["advantage"],
+        "advantage": _finite(values["advantage"]),
         "calls": len(calls),
         "turns": sum(message["role"] == "assistant" for message in messages),
         "pictures": len(values["images"] or []),
@@ -148,6 +150,10 @@ def _of_sample(values: Mapping[str, Any]) -> dict[str, Any]:
         "outcomes": "",
         "text": _searched([*prompt, str(judged.get("ground_truth") or "")]),
     }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _short(text: Any) -> str | None:
