@@ -11,7 +11,7 @@ import stat
 import sys
 import sysconfig
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from . import landlock, namespaces, seccomp
 from .settings import Settings
@@ -29,6 +29,8 @@ SYSTEM = (
     "/usr/share/zoneinfo",
 )
 """Libraries, time zones and fonts, as far as a machine has them."""
+PACKAGES = ("site-packages", "dist-packages")
+"""What folders are called that packages are installed into."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 MOUNT_POINT = ".view"
 """Folder below the sandbox's own on which its view of the files is built."""
@@ -105,6 +107,8 @@ def runtime() -> tuple[str, ...]:
     No checkout and no data: what an editable install points to stays unreadable.
     """
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    # An environment may lie upon another, whose packages a .pth file adds to the path.
+    paths += [path for path in sys.path if PurePath(path).name in PACKAGES]
     paths += [*site.getsitepackages(), f"{sys.base_prefix}/lib", *SYSTEM]
     found = [path for path in dict.fromkeys(paths) if Path(path).exists()]
     # What lies inside another of them needs no rule of its own.
