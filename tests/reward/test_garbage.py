@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,6 +184,23 @@ def test_json_that_cannot_be_meant_is_refused_with_the_reason(ask: Ask, body: st
         answer = ask(path, body.encode() if isinstance(body, str) else body)
         assert answer.status_code == 422
         assert why in answer.json()["error"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(
+            "{" + "".join(f'"{n}":0,' for n in range(30_000)) + '"a":0,"a":0}', "'a' twice", id="twice"
+        ),
+        pytest.param("[]" * 99 + "]" * 2**26, "not JSON", id="closed without end"),
+    ],
+)
+def test_what_is_refused_takes_no_time_to_speak_of(body: str, why: str) -> None:
+    content = body.encode()
+    began = time.process_time()
+    with pytest.raises(DataError, match=why):
+        parse_json(content)
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("parm", [DEEP, '{"iou": ' + DEEP + "}", json.loads("[" * 40 + "]" * 40), 7, [1]])
