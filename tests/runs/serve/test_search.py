@@ -27,6 +27,7 @@ from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.agent.tools import ToolsRecipe, tools_of
 from vtune.runs.data.indexing import index_passages, index_pictures
 from vtune.runs.plan.checks import _searches as check_searches
+from vtune.runs.serve.search import SearchService, app_of
 from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import INVALID
 
@@ -184,6 +185,36 @@ def test_a_wrong_question_is_refused_with_its_reason(
     status, answer = ask(service.url + path, body)
     assert status == 422
     assert what in answer["error"]["what"]
+
+
+def test_what_is_asked_elsewhere_learns_where(service: Served) -> None:
+    status, answer = ask(f"{service.url}/find", {"query": "ferry", "top_k": 1})
+    assert status == 404
+    assert "POST /search" in answer["error"]["fix"]
+
+
+def test_who_hangs_up_within_a_question_is_no_error(folder: Path) -> None:
+    app = app_of(SearchService(folder / "index", None, threads=1), token=None, max_bytes=2**20)
+    messages = [
+        {"type": "http.request", "body": b'{"query": "fer', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(_: Any) -> None:
+        pass
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/search",
+        "query_string": b"",
+        "headers": [(b"content-length", b"40")],
+    }
+    asyncio.run(app(scope, receive, send))
+    assert not messages
 
 
 def test_strangers_learn_that_it_lives_and_nothing_more(service: Served) -> None:

@@ -3,17 +3,17 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from vtune.errors import DataError, RecipeError, VtuneError
-from vtune.reward.body import Bodies
-from vtune.reward.guard import Guard
+from vtune.reward.body import Bodies, Busy, TooMuch
+from vtune.reward.guard import Guard, Packed
 from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.tools.passages import IndexEncoder, open_passages
@@ -22,6 +22,12 @@ from vtune.tools.text_search import LONGEST_QUERY
 
 TOP_K = 100
 """Results of one question at most; ours."""
+
+ASKED = "POST /search, POST /images or GET /health"
+"""What a service answers."""
+
+GONE = Response()
+"""What whoever hung up does not read."""
 
 
 def run_search(
@@ -138,27 +144,40 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
     app = FastAPI(title="vtune search service")
     bodies = Bodies()
 
-    async def asked_in(request: Request) -> Any:
-        return await bodies.parse(await request.body(), lambda value: value)
+    async def answered(request: Request, found: Callable[[Any], Awaitable[dict[str, Any]]]) -> Response:
+        async def by(body: bytes) -> Response:
+            return Packed(await found(await bodies.parse(body, lambda value: value)))
+
+        return await bodies.read(request.receive, by) or GONE
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
         return service.health()
 
     @app.post("/search")
-    async def search(request: Request) -> dict[str, Any]:
-        return await service.search(await asked_in(request))
+    async def search(request: Request) -> Response:
+        return await answered(request, service.search)
 
     @app.post("/images")
-    async def images(request: Request) -> dict[str, Any]:
-        return await service.images(await asked_in(request))
+    async def images(request: Request) -> Response:
+        return await answered(request, service.images)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
+        return Packed(_told(DataError(what, fix=f"ask {ASKED}")), error.status_code, error.headers)
 
     @app.exception_handler(VtuneError)
-    async def refuse(_: Request, error: VtuneError) -> Response:
-        problem = {"what": error.what, "where": error.where, "fix": error.fix}
-        return JSONResponse({"error": problem}, 422)
+    async def refused(_: Request, error: VtuneError) -> Response:
+        # The rest of such a body is not read.
+        headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
+        return Packed(_told(error), 503 if isinstance(error, Busy) else 422, headers)
 
     return Guard(app, token=token, max_bytes=max_bytes)
+
+
+def _told(error: VtuneError) -> dict[str, Any]:
+    return {"error": {"what": error.what, "where": error.where, "fix": error.fix}}
 
 
 def _field(asked: Any, name: str) -> str:
