@@ -11,7 +11,9 @@ import pytest
 from tests.conftest import HANGS
 from tests.sandbox.conftest import QUICK, Box, encoded, picture
 from vtune.errors import SandboxUnavailable
-from vtune.sandbox import Execution, Isolation, Sandbox, Session
+from vtune.sandbox import Execution, Isolation, Limits, Sandbox, Session
+from vtune.sandbox.turns import Turns
+from vtune.sandbox.watch import Stopped, watch
 
 SMALL = replace(QUICK, seconds=5.0, workspace_mb=8, workspace_files=50, file_mb=4)
 FIND_QUESTION = """
@@ -228,6 +230,38 @@ def test_time_that_the_trainer_was_busy_does_not_count() -> None:
 
     run = asyncio.run(story())
     assert (run.status, run.output) == ("ok", "done")
+
+
+@pytest.mark.parametrize(("waited", "least"), [(0.0, 0.2), (0.4, 0.6), (60.0, 1.2)])
+def test_time_for_which_others_had_the_cores_is_given_back_once(waited: float, least: float) -> None:
+    """Its code has ended, and what it left is being looked for; a limit of seconds bounds what is given."""
+
+    class Starved:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def waited(self) -> float:
+            self.asked += 1
+            return waited * (self.asked - 1)
+
+        def unlinked_bytes(self) -> int:
+            return 0
+
+    class Empty:
+        def over_quota(self, unlinked: int) -> str:
+            return ""
+
+    async def story() -> float:
+        limits = Limits(seconds=1.0, grace=0.2)
+        began = time.monotonic()
+        look = watch(Starved(), Empty(), limits, Turns(), taken=1.0)  # type: ignore[arg-type]
+        while True:
+            try:
+                await asyncio.sleep(await look())
+            except Stopped:
+                return time.monotonic() - began
+
+    assert least <= asyncio.run(story()) < 30
 
 
 @pytest.mark.parametrize("isolation", ["flat", "unsafe"])

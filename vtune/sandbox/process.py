@@ -170,6 +170,15 @@ class Process:
                     total += facts.st_blocks * 512
         return total
 
+    def waited(self) -> float:
+        """Seconds since its beginning in which it could have run, and others had the cores.
+
+        0 where it has ended, or the kernel does not say.
+        """
+        with contextlib.suppress(OSError), open(f"/proc/{self.pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+        return 0.0
+
     def kill(self) -> None:
         """Send SIGKILL; harmless when the process has ended."""
         self._signal(signal.SIGKILL)

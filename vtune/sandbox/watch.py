@@ -23,15 +23,20 @@ def watch(process: Process, files: Workspace, limits: Limits, turns: Turns, take
 
     The files of many calls that run at the same time are looked at in turns of the event loop. The function
     raises `Stopped` if the call takes too long or writes too much, and `ServiceError` if its
-    files cannot be looked at.
+    files cannot be looked at. A call whose time is up gets once more as much as its process waited for a
+    core, `limits.seconds` at most: that others had it is not its own doing, and its pictures may just be
+    looked for in the inputs.
     """
     seconds = limits.seconds
     deadline = time.monotonic() + seconds + limits.grace - taken
     next_quota = time.monotonic() + WATCH_SECONDS
+    waited: float | None = None  # before; not asked for in short calls
+    extended = False
 
     async def look() -> float:
-        nonlocal next_quota
+        nonlocal next_quota, waited, deadline, extended
         if time.monotonic() >= next_quota:
+            waited = process.waited() if waited is None else waited
             await turns.next()
             began = time.monotonic()
             try:
@@ -43,6 +48,9 @@ def watch(process: Process, files: Workspace, limits: Limits, turns: Turns, take
             # A workspace that takes long to look at is looked at less often: others run beside it.
             now = time.monotonic()
             next_quota = now + max(WATCH_SECONDS, WATCH_SHARE * (now - began))
+        if time.monotonic() >= deadline and not extended:
+            extended = True
+            deadline += min(process.waited() - (waited or 0.0), seconds)
         left = deadline - time.monotonic()
         if left <= 0:
             raise Stopped(f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped")
