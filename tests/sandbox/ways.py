@@ -392,6 +392,12 @@ FIGURES: dict[str, str | Way] = {
         "ax[1].imshow(image.crop((m, y0, x1, y1)))\nplt.tight_layout()\nplt.show()",
         f"[{LEFT}, {RIGHT}]",
     ),
+    "an inset": Way(
+        PLT + "fig, ax = plt.subplots()\nax.imshow(image)\nz = ax.inset_axes([0.5, 0.5, 0.48, 0.48])\n"
+        "z.imshow(image)\nz.set_xlim(x0, x1)\nz.set_ylim(y1, y0)\nax.indicate_inset_zoom(z)\n"
+        "plt.savefig('f.png')",
+        "[(0, 0, W, H), (x0, y0, x1, y1)]",
+    ),
     "figure as an array": PLT + C + "fig = plt.figure()\nax = fig.add_axes([0, 0, 1, 1])\nax.imshow(c)\n"
     "import io\nb = io.BytesIO()\nfig.savefig(b, format='png')\nopen('f.png', 'wb').write(b.getvalue())",
     "displayed figure": PLT

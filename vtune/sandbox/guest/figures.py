@@ -5,6 +5,7 @@ Matplotlib loads it by name (`module://guest.figures`) when a model's code first
 
 import functools
 import io
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import matplotlib
@@ -77,9 +78,18 @@ class FigureCanvas(FigureCanvasAgg):  # type: ignore[misc]
         super().draw()
         picture = PIL.Image.fromarray(np.asarray(self.buffer_rgba())).convert("RGB")
         regions = [
-            _drawn(axes, image, picture.size) for axes in self.figure.axes for image in _uncovered(axes)
+            _drawn(axes, image, picture.size)
+            for axes in _with_insets(self.figure.axes)
+            for image in _uncovered(axes)
         ]
         track(picture, together(regions)).save(file, kind)
+
+
+def _with_insets(axes: Iterable[Any]) -> Iterator[Any]:
+    """All axes of a figure: those that `inset_axes` has made are known to their parents alone."""
+    for one in axes:
+        yield one
+        yield from _with_insets(one.child_axes)
 
 
 def _uncovered(axes: Any) -> list[Any]:
