@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from vtune.reward.guard import Packed
+from vtune.reward.guard import Guard, Packed
 from vtune.runs.serve.connection_timeouts import TimeoutProtocol
 
 ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -136,3 +136,29 @@ def test_who_asks_steadily_on_one_connection_is_answered_each_time() -> None:
             while said.count(b'{"much": "x"}') < 2:
                 said += line.recv(2**16)
             time.sleep(0.2)
+
+
+def test_a_request_that_outlives_the_grace_of_a_service_is_told_so() -> None:
+    """uvicorn cancels it; on its own it answers 500 without a reason, and logs a traceback for each."""
+    sent: list[Message] = []
+
+    async def forever(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def story() -> None:
+        guard = Guard(forever, token=None, max_bytes=1)
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        request = asyncio.create_task(guard(scope, receive, send))
+        await asyncio.sleep(0)
+        request.cancel()
+        await request
+
+    asyncio.run(story())
+    assert sent[0]["status"] == 503
+    assert b"ended" in sent[1]["body"]

@@ -1,5 +1,6 @@
 """Who may ask a reward service, and how much at once."""
 
+import asyncio
 import hmac
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +36,11 @@ class Guard:
             if refusal is not None:
                 await _answer_to(*refusal)(scope, receive, send)
                 return
-        await self._app(scope, receive, send)
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            # Only a server that is told to stop does this, to what is not done when its grace has passed.
+            await _answer_to(503, "the service has ended", "ask again once it is back")(scope, receive, send)
 
     def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[int, str, str] | None:
         """(status, what, fix), or None where nothing is wrong."""
