@@ -21,7 +21,9 @@ from tests.judge.server import FakeJudge, serve
 from tests.models.rows import picture
 from tests.rollout.endpoint import Looker
 from tests.runs.commands import evaluation, setting, vtune
+from vtune.errors import DataError
 from vtune.models.pictures import PixelBudget
+from vtune.runs.serve.chat import read_request
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
@@ -264,6 +266,14 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(
     assert caught.value.status_code == status
     assert message in caught.value.message
     assert len(endpoint.model.requests) == before
+
+
+def test_half_a_character_is_refused_with_its_place() -> None:
+    """JSON carries it; OpenAI's client would not send it on."""
+    asked = json.loads('{"model": "looker", "messages": [{"role": "user", "content": "Which \\ud83d?"}]}')
+    with pytest.raises(DataError, match="half a character") as caught:
+        read_request(asked)
+    assert caught.value.where == "messages[0].content[0]"
 
 
 def test_a_body_that_is_too_large_is_refused_unread(endpoint: Endpoint) -> None:

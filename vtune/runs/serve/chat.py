@@ -120,6 +120,14 @@ def _plain(text: str, where: str) -> str:
             where=where,
             fix="send pictures as `image_url` parts, where they belong in the text",
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the text holds half a character, {text[error.start]!r}, which no model reads",
+            where=where,
+            fix="send both halves of a surrogate pair, or neither",
+        ) from None
     return text
 
 
