@@ -157,6 +157,8 @@ PIL: dict[str, str | Way] = {
     "canvas used twice": "k = Image.new('RGB', (w, h))\nk.paste(image.crop((0, 0, w, h)), (0, 0))\n"
     "k.save('b.png')\n"
     "k.paste(image.crop((x0, y0, x1, y1)), (0, 0))\nk.save('c.png')",
+    "on a copy that is painted white": C + "k = image.copy()\nk.paste('white', (0, 0, W, H))\n"
+    "k.paste(c, (0, 0))\nk.save('c.png')",
     "cut out of a padded picture": C
     + "k = Image.new('RGB', (w + 60, h + 60), 'white')\nk.paste(c, (30, 30))\n"
     "k.crop((30, 30, 30 + w, 30 + h)).save('c.png')",
@@ -238,6 +240,10 @@ NUMPY: dict[str, str | Way] = {
     "in a canvas": A
     + "c = np.full((h + 20, w + 30, 3), 255, np.uint8)\nc[5:5 + h, 10:10 + w] = a[y0:y1, x0:x1]\n"
     + S,
+    "in a canvas made of a copy": A
+    + "c = a.copy()[:h + 20, :w + 30].copy()\nc[:] = 255\nc[5:5 + h, 10:10 + w] = a[y0:y1, x0:x1]\n"
+    + S,
+    "in a copy filled": A + "c = a.copy()\nc.fill(0)\nc[:h, :w] = a[y0:y1, x0:x1]\n" + S,
     "copyto": A + "c = np.empty((h, w, 3), np.uint8)\nnp.copyto(c, a[y0:y1, x0:x1])\n" + S,
     "pad": A + "c = np.pad(a[y0:y1, x0:x1], ((8, 8), (16, 16), (0, 0)), constant_values=128)\n" + S,
     "pad by reflection": A + "c = np.pad(a[y0:y1, x0:x1], ((8, 8), (8, 8), (0, 0)), mode='reflect')\n" + S,

@@ -107,6 +107,9 @@ def _from_quad(corners: Any, size: Size) -> Matrix:
 def _pasted(result: None, canvas: Any, im: Any, box: Any = None, mask: Any = None) -> None:
     region = region_of(im)
     if region is None:
+        painted = mask is None and not isinstance(im, PIL.Image.Image)
+        if painted and (box is None or tuple(box) == (0, 0, *canvas.size)):
+            track(canvas, None)  # a colour all over it
         return
     x, y = box[:2] if box and not isinstance(box, PIL.Image.Image) else (0, 0)
     track(canvas, pasted(region_of(canvas), region.moved((1, 0, -x, 0, 1, -y), canvas.size)))

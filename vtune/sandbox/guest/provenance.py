@@ -82,10 +82,12 @@ class TrackedArray(np.ndarray):
         return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """A picture written into an array is seen there."""
+        """A picture written into an array is seen there; a colour written all over it leaves nothing."""
         super().__setitem__(index, value)
         region = region_of(value) if self.anchor is not None and isinstance(value, np.ndarray) else None
         if region is None:
+            if _is_everything(index) and np.ndim(value) < 2:
+                self._emptied()
             return
         target = self.view(np.ndarray)[index]
         if not np.may_share_memory(target, self) or target.shape[:2] != value.shape[:2]:
@@ -96,6 +98,16 @@ class TrackedArray(np.ndarray):
         back = there and inverted(there)
         if back:
             anchor.region = pasted(anchor.region, region.moved(back, _layout_size(anchor.layout)))
+
+    def fill(self, value: Any) -> None:
+        """As of a plain array."""
+        super().fill(value)
+        self._emptied()
+
+    def _emptied(self) -> None:
+        """Show nothing any more, if this is all of the memory; what is put onto it later is seen again."""
+        if self.anchor is not None and Layout.of(self) == self.anchor.layout:
+            self.anchor.region = None
 
     def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
         """As of a plain array."""
@@ -214,6 +226,12 @@ def _is_basic(index: Any) -> bool:
     """Whether an index makes a view: numbers, slices, `...` and None."""
     parts = index if type(index) is tuple else (index,)
     return all(part is None or part is ... or type(part) in (slice, int) for part in parts)
+
+
+def _is_everything(index: Any) -> bool:
+    """Whether an index leaves nothing out, and says so: `[:]`, `[:, :]`, `[...]`."""
+    parts = index if type(index) is tuple else (index,)
+    return all(part is ... or (type(part) is slice and part == slice(None)) for part in parts)
 
 
 def _gathered(rows: Any, columns: Any) -> Matrix:
