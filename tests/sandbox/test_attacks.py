@@ -481,10 +481,11 @@ def test_too_much_of_anything_is_seen(execution: Execution) -> None:
 def test_a_late_call_is_seen() -> None:
     limits = Limits(seconds=2, grace=0.5)
     late = ["the call came back after 3.6 s; 3.5 s were allowed"]
-    assert list(checks.late(3.6, limits, slowdown=1)) == late
-    assert list(checks.late(3.4, limits, slowdown=1)) == []
-    assert list(checks.late(12.4, limits, slowdown=10)) == []
-    assert list(checks.late(12.6, limits, slowdown=10))
+    assert list(checks.late(3.6, limits, slowdown=1, waited=0)) == late
+    assert list(checks.late(3.4, limits, slowdown=1, waited=0)) == []
+    assert list(checks.late(12.4, limits, slowdown=10, waited=0)) == []
+    assert list(checks.late(12.6, limits, slowdown=10, waited=0))
+    assert list(checks.late(12.6, limits, slowdown=10, waited=0.2)) == []
 
 
 def test_an_overfull_workspace_is_seen(tmp_path: Path) -> None:

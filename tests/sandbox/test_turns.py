@@ -152,6 +152,9 @@ def test_the_files_of_many_running_calls_are_looked_at_a_few_at_a_time(
 
     async def work(piece: Callable[[], None]) -> None:
         class Running(Answering):
+            def waited(self) -> float:
+                return 0.0
+
             def unlinked_bytes(self) -> int:
                 piece()
                 return 0

@@ -34,6 +34,8 @@ class Watched:
     """The most bytes on disk."""
     slowdown: float
     """Of its process for want of a core, when it was last seen."""
+    waited: float
+    """Seconds for which that waited for a core, by then."""
     lag: float
     """Seconds for which our own process waited for a core, not for the call."""
 
@@ -55,7 +57,7 @@ async def watched_call(session: Session, code: str, limits: Limits) -> Watched:
     entries = taken = 0
     lag = 0.0
     pid, before = session.pid, turns(session.pid)
-    slowdown = 1.0
+    slowdown, waited = 1.0, 0.0
     try:
         while not call.done():
             if time.monotonic() > ends:
@@ -69,8 +71,15 @@ async def watched_call(session: Session, code: str, limits: Limits) -> Watched:
             entries, taken = max(entries, seen[0]), max(taken, seen[1])
             now = turns(pid)
             if before is not None and now is not None:
-                slowdown = now.slowdown_since(before)
-        return Watched(execution=_finished(call), entries=entries, taken=taken, slowdown=slowdown, lag=lag)
+                slowdown, waited = now.slowdown_since(before), (now.waited - before.waited) / 1e9
+        return Watched(
+            execution=_finished(call),
+            entries=entries,
+            taken=taken,
+            slowdown=slowdown,
+            waited=waited,
+            lag=lag,
+        )
     finally:
         call.cancel()
 

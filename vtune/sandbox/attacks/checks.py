@@ -193,9 +193,16 @@ def beside(before: set[str], after: set[str]) -> Iterator[str]:
     yield from (f"beside the workspace: {name} is gone" for name in before - after)
 
 
-def late(took: float, limits: Limits, *, slowdown: float) -> Iterator[str]:
-    """The call came back in time, on a machine that made its process take `slowdown` times as long."""
-    allowed = limits.seconds + limits.grace + LATE_SECONDS * slowdown
+def late(took: float, limits: Limits, *, slowdown: float, waited: float) -> Iterator[str]:
+    """The call came back in time.
+
+    Args:
+        took: Seconds that the call took.
+        limits: Of the session.
+        slowdown: How many times as long the machine made its process take.
+        waited: Seconds for which that waited for a core, which a call gets back before it is killed.
+    """
+    allowed = limits.seconds + limits.grace + min(waited, limits.seconds) + LATE_SECONDS * slowdown
     if took > allowed:
         yield f"the call came back after {took:.1f} s; {allowed:.1f} s were allowed"
 

@@ -263,7 +263,7 @@ class Range:
     def _spent(self, watched: Watched, took: float) -> list[str]:
         """What the call took beyond its limits."""
         return [
-            *checks.late(took - watched.lag, self._limits, slowdown=watched.slowdown),
+            *checks.late(took - watched.lag, self._limits, slowdown=watched.slowdown, waited=watched.waited),
             *checks.too_much(watched.execution, self._limits),
             *checks.overfilled(watched.entries, watched.taken, self._limits),
         ]
