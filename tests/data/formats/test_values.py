@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from tests.data.formats.published import jpeg
+from vtune.data.formats.building import Options, judged
 from vtune.data.formats.judging import guess_verifier
 from vtune.data.formats.values import conversation, listed_options, pictures, plain, text_of
 from vtune.errors import DataError
-from vtune.schema.message import Picture
+from vtune.schema.message import Message, Picture
+from vtune.schema.sample import Sample
+from vtune.verifiers import VERIFIERS
 
 CODED = base64.b64encode(jpeg(0)).decode()
 
@@ -108,12 +111,53 @@ def test_what_is_no_list_of_options_gives_none(text: str) -> None:
         ("1999 or so", (), False, "exact"),
         ("The glove is blue.", (), True, "judge"),
         ("red", ("red", "red"), False, "exact"),
+        ("-3,000", (), False, "math"),
+        ("3/4", (), False, "math"),
+        ("1.5:1", (), False, "math"),
+        ("7-3x", (), False, "math"),
+        ("10^{-3}", (), False, "math"),
+        ("2024-01-02", (), False, "exact"),
+        ("01/02/2024", (), False, "exact"),
+        ("1990–1995", (), False, "exact"),
+        ("$5 - $10", (), True, "judge"),
+        ("5-10%", (), False, "exact"),
+        ("3-2", (), False, "exact"),
+        ("1:20", (), False, "exact"),
+        ("10.0.0.1", (), False, "exact"),
+        ("1 2 3", (), False, "exact"),
+        ("> 50", (), False, "exact"),
+        ("100+", (), False, "exact"),
+        ("#4", (), False, "exact"),
+        ("20 °C", (), False, "exact"),
+        ("３", (), False, "exact"),
     ],
 )
 def test_the_verifier_suits_the_ground_truth(
     truth: str, choices: tuple[str, ...], model: bool, verifier: str
 ) -> None:
     assert guess_verifier(truth, choices, model=model) == verifier
+
+
+@pytest.mark.parametrize(
+    ("truth", "wrong"),
+    [
+        ("2024-01-02", "2024-02-01"),
+        ("3-2", "2-1"),
+        ("1990-1995", "1985-1990"),
+        ("1:20", "2:40"),
+        ("10.0.0.1", "10.0.0.9"),
+        ("1 2 3", "6"),
+    ],
+)
+def test_digits_that_stand_for_no_value_are_not_computed(truth: str, wrong: str) -> None:
+    found = judged("When?", truth, Options(), column="answer")
+    sample = Sample(
+        id="a", source="a", prompt=(Message("user", "When?"),), ground_truth=truth, verifier=found["verifier"]
+    )
+    scores = [
+        VERIFIERS[sample.verifier].verify(f"<answer>{text}</answer>", sample).score for text in (truth, wrong)
+    ]
+    assert scores == [1.0, 0.0]
 
 
 def test_numbers_are_written_as_a_person_would() -> None:

@@ -9,13 +9,22 @@ _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
 _NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|pi)\b")
 _WORD = re.compile(r"[A-Za-z]{2,}")
+_NUMBER = r"[$€£]?[0-9][0-9.,]*\s*(?:%|°\s*[CF])?"
+_WRITTEN = re.compile(
+    rf"{_NUMBER}(?:\s*[-‐-―−]\s*{_NUMBER})+"
+    rf"|[#<>≤≥~≈]\s*{_NUMBER}|{_NUMBER}\s*\+|[0-9.,]+\s*°\s*[CF]"
+    r"|[0-9]+(?:[/.][0-9]+){2,}|[0-9]{1,2}(?::[0-9]{2})+|[0-9]+(?:\s+[0-9]+)+"
+)
+"""Digits that stand for no value: ranges, results of games, dates, times, versions, addresses. math-verify
+would compute them (2024-01-02 and 2024-02-01 are both 2021, 1:20 is 2:40, 3-2 is 2-1) or cannot read them."""
 
 
 def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: bool = False) -> str:
     """The verifier that suits a ground truth.
 
-    `choice` for a letter, and for the text of one of the options; `math` for a number or an expression;
-    then `judge` where the file leaves judging to a model, else `exact`.
+    `choice` for a letter, and for the text of one of the options; `math` for a number or an expression, which
+    a date, a time, a range or the result of a game is not; then `judge` where the file leaves judging to a
+    model, else `exact`.
 
     Args:
         ground_truth: As the file gives it.
@@ -50,7 +59,6 @@ def _is_option(truth: str, choices: list[str]) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    bare = _COMMAND.sub(" ", text)
-    if _WORD.search(bare):
+    if _WORD.search(_COMMAND.sub(" ", text)) or _WRITTEN.fullmatch(text):
         return False
-    return bool(re.search(r"\d", text)) or "\\" in text
+    return bool(re.search(r"[0-9]", text)) or "\\" in text
