@@ -727,7 +727,8 @@ def test_rows_that_nothing_has_are_refused_before_anything_is_read(tmp_path: Pat
             assert not (tmp_path / "out").exists()
 
 
-def test_pictures_in_files_are_found_from_the_new_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("linked", [False, True], ids=["folder", "link to a folder elsewhere"])
+def test_pictures_in_files_are_found_from_the_new_folder(linked: bool, tmp_path: Path) -> None:
     from vtune.schema.message import Picture
     from vtune.schema.parquet import load_picture
 
@@ -737,6 +738,10 @@ def test_pictures_in_files_are_found_from_the_new_folder(tmp_path: Path) -> None
     write_samples(tmp_path / "in" / "s.parquet", [row])
     recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "in" / "s.parquet")}, [])
     out = tmp_path / "far" / "out"
+    if linked:
+        (tmp_path / "disk" / "a" / "b").mkdir(parents=True)
+        out.parent.mkdir()
+        out.symlink_to(tmp_path / "disk" / "a" / "b")
     curate(recipe, out)
     (found,) = read_samples(out / "samples.parquet")
     assert load_picture(found.images[0], out) == png((9, 9))

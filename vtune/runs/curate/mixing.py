@@ -74,4 +74,7 @@ def _placed(picture: Picture, base: Path, out: Path) -> Picture:
     """The picture as it is found from another folder."""
     if picture.data is not None or picture.path is None:
         return picture
-    return replace(picture, path=os.path.relpath(base / picture.path, out))
+    file = base / picture.path
+    # Behind a linked folder, `..` is the one above where the link leads.
+    folder = os.path.relpath(os.path.realpath(file.parent), os.path.realpath(out))
+    return replace(picture, path=str(Path(folder, file.name)))
