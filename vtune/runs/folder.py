@@ -75,6 +75,7 @@ MAY_CHANGE = (
     "eval.suites",
     "checkpoints.minutes",
     "trajectories_every",
+    "max_tokens",  # of `vtune sft`: a longer trace is an error and never cut
     "rollout.servers",
     "rollout.gpu_memory",
     "rollout.tensor_parallel",

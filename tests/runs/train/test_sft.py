@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import vtune.runs.train.sft as training
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
 from vtune.models.policy import load_chat, resolved
 from vtune.runs.view.watch import watched
@@ -113,6 +114,26 @@ def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path
     )
     assert planned.code == 2
     assert "more than max_tokens 50" in planned.err
+
+
+def test_a_run_that_met_a_trace_too_long_goes_on_with_more_room(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, (first, *_) = tmp_path / "run", read_trajectories(lens / "traces.parquet")
+    long = replace(first.messages[-1], content=f"<think>{'so ' * 600}</think>{first.messages[-1].content}")
+    write_trajectories(
+        tmp_path / "traces.parquet", [first, replace(first, messages=(*first.messages[:-1], long))]
+    )
+    monkeypatch.setattr(training, "MEASURED", 0)
+    short = setting(epochs="null", steps=4, batch_size=1, checkpoints__every=1, max_tokens=500)
+    words = sft(tiny, tmp_path / "traces.parquet", run, *short)
+    ended = vtune(*words)
+    assert (ended.code, "more than max_tokens 500" in ended.err) == (2, True), ended.err
+    assert "--resume" in ended.err
+    assert vtune(*words, "--resume").code == 2
+    ended = vtune(*words, "--resume", *setting(max_tokens=2000))
+    assert ended.code == 0, ended.err
+    assert len(losses(run)) == 4
 
 
 def test_a_folder_that_holds_a_run_is_refused_before_the_data_are_read(tiny: Path, tmp_path: Path) -> None:

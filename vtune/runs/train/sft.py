@@ -280,6 +280,7 @@ def _replayed(recipe: SFTRecipe, trace: Trajectory, chat: Chat, reader: PictureR
         raise DataError(
             f"a trace has {len(book.token_ids)} tokens, more than max_tokens {recipe.max_tokens}",
             where=f"trace of {trace.sample_id!r}",
-            fix="raise max_tokens, lower images.max_pixels, or drop the trace",
+            fix="raise max_tokens (a run continues with --resume), or start anew, with a lower "
+            "images.max_pixels or without the trace",
         )
     return book
