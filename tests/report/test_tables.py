@@ -178,7 +178,9 @@ def test_no_result_breaks_the_tables(value: Any) -> None:
 
 def test_each_problem_of_a_file_is_one_line() -> None:
     problem = {"file": "a.parquet", "row": 3, "what": "no\nbox", "fix": "draw one" * 20}
-    text = printed(render_validation({"rows": 4, "by_source": {"signs": 3}, "problems": [problem]}))
+    text = printed(
+        render_validation({"rows": 4, "by_source": {"signs": 3}, "turned": 0, "problems": [problem]})
+    )
     assert text == f"a.parquet, row 3: no box; {'draw one' * 20}\n3 of 4 rows are good: signs 3\n"
 
 

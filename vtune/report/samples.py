@@ -51,7 +51,8 @@ def render_validation(result: Mapping[str, Any]) -> RenderableType:
     problems = map(_line, first_problems(result["problems"], "--problems FILE writes all of them"))
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     good = sum(result["by_source"].values())
-    return Group(*problems, _line(f"{good} of {result['rows']} rows are good: {sources or GAP}"))
+    kept = f"{good} of {result['rows']} rows are good: {sources or GAP}"
+    return Group(*problems, _line(kept), *_turned(result))
 
 
 def render_inspection(result: Mapping[str, Any]) -> RenderableType:
@@ -104,7 +105,19 @@ def render_import(result: Mapping[str, Any]) -> RenderableType:
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     verifiers = ", ".join(f"{name} {rows}" for name, rows in result["by_verifier"].items())
     kept = f"{result['file']}: {result['kept']} {result['makes']} of {result['rows']} rows: {sources}"
-    return Group(*problems, _line(kept), *([_line(f"verifiers: {verifiers}")] if verifiers else []))
+    judged = [_line(f"verifiers: {verifiers}")] if verifiers else []
+    return Group(*problems, _line(kept), *judged, *_turned(result))
+
+
+def _turned(result: Mapping[str, Any]) -> list[Text]:
+    """A warning about good rows whose pictures people see otherwise than a policy does."""
+    count = result["turned"]
+    told = (
+        f"warning: {count} of these rows {'has' if count == 1 else 'have'} a picture that EXIF turns: a "
+        "policy sees it as it is stored, and boxes are in those pixels; store it upright (Pillow: "
+        "ImageOps.exif_transpose) where that is not meant"
+    )
+    return [_line(told)] if count else []
 
 
 def _line(text: str) -> Text:

@@ -5,7 +5,7 @@ import struct
 import zlib
 from typing import Any
 
-from PIL import Image
+from PIL import ExifTags, Image
 
 from vtune.schema.heads import PNG_MARK
 
@@ -35,6 +35,16 @@ def eight_bits(picture: Image.Image) -> Image.Image:
     most: Any = levels.getextrema()[1]
     share = 256 / (1 << int(most).bit_length())
     return levels.point(lambda level: level * share).convert("L") if most > 255 else picture
+
+
+def is_turned(content: bytes) -> bool:
+    """Whether EXIF says that a picture is to be shown turned or mirrored; nothing here does that."""
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            # Without EXIF in its head, a PNG would be decoded in search of it.
+            return "exif" in picture.info and picture.getexif().get(ExifTags.Base.Orientation, 1) != 1
+    except UNDECODABLE:
+        return False
 
 
 def is_deep(content: bytes) -> bool:

@@ -3,7 +3,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
@@ -40,8 +40,33 @@ def test_a_good_file_has_no_problem(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(encoded(60, 50))
     path = tmp_path / "good.parquet"
     write_samples(path, [GOOD, replace(GOOD, id="signs/2", images=(Picture(path="a.png"),))])
-    assert validate([path]) == {"rows": 2, "by_source": {"signs": 2}, "problems": []}
+    assert validate([path]) == {"rows": 2, "by_source": {"signs": 2}, "turned": 0, "problems": []}
     check_data([path])
+
+
+def test_pictures_that_people_see_turned_are_counted_and_told(tmp_path: Path) -> None:
+    exif, rows = Image.Exif(), [replace(GOOD, id="signs/upright")]
+    for orientation in (1, 6):
+        exif[ExifTags.Base.Orientation] = orientation
+        for kind in ("JPEG", "PNG", "WEBP"):
+            out = BytesIO()
+            Image.new("RGB", (60, 50)).save(out, kind, exif=exif)
+            picture = Picture(data=out.getvalue())
+            rows.append(replace(GOOD, id=f"signs/{orientation}/{kind}", images=(picture,)))
+    write_samples(tmp_path / "turned.parquet", rows)
+    assert (
+        vtune("data", "export", "samples", tmp_path / "turned.parquet", "--out", tmp_path / "t.jsonl").code
+        == 0
+    )
+    for words in (
+        ("validate", tmp_path / "turned.parquet"),
+        ("import", "samples", tmp_path / "t.jsonl", "--out", tmp_path / "again.parquet"),
+    ):
+        ended = vtune("data", *words)
+        assert (ended.code, "warning: 3 of these rows have a picture that EXIF turns" in ended.out) == (
+            0,
+            True,
+        )
 
 
 @pytest.mark.parametrize(("bad", "what"), BAD.values(), ids=list(BAD))

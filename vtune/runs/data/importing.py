@@ -17,7 +17,7 @@ from vtune.files.writing import check_file_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
-from vtune.runs.data.validating import check_sample, problem_of, write_problems
+from vtune.runs.data.validating import check_sample, has_turned, problem_of, write_problems
 from vtune.schema.fields import check_unicode
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.sample import Sample
@@ -48,8 +48,9 @@ def import_data(
         show: Whether to print on stderr how many rows there were.
 
     Returns:
-        `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept;
-        `by_verifier` (of samples); `problems`, and `problems_file`, which has a line for each.
+        `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept; `by_verifier`
+        (of samples); `turned`, those kept with a picture that EXIF turns; `problems`, and `problems_file`,
+        which has a line for each.
 
     Raises:
         RecipeError: If there is no such format, an option is not for it, or `out` cannot
@@ -86,6 +87,7 @@ def import_data(
         "kept": kept,
         "by_source": dict(reading.by_source),
         "by_verifier": dict(reading.by_verifier),
+        "turned": reading.turned,
         "problems": reading.problems,
         "problems_file": str(listed) if reading.problems else None,
     }
@@ -106,6 +108,7 @@ class _Reading:
         self._places: dict[str, str] = {}
         self.by_source: Counter[str] = Counter()
         self.by_verifier: Counter[str] = Counter()
+        self.turned = 0
         self.problems: list[Problem] = []
 
     def samples(self) -> Iterator[Sample]:
@@ -182,6 +185,7 @@ class _Reading:
             self._odd(place, error)
             return False
         self.by_source[record.source] += 1
+        self.turned += has_turned(record, self._base)
         return True
 
     def _odd(self, place: Place, error: DataError) -> None:

@@ -12,7 +12,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.terminal import brief
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem, describe_problem, first_problems
-from vtune.schema.decode import UNDECODABLE
+from vtune.schema.decode import UNDECODABLE, is_turned
 from vtune.schema.message import Picture
 from vtune.schema.parquet import (
     columns,
@@ -90,10 +90,10 @@ def validate(
         samples_only: No file may hold traces.
 
     Returns:
-        `rows`; `by_source`, the good rows; and `problems`, each with `file`, `row` (from 0; None where the
-        file itself is the problem), `what` and `fix`.
+        `rows`; `by_source`, the good rows; `turned`, those with a picture that EXIF turns; and `problems`,
+        each with `file`, `row` (from 0; None where the file itself is the problem), `what` and `fix`.
     """
-    rows = 0
+    rows = turned = 0
     by_source: Counter[str] = Counter()
     problems: list[Problem] = []
     places: dict[str, str] = {}
@@ -114,11 +114,17 @@ def validate(
                     problems.append(problem_of(path, row, error))
                 else:
                     by_source[entry.source] += 1
+                    turned += has_turned(entry, path.parent)
             if rows == before and scan is scan_samples:
                 raise DataError("the file holds no row", fix="make or download it again")
         except DataError as error:
             problems.append(problem_of(path, None, error))
-    return {"rows": rows, "by_source": dict(by_source), "problems": problems}
+    return {"rows": rows, "by_source": dict(by_source), "turned": turned, "problems": problems}
+
+
+def has_turned(record: Sample | Trajectory, base: Path) -> bool:
+    """Whether EXIF turns a picture of a good row: people see it so, and a policy as it is stored."""
+    return any(is_turned(load_picture(picture, base)) for picture in record.images)
 
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
