@@ -119,6 +119,36 @@ def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
     assert dropped(both(image_distance=None), rows) == {}
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("2 + 3 = ?", "2 - 3 = ?"),
+        ("Is 3 < 4?", "Is 3 > 4?"),
+        ("What is |-3|?", "What is |3|?"),
+        ("What is 1/5?", "What is 1.5?"),
+        ("Who wrote C++?", "Who wrote C#?"),
+        ("कि", "की"),
+    ],
+)
+def test_signs_tell_questions_apart(one: str, other: str) -> None:
+    assert dropped(both(), [item(one, pictures=()), item(other, pictures=())]) == {}
+    keys = [(text, benchmark_key(apart(), item(text, pictures=()))) for text in (one, other)]
+    assert Benchmarks(apart(), keys[:1]).contaminated(keys[1:]) == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What's 2+3?", "what s  2 + 3"),
+        ("(A) a well-known **dog**", "A. a well known dog"),
+        ("5 \u2212 3", "5 -3"),
+        ("Größe?", "Gro\u0308ße"),
+    ],
+)
+def test_case_punctuation_spaces_and_encoding_do_not(one: str, other: str) -> None:
+    assert set(dropped(both(), [item(one, pictures=()), item(other, pictures=())])) == {1}
+
+
 def test_near_pictures_with_another_answer_are_no_duplicates() -> None:
     near = [(encoded(photo(0), kind),) for kind in ("PNG", "JPEG")]
     first, other = item("Which digit?", "7", pictures=near[0]), item("Which digit?", "8", pictures=near[1])

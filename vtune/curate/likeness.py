@@ -10,6 +10,7 @@ datasketch's MinHash over runs of five characters (Broder 1997).
 
 import hashlib
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,7 +36,9 @@ BANDS = 16
 """Parts of a text's hashes; texts that share none of them are not compared. Of texts with similarity 0.9
 one pair in 25 million shares none, with 0.7 one in 80."""
 
-_WORDS = re.compile(r"[\W_]+")
+_MARK = re.compile(r"(?P<minus>-(?=\s*\d))|\*\*+|[^\w\s]|_")
+_SENSE = frozenset("*/%#&^\\")
+"""Punctuation that tells questions apart, as all symbols do (2 + 2, 2 < 2), but for those of markup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +107,17 @@ def look_of(data: bytes) -> int:
 
 
 def normalised(text: str) -> str:
-    """A text without case, punctuation and spacing."""
-    return _WORDS.sub(" ", text.casefold()).strip()
+    """A text without case, punctuation and spacing; signs that stand for something stay."""
+    folded = unicodedata.normalize("NFC", text.casefold()).replace("\u2212", "-")
+    return " ".join(_MARK.sub(_kept, folded).split())
+
+
+def _kept(found: re.Match[str]) -> str:
+    mark = found[0]
+    kind = unicodedata.category(mark) if len(mark) == 1 else ""
+    if kind.startswith("M"):  # a vowel of Hindi or Thai
+        return mark
+    return f" {mark} " if found["minus"] or kind in ("Sm", "So") or mark in _SENSE else " "
 
 
 def minhash(text: str) -> bytes:
