@@ -41,6 +41,14 @@ def test_a_picture_is_read_from_every_form(value: object, tmp_path: Path) -> Non
     assert picture.data == jpeg(0)
 
 
+def test_several_pictures_stand_in_a_cell_of_a_table_as_the_text_of_a_list(tmp_path: Path) -> None:
+    for name in ("a.jpg", "b.jpg", "[c].jpg"):
+        (tmp_path / name).write_bytes(jpeg(0))
+    assert [one.path for one in pictures("images", '["a.jpg", "b.jpg"]', tmp_path)] == ["a.jpg", "b.jpg"]
+    assert [one.path for one in pictures("images", "[c].jpg", tmp_path)] == ["[c].jpg"]
+    assert pictures("images", "[]", tmp_path) == ()
+
+
 def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("RGB", (400, 400), "red").save(out, "PNG")

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import contextlib
 import datetime
 import math
 import re
@@ -75,7 +76,8 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
 
     Args:
         column: Its name, for errors.
-        value: One of these or a list of them: bytes, {bytes, path}, a path, base64, a data URI.
+        value: One of these or a list of them: bytes, {bytes, path}, a path, base64, a data URI; or the JSON
+            text of a list, as tables of texts have it.
         base: The folder that paths start from.
 
     Returns:
@@ -96,6 +98,9 @@ def encoded_pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]
     Raises:
         DataError: If one is missing.
     """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with contextlib.suppress(ValueError):  # it is a path
+            value = parse_json(value)
     items = [] if value is None else value if isinstance(value, list) else [value]
     return tuple(_picture(column, item, base) for item in items)
 
