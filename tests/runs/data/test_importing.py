@@ -33,6 +33,20 @@ def test_an_id_that_comes_twice_is_left_out(tmp_path: Path) -> None:
     assert sum("is also in" in problem["what"] for problem in result["problems"]) == 3
 
 
+def test_a_row_that_is_left_out_does_not_cost_a_good_one_of_its_id(tmp_path: Path) -> None:
+    row = {"data_source": "s", "prompt": "Which?", "extra_info": {"id": "s/1"}}
+    broken, good = (
+        {**row, "reward_model": {"ground_truth": truth, "verifier": "exact"}} for truth in (".", "red")
+    )
+    lines(tmp_path / "rows.jsonl", [broken, good, good])
+    result = import_data(
+        "samples", [tmp_path / "rows.jsonl"], tmp_path / "out.parquet", options=Options(), strict=False
+    )
+    assert [problem["row"] for problem in result["problems"]] == [0, 2]
+    assert "row 1" in result["problems"][1]["what"]
+    assert [one.ground_truth for one in read_samples(tmp_path / "out.parquet")] == ["red"]
+
+
 def test_a_ground_truth_that_its_verifier_rejects_is_left_out_with_the_remedy(tmp_path: Path) -> None:
     MAKERS["easyr1"](tmp_path)
     options = Options(verifier="math")

@@ -180,13 +180,20 @@ class _Reading:
                         f"id {record.id!r} is also in {self._places[record.id]}",
                         fix="repeat samples in a data recipe, not in files; name files of one name anew",
                     )
-                check_sample(record, self._base, here, self._places)
+                self._check(record, here)
         except DataError as error:
             self._odd(place, error)
             return False
         self.by_source[record.source] += 1
         self.turned += has_turned(record, self._base)
         return True
+
+    def _check(self, record: Sample, here: str) -> None:
+        try:
+            check_sample(record, self._base, here, self._places)
+        except DataError:
+            self._places.pop(record.id)  # a later row of this id is the only one that is written
+            raise
 
     def _odd(self, place: Place, error: DataError) -> None:
         if self._strict:
