@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
+from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter, ImageOps
 
 from tests.looks.build import SCENE
 from vtune.errors import DataError
@@ -113,6 +113,16 @@ def test_slivers_get_margins_and_specks_are_enlarged(size: tuple[int, int], sent
 
 def decoded(url: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(url.split(",")[1])))
+
+
+def test_a_picture_that_exif_turns_is_sent_as_the_policy_sees_it(photo: Image.Image) -> None:
+    exif, out = Image.Exif(), io.BytesIO()
+    exif[ExifTags.Base.Orientation] = 6
+    photo.save(out, "JPEG", exif=exif)
+    sent = base64.b64decode(data_url(Picture(origin="input", data=out.getvalue())).partition(",")[2])
+    with Image.open(io.BytesIO(sent)) as shown, Image.open(io.BytesIO(out.getvalue())) as stored:
+        assert ImageOps.exif_transpose(shown).size == photo.size
+        assert np.array_equal(np.asarray(shown.convert("RGB")), np.asarray(stored))
 
 
 def test_a_picture_may_be_a_path(photo: Image.Image, tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
     )
     calls = tuple(draw(st.lists(call, max_size=2)))
     score = st.none() | singles
-    facts = st.dictionaries(words, st.floats(allow_nan=False), max_size=2)
+    facts = st.dictionaries(words, st.floats(allow_nan=False, allow_infinity=False), max_size=2)
     per_call = st.tuples(*[score] * len(calls)) | st.just(())
     turns = st.builds(
         lambda role, text, images: Message(role, text + IMAGE * len(images), images),

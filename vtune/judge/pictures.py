@@ -11,7 +11,7 @@ from PIL import Image, ImageChops
 from vtune.errors import DataError
 from vtune.files import reading
 from vtune.schema.box import Box, area, clamp
-from vtune.schema.decode import UNDECODABLE, opaque
+from vtune.schema.decode import UNDECODABLE, is_turned, opaque
 from vtune.schema.message import Picture
 from vtune.schema.pixels import open_picture
 
@@ -82,7 +82,8 @@ def data_url(picture: Picture) -> str:
     """The picture as a `data:` URL that any judge takes.
 
     Not re-encoded, unless it is narrower than `SMALLEST_SIDE` or longer than `LONGEST_ASPECT`: then it gets
-    grey margins along its long sides, is enlarged by a whole number, or both.
+    grey margins along its long sides, is enlarged by a whole number, or both. Or unless EXIF turns it: some
+    services would, and show what the policy has not seen.
 
     Raises:
         DataError: If it is not a picture.
@@ -90,7 +91,8 @@ def data_url(picture: Picture) -> str:
     data = read_bytes(picture)
     with _open(picture) as image:
         kind = Image.MIME.get(image.format or "", "image/png")
-        if min(image.size) < SMALLEST_SIDE or max(image.size) > LONGEST_ASPECT * min(image.size):
+        refused = min(image.size) < SMALLEST_SIDE or max(image.size) > LONGEST_ASPECT * min(image.size)
+        if refused or is_turned(data):
             kind, data = "image/png", _accepted(_colours(image, picture))
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
