@@ -128,6 +128,13 @@ def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
         ("What is 1/5?", "What is 1.5?"),
         ("Who wrote C++?", "Who wrote C#?"),
         ("कि", "की"),
+        ("What is f(-x)?", "What is f(x)?"),
+        ("What is -.5 doubled?", "What is .5 doubled?"),
+        ("What is -\u221a2?", "What is \u221a2?"),
+        ("What is 5!?", "What is 5?"),
+        ("What is 2.5?", "What is 2:5?"),
+        ("What are \u20ac5?", "What are \u00a35?"),
+        ("What is 2*3?", "What is 23?"),
     ],
 )
 def test_signs_tell_questions_apart(one: str, other: str) -> None:
@@ -143,6 +150,12 @@ def test_signs_tell_questions_apart(one: str, other: str) -> None:
         ("(A) a well-known **dog**", "A. a well known dog"),
         ("5 \u2212 3", "5 -3"),
         ("Größe?", "Gro\u0308ße"),
+        (r"Find \(x\) if \(x+1=2\)", "Find $x$ if $x+1=2$"),
+        (r"What is 5\% of 20?", "What is 5% of 20?"),
+        ("# Question\nthe *red* dog", "Question: the red dog"),
+        ("Which?\n- 3\n- 4", "Which?\n3\n4"),
+        ("\u25cf one", "one"),
+        ("COVID-19", "covid 19"),
     ],
 )
 def test_case_punctuation_spaces_and_encoding_do_not(one: str, other: str) -> None:

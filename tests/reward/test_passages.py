@@ -120,6 +120,7 @@ def test_where_no_space_parts_words_the_answer_is_looked_for_within(
         ("1234", "The rooms 1,234,5 are his.", False),
         ("1234", "The rooms 1 234 are his.", False),
         ("1234", "It is 1.234 m long.", False),
+        ("0.125", "It is 0,125 m long.", True),
     ],
 )
 def test_marks_at_thousands_are_no_part_of_a_number(answer: str, text: str, held: bool) -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -232,17 +233,23 @@ def test_time_that_the_trainer_was_busy_does_not_count() -> None:
     assert (run.status, run.output) == ("ok", "done")
 
 
-@pytest.mark.parametrize(("waited", "least"), [(0.0, 0.2), (0.4, 0.6), (60.0, 1.2)])
-def test_time_for_which_others_had_the_cores_is_given_back_once(waited: float, least: float) -> None:
-    """Its code has ended, and what it left is being looked for; a limit of seconds bounds what is given."""
+@pytest.mark.parametrize("before", [0.0, 30.0])
+@pytest.mark.parametrize(
+    ("waited", "taken", "seconds"), [(0.0, 1.0, 0.2), (0.4, 1.0, 0.6), (60.0, 1.0, 1.2), (0.0, 9.0, 0.0)]
+)
+def test_time_for_which_others_had_the_cores_is_given_back_once(
+    waited: float, taken: float, seconds: float, before: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code has ended, and what it left is being looked for; a limit of seconds bounds what is given.
+
+    What the process waited for in earlier calls counts for nothing.
+    """
+    clock = SimpleNamespace(now=5.0)
+    monkeypatch.setattr("vtune.sandbox.watch.time", SimpleNamespace(monotonic=lambda: clock.now))
 
     class Starved:
-        def __init__(self) -> None:
-            self.asked = 0
-
         def waited(self) -> float:
-            self.asked += 1
-            return waited * (self.asked - 1)
+            return before + (waited if clock.now > 5.1 else 0.0)
 
         def unlinked_bytes(self) -> int:
             return 0
@@ -251,17 +258,17 @@ def test_time_for_which_others_had_the_cores_is_given_back_once(waited: float, l
         def over_quota(self, unlinked: int) -> str:
             return ""
 
-    async def story() -> float:
+    async def story() -> None:
         limits = Limits(seconds=1.0, grace=0.2)
-        began = time.monotonic()
-        look = watch(Starved(), Empty(), limits, Turns(), taken=1.0)  # type: ignore[arg-type]
-        while True:
+        look = watch(Starved(), Empty(), limits, Turns(), taken=taken)  # type: ignore[arg-type]
+        while clock.now < 100:
             try:
-                await asyncio.sleep(await look())
+                clock.now += await look()
             except Stopped:
-                return time.monotonic() - began
+                return
 
-    assert least <= asyncio.run(story()) < 30
+    asyncio.run(story())
+    assert clock.now - 5.0 == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("isolation", ["flat", "unsafe"])

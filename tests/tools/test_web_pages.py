@@ -206,7 +206,19 @@ def test_who_asks_to_be_left_alone_is(web: FakeWeb, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "said", ["", "soon", "-3", "1.5", "²", "Mon, 99 Xyz 2024", "Wed, 21 Oct 2015 07:28:00 GMT"]
+    "said",
+    [
+        "",
+        "soon",
+        "-3",
+        "1.5",
+        "²",
+        "Mon, 99 Xyz 2024",
+        "Wed, 21 Oct 2015 07:28:00 GMT",
+        "Wed, 21 Oct 2015 07:28:00 +99999999999999999999",
+        "Wed, 21 Oct 99999999999999999999 07:28:00 GMT",
+        "Wed, 21 Oct 2099 99999999999999999999:28:00 GMT",
+    ],
 )
 def test_a_wait_that_cannot_be_read_or_is_over_is_none(said: str) -> None:
     assert retry_after({"Retry-After": said}) == 0

@@ -36,9 +36,15 @@ BANDS = 16
 """Parts of a text's hashes; texts that share none of them are not compared. Of texts with similarity 0.9
 one pair in 25 million shares none, with 0.7 one in 80."""
 
-_MARK = re.compile(r"(?P<minus>-(?=\s*\d))|\*\*+|[^\w\s]|_")
-_SENSE = frozenset("*/%#&^\\")
-"""Punctuation that tells questions apart, as all symbols do (2 + 2, 2 < 2), but for those of markup."""
+_MARKUP = re.compile(
+    r"(?m)^\s*(?:[-*+\u2022\u25cf\u25e6]|#+)\s+|\\(?=[^\w\s])|(?<![\w*])\*(?P<slanted>\w[^*\n]*)\*(?![\w*])"
+)
+"""Bullets, heads, what Markdown makes slanted, and backslashes before what is no letter: `\\(`, `\\%`."""
+_MARK = re.compile(
+    r"(?P<sense>(?<![^\W\d_]{2})-(?=\s*\d)|(?<!\w)-(?=[^\s-])|(?<=\d)[.:](?=\d)|(?<=\d)!)|\*\*+|[^\w\s]|_"
+)
+_SENSE = frozenset("*/%#&^\\\u20ac\u00a3\u00a5")
+"""Punctuation and signs of money that tell questions apart, as signs of mathematics do (2 + 2, 2 < 2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +113,9 @@ def look_of(data: bytes) -> int:
 
 
 def normalised(text: str) -> str:
-    """A text without case, punctuation and spacing; signs that stand for something stay."""
+    """A text without case, punctuation, markup and spacing; signs that stand for something stay."""
     folded = unicodedata.normalize("NFC", text.casefold()).replace("\u2212", "-")
-    return " ".join(_MARK.sub(_kept, folded).split())
+    return " ".join(_MARK.sub(_kept, _MARKUP.sub(lambda found: found["slanted"] or "", folded)).split())
 
 
 def _kept(found: re.Match[str]) -> str:
@@ -117,7 +123,7 @@ def _kept(found: re.Match[str]) -> str:
     kind = unicodedata.category(mark) if len(mark) == 1 else ""
     if kind.startswith("M"):  # a vowel of Hindi or Thai
         return mark
-    return f" {mark} " if found["minus"] or kind in ("Sm", "So") or mark in _SENSE else " "
+    return f" {mark} " if found["sense"] or kind in ("Sm", "So") or mark in _SENSE else " "
 
 
 def minhash(text: str) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vtune.reward.wire import packed_json
 
@@ -36,10 +36,19 @@ class Guard:
             if refusal is not None:
                 await _answer_to(*refusal)(scope, receive, send)
                 return
+        begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, noted)
         except asyncio.CancelledError:
             # Only a server that is told to stop does this, to what is not done when its grace has passed.
+            if begun:
+                raise
             await _answer_to(503, "the service has ended", "ask again once it is back")(scope, receive, send)
 
     def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[int, str, str] | None:

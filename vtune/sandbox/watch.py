@@ -50,7 +50,8 @@ def watch(process: Process, files: Workspace, limits: Limits, turns: Turns, take
             next_quota = now + max(WATCH_SECONDS, WATCH_SHARE * (now - began))
         if time.monotonic() >= deadline and not extended:
             extended = True
-            deadline += min(process.waited() - (waited or 0.0), seconds)
+            waited = process.waited() if waited is None else waited
+            deadline += min(process.waited() - waited, seconds)
         left = deadline - time.monotonic()
         if left <= 0:
             raise Stopped(f"TimeoutError: the code ran longer than {seconds:g} s and was not to be stopped")

@@ -37,12 +37,16 @@ def eight_bits(picture: Image.Image) -> Image.Image:
     return levels.point(lambda level: level * share).convert("L") if most > 255 else picture
 
 
+TURNED = range(2, 9)
+"""EXIF orientations that are not upright; others are no orientations."""
+
+
 def is_turned(content: bytes) -> bool:
     """Whether EXIF says that a picture is to be shown turned or mirrored; nothing here does that."""
     try:
         with Image.open(io.BytesIO(content)) as picture:
             # Without EXIF in its head, a PNG would be decoded in search of it.
-            return "exif" in picture.info and picture.getexif().get(ExifTags.Base.Orientation, 1) != 1
+            return "exif" in picture.info and picture.getexif().get(ExifTags.Base.Orientation) in TURNED
     except UNDECODABLE:
         return False
 

@@ -21,7 +21,7 @@ from yarl import URL
 from vtune.config import Strict
 from vtune.tools.charsets import decoded
 from vtune.tools.hosts import is_blocked
-from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED, retry_after
+from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED, retry_after, time_left
 
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -90,7 +90,7 @@ class Fetcher:
         failed = NotRead(f"nothing within {self._limits.timeout_s:g} s", passing=True)
         wait = FIRST_WAIT
         try:
-            async with asyncio.timeout(self._limits.timeout_s):
+            async with asyncio.timeout(self._limits.timeout_s) as limit:
                 for attempt in range(self._retries + 1):
                     if attempt:
                         await asyncio.sleep(max(wait * random.uniform(0.5, 1.0), failed.after))
@@ -98,7 +98,7 @@ class Fetcher:
                     try:
                         return await self._once(url)
                     except NotRead as why:
-                        if not why.passing or why.after > self._limits.timeout_s:
+                        if not why.passing or why.after > time_left(limit):
                             raise
                         failed = why
         except TimeoutError:

@@ -36,10 +36,15 @@ def retry_after(headers: Mapping[str, str]) -> float:
         return float(said[:9])
     try:
         until = parsedate_to_datetime(said)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
     # A date without a zone is one of Greenwich.
     return max((until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+def time_left(limit: asyncio.Timeout) -> float:
+    """Seconds until a limit that has been set."""
+    return (limit.when() or 0.0) - asyncio.get_running_loop().time()
 
 
 class Patience(Strict):
@@ -110,7 +115,7 @@ class Poster:
         why = "no time"
         try:
             # The deadline runs from here on, so that a long queue costs nobody.
-            async with self._room, asyncio.timeout(self._patience.deadline_s):
+            async with self._room, asyncio.timeout(self._patience.deadline_s) as limit:
                 down = self._failures >= self._patience.concurrency
                 wait, asked = FIRST_WAIT, 0.0
                 for attempt in range(1 if down else self._patience.retries + 1):
@@ -122,7 +127,7 @@ class Poster:
                         return await self._once(self._http, method, address, sent)
                     except _Again as error:
                         why, asked = str(error), error.after
-                    if asked > self._patience.deadline_s:
+                    if asked > time_left(limit):
                         break
         except TimeoutError:
             why = f"nothing within {self._patience.deadline_s:g} s ({why})"

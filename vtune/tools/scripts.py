@@ -17,9 +17,9 @@ UNSPACED = (
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(r"\w+")
 _RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
-_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:([,'\u2019\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?!,?\d)")
+_GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:([,'\u2019\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?!,?\d)")
 """A number whose thousands are set apart. Not by a full stop, which may begin a fraction, nor by a space,
-which may part two numbers."""
+which may part two numbers; 0,125 is a fraction. 3,141 is taken for 3141."""
 
 
 def plain(text: str) -> str:

@@ -2,6 +2,7 @@ import base64
 import datetime
 import io
 import string
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -138,6 +139,20 @@ def test_what_is_no_list_of_options_gives_none(text: str) -> None:
         ("#4", (), False, "exact"),
         ("20 °C", (), False, "exact"),
         ("３", (), False, "exact"),
+        ("-20 °C", (), False, "exact"),
+        ("> -5", (), False, "exact"),
+        ("-10–10", (), False, "exact"),
+        ("10-20 m", (), False, "exact"),
+        ("2024-01-02 10:00", (), False, "exact"),
+        ("9:00-17:00", (), False, "exact"),
+        ("3:00 p.m.", (), False, "exact"),
+        ("7 a.m.", (), False, "exact"),
+        ("1990/91", (), False, "exact"),
+        ("v1.2.3", (), False, "exact"),
+        ("2024年1月2日", (), False, "exact"),
+        ("2:1", (), False, "math"),
+        ("1024/81", (), False, "math"),
+        ("1 - 1 = x", (), False, "math"),
     ],
 )
 def test_the_verifier_suits_the_ground_truth(
@@ -166,6 +181,13 @@ def test_digits_that_stand_for_no_value_are_not_computed(truth: str, wrong: str)
         VERIFIERS[sample.verifier].verify(f"<answer>{text}</answer>", sample).score for text in (truth, wrong)
     ]
     assert scores == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("part", ["1 - ", "1 ", "1:11", "1.1.", "1,", "1%-", "$1 -"])
+def test_a_long_chain_of_numbers_is_read_at_once(part: str) -> None:
+    began = time.process_time()
+    guess_verifier(part * 300 + "x")
+    assert time.process_time() - began < 2
 
 
 def test_numbers_are_written_as_a_person_would() -> None:

@@ -9,14 +9,19 @@ _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
 _NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|pi)\b")
 _WORD = re.compile(r"[A-Za-z]{2,}")
-_NUMBER = r"[$€£]?[0-9][0-9.,]*\s*(?:%|°\s*[CF])?"
+_UNIT = r"(?:\s*%|\s*°\s*[CF]?)?"
+_NUMBER = rf"[-+−]?[$€£]?[0-9][0-9.,]*{_UNIT}"
+_DATE = r"[0-9]+(?:[-/.][0-9]+){2,}"
+_TIME = r"[0-9]{1,2}(?::[0-9]{2})+(?:\s*[AaPp]\.?[Mm]\.?)?"
+_DASH = r"\s*[-‐-―−]\s*"
 _WRITTEN = re.compile(
-    rf"{_NUMBER}(?:\s*[-‐-―−]\s*{_NUMBER})+"
-    rf"|[#<>≤≥~≈]\s*{_NUMBER}|{_NUMBER}\s*\+|[0-9.,]+\s*°\s*[CF]"
-    r"|[0-9]+(?:[/.][0-9]+){2,}|[0-9]{1,2}(?::[0-9]{2})+|[0-9]+(?:\s+[0-9]+)+"
+    rf"{_NUMBER}(?:{_DASH}{_NUMBER})+(?:\s+[A-Za-z])?|{_TIME}{_DASH}{_TIME}|{_DATE}(?:[T\s]\s*{_TIME})?|{_TIME}"
+    rf"|[0-9]{{1,2}}\s*[AaPp]\.?[Mm]\.?|(?:19|20)[0-9]{{2}}/[0-9]{{2}}|v[0-9]+(?:\.[0-9]+)+|[#<>≤≥~≈]\s*{_NUMBER}"
+    r"|[0-9][0-9.,]*\s*\+|[-+−]?[0-9.,]+\s*°\s*[CF]|[0-9]{4}\s*年.*|[0-9]+(?:\s+[0-9]+)+"
 )
 """Digits that stand for no value: ranges, results of games, dates, times, versions, addresses. math-verify
-would compute them (2024-01-02 and 2024-02-01 are both 2021, 1:20 is 2:40, 3-2 is 2-1) or cannot read them."""
+would compute them (2024-01-02 and 2024-02-01 are both 2021, 1:20 is 2:40, 3-2 is 2-1) or cannot read them.
+2:1 is rather a ratio, which may be written in many ways."""
 
 
 def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: bool = False) -> str:

@@ -107,7 +107,8 @@ def _from_quad(corners: Any, size: Size) -> Matrix:
 def _pasted(result: None, canvas: Any, im: Any, box: Any = None, mask: Any = None) -> None:
     region = region_of(im)
     if region is None:
-        painted = mask is None and not isinstance(im, PIL.Image.Image)
+        # A picture in the place of the box is a mask.
+        painted = not any(isinstance(one, PIL.Image.Image) for one in (im, box, mask))
         if painted and (box is None or tuple(box) == (0, 0, *canvas.size)):
             track(canvas, None)  # a colour all over it
         return
