@@ -138,11 +138,17 @@ def test_who_asks_steadily_on_one_connection_is_answered_each_time() -> None:
             time.sleep(0.2)
 
 
-def test_a_request_that_outlives_the_grace_of_a_service_is_told_so() -> None:
-    """uvicorn cancels it; on its own it answers 500 without a reason, and logs a traceback for each."""
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_request_that_outlives_the_grace_of_a_service_is_told_so(begun: bool) -> None:
+    """uvicorn cancels it; on its own it answers 500 without a reason, and logs a traceback for each.
+
+    What has begun to be answered cannot be told anything else.
+    """
     sent: list[Message] = []
 
     async def forever(scope: Scope, receive: Receive, send: Send) -> None:
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
         await asyncio.Event().wait()
 
     async def receive() -> Message:
@@ -159,6 +165,11 @@ def test_a_request_that_outlives_the_grace_of_a_service_is_told_so() -> None:
         request.cancel()
         await request
 
+    if begun:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(story())
+        assert len(sent) == 1
+        return
     asyncio.run(story())
     assert sent[0]["status"] == 503
     assert b"ended" in sent[1]["body"]

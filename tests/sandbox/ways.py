@@ -431,6 +431,11 @@ WHOLES: dict[str, str | Way] = {
         "ax.add_patch(patches.Rectangle((x0, y0), w, h, fill=False))\nplt.show()",
         WHOLE,
     ),
+    "a colour through a mask": Way(
+        "k = image.copy()\nm = Image.new('1', k.size)\nm.paste(1, (0, 0, 9, 9))\nk.paste((255, 0, 0), m)\n"
+        "k.save('c.png')",
+        WHOLE,
+    ),
     "a close-up in the corner": Way(
         "p = image.copy()\np.paste(image.crop((x0, y0, x1, y1)).resize((60, 60)), (0, 0))\np.save('c.png')",
         WHOLE,
