@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import shutil
 import signal
 import struct
 import threading
@@ -14,7 +15,10 @@ import PIL.Image
 import pytest
 
 from tests.sandbox.conftest import QUICK, Box, decoded, encoded, picture
+from vtune.errors import ServiceError
 from vtune.sandbox import Limits, Sandbox, decoding
+from vtune.sandbox.forkserver import Place
+from vtune.sandbox.process import Process
 from vtune.sandbox.workspace import NotShown, check_picture
 from vtune.schema.decode import UNDECODABLE
 
@@ -86,6 +90,31 @@ def test_pictures_are_decoded_after_the_fork_server_died(replaced: bool) -> None
                 # Another fork server, while the decoder still belongs to the dead one, whose folder is gone.
                 await (await sandbox.open([content], seed=0)).close()
             assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
+
+    asyncio.run(story())
+
+
+def test_a_decoder_whose_folder_goes_as_it_starts_is_started_again_for_the_next_picture() -> None:
+    """As where its fork server dies at that moment: the replacement removes what that one had."""
+
+    async def story() -> None:
+        async with Sandbox(QUICK, decode="confined", warm=0) as sandbox:
+            decoder, content = sandbox._confined.all[-1], encoded(picture())
+            spawn, started = decoder._spawn, []
+
+            async def unlucky(place: Place | None) -> tuple[Process, Place]:
+                process, place = await spawn(place)
+                if not started:
+                    shutil.rmtree(place.folder)
+                started.append(process)
+                return process, place
+
+            decoder._spawn = unlucky
+            with pytest.raises(ServiceError, match="cannot hand a picture"):
+                await sandbox._confined.decode(content)
+            assert started[0].closed
+            assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
+            assert len(started) == 2
 
     asyncio.run(story())
 

@@ -184,10 +184,14 @@ class ConfinedDecoder:
     async def _start(self) -> Process:
         await self._retire()
         process, place = await self._spawn(None)
-        self._process, self._used = process, 0
-        self._files = Workspace.of(
-            place.folder, self._turns, max_files=8, max_bytes=self._limits.file_mb << 20
-        )
+        try:
+            files = Workspace.of(place.folder, self._turns, max_files=8, max_bytes=self._limits.file_mb << 20)
+        except OSError:
+            # Its folder went with a fork server that died meanwhile.
+            process.kill()
+            process.close()
+            raise
+        self._process, self._files, self._used = process, files, 0
         return process
 
     async def _raw(self, answer: dict[str, object], files: Workspace) -> _Raw:
