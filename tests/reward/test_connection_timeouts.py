@@ -139,10 +139,10 @@ def test_who_asks_steadily_on_one_connection_is_answered_each_time() -> None:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_request_that_outlives_the_grace_of_a_service_is_told_so(begun: bool) -> None:
+def test_a_request_that_outlasts_the_grace_period_gets_503_and_a_reason(begun: bool) -> None:
     """uvicorn cancels it; on its own it answers 500 without a reason, and logs a traceback for each.
 
-    What has begun to be answered cannot be told anything else.
+    An answer that has begun cannot be replaced.
     """
     sent: list[Message] = []
 

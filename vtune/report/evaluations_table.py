@@ -37,10 +37,10 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
     for one in evaluations:
         looks = one["faithfulness"]
         # Of the score: how many questions need a look is another number, and may be 0.
-        told = {"n": one["samples"], "clusters": None}
-        told |= {key: of[key] for of in (looks, one["score"]) for key in told if key in of}
+        counts = {"n": one["samples"], "clusters": None}
+        counts |= {key: of[key] for of in (looks, one["score"]) for key in counts if key in of}
         measured = {column.name: looks.get(column.name) for column in LOOKS}
-        yield one["name"], {**told, **measured, "score": _estimate(one["score"], "score")}
+        yield one["name"], {**counts, **measured, "score": _estimate(one["score"], "score")}
         own = [source for source in one["sources"] if source != ALL]
         for source in own if by_source and len(own) > 1 else ():
             numbers = one["sources"][source]

@@ -112,12 +112,12 @@ def render_import(result: Mapping[str, Any]) -> RenderableType:
 def _turned(result: Mapping[str, Any]) -> list[Text]:
     """A warning about good rows whose pictures people see otherwise than a policy does."""
     count = result["turned"]
-    told = (
+    warning = (
         f"warning: {count} of these rows {'has' if count == 1 else 'have'} a picture that EXIF turns: a "
         "policy sees it as it is stored, and boxes are in those pixels; store it upright (Pillow: "
         "ImageOps.exif_transpose) where that is not meant"
     )
-    return [_line(told)] if count else []
+    return [_line(warning)] if count else []
 
 
 def _line(text: str) -> Text:

@@ -46,7 +46,7 @@ class Guard:
         try:
             await self._app(scope, receive, noted)
         except asyncio.CancelledError:
-            # Only a server that is told to stop does this, to what is not done when its grace has passed.
+            # Only a server that is shutting down cancels requests: those that outlast its grace period.
             if begun:
                 raise
             await _answer_to(503, "the service has ended", "ask again once it is back")(scope, receive, send)

@@ -192,7 +192,7 @@ class _Reading:
         try:
             check_sample(record, self._base, here, self._places)
         except DataError:
-            self._places.pop(record.id)  # a later row of this id is the only one that is written
+            self._places.pop(record.id, None)  # a later row of this id is the only one that is written
             raise
 
     def _odd(self, place: Place, error: DataError) -> None:

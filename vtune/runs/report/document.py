@@ -42,7 +42,7 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
             `REPLIES` of each source.
 
     Returns:
-        `runs`, one entry a folder: `name` (with the folders that tell it from others of its name), `path`,
+        `runs`, one entry per folder: `name` (with the folders that tell it from others of its name), `path`,
         `recipe`, `environment` (or None), `steps` (that it will have; None where nothing says), `last_step`,
         and `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
         better), and the curve as `steps` and `values`. A step at which a number could not be measured is
