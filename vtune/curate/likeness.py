@@ -37,7 +37,7 @@ BANDS = 16
 one pair in 25 million shares none, with 0.7 one in 80."""
 
 _MARKUP = re.compile(
-    r"(?m)^\s*(?:[-*+\u2022\u25cf\u25e6]|#+)\s+|\\(?=[^\w\s])|(?<![\w*])\*(?P<slanted>\w[^*\n]*)\*(?![\w*])"
+    r"(?m)^[^\S\n]*(?:[-*+\u2022\u25cf\u25e6]|#+)\s+|\\(?=[^\w\s])|(?<![\w*])\*(?P<slanted>\w[^*\n]*)\*(?![\w*])"
 )
 """Bullets, heads, what Markdown makes slanted, and backslashes before what is no letter: `\\(`, `\\%`."""
 _MARK = re.compile(
