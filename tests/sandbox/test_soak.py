@@ -14,4 +14,4 @@ def test_no_answer_is_wrong_and_nothing_is_left_however_processes_are_killed() -
     assert report.events["zygotes shot"] + report.events["guardians shot"] > 0
     assert report.statuses["honest ok"] > 0
     assert report.wrong == []
-    assert report.after == report.before
+    assert report.left == {}
