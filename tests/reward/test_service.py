@@ -316,6 +316,37 @@ def test_with_a_token_only_its_bearer_is_answered_but_anyone_may_ask_for_its_hea
     assert answers[0].json()["verifiers"] == sorted(VERIFIERS)
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "localhost:8192"}, 200),
+        ({"Host": "127.0.0.1:8192"}, 200),
+        ({"Host": "[::1]:8192"}, 200),
+        ({"Host": "node7:8192"}, 200),
+        ({"Host": "localhost:8192", "Origin": "http://localhost:8192"}, 200),
+        ({"Host": "rebound.example.com:8192"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": "localhost:8192", "Origin": "https://example.com"}, 403),
+        ({"Host": "localhost:8192", "Origin": "http://localhost:3000"}, 403),
+        ({"Host": "localhost:8192", "Origin": "null"}, 403),
+    ],
+)
+def test_without_a_token_no_web_page_reaches_it_through_a_browser(
+    headers: dict[str, str], status: int
+) -> None:
+    """By its own name, which points here now, or from where it is."""
+    (answer,) = asked(("POST", "/score", {"items": []}), given=recipe(), headers=headers)
+    assert answer.status_code == status
+    if status == 403:
+        assert "--token-file" in answer.json()["error"]["fix"]
+    # With a token it is the token that decides, by whatever name.
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    (answer,) = asked(
+        ("POST", "/score", {"items": []}), given=recipe(), token=TOKEN, headers=headers | bearer
+    )
+    assert answer.status_code == 200
+
+
 def test_a_body_too_large_or_of_unknown_length_is_refused_unread(served: Served) -> None:
     (large,) = asked(("POST", "/score", "x" * 2001), max_bytes=2000)
     assert large.status_code == 413

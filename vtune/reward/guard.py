@@ -2,8 +2,10 @@
 
 import asyncio
 import hmac
+import ipaddress
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,7 +21,8 @@ class Guard:
 
     Args:
         app: What it stands before.
-        token: What requests have to carry as `Authorization: Bearer …`; None lets all in.
+        token: What requests have to carry as `Authorization: Bearer …`; None lets all in but pages of the web
+            that a browser on this machine has open.
         max_bytes: Of a body. It has to be announced (`Content-Length`), so nothing is read of one too large.
     """
 
@@ -56,6 +59,9 @@ class Guard:
         given = headers.get(b"authorization", b"")
         if self._key is not None and path not in OPEN and not hmac.compare_digest(given, self._key):
             return 401, "wrong or no token", "send `Authorization: Bearer TOKEN`"
+        if self._key is None and _from_a_page(headers):
+            fix = "ask by address or as localhost and not from a web page, or start it with --token-file"
+            return 403, "a web page, or another name for this machine, is not answered without a token", fix
         size = headers.get(b"content-length", b"")
         # Sent in chunks, a body may be longer than it says.
         if b"transfer-encoding" in headers or (method not in ("GET", "HEAD") and not size.isdigit()):
@@ -63,6 +69,26 @@ class Guard:
         if size and int(size) > self._max_bytes:
             return 413, f"a body of {int(size)} bytes, the limit is {self._max_bytes}", "send fewer at once"
         return None
+
+
+def _from_a_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser may be asking, for a web page that is not the service's own.
+
+    A browser names the page (`Origin`); or the page has a name that now points to this machine, and the
+    browser asks by it (`Host`). Such a name comes from the DNS, and has a dot.
+    """
+    host = headers.get(b"host", b"")
+    if headers.get(b"origin", b"http://" + host) != b"http://" + host:
+        return True
+    try:
+        name = urlsplit(f"//{host.decode('latin-1')}").hostname or ""
+    except ValueError:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return "." in name
+    return False
 
 
 class Packed(JSONResponse):
