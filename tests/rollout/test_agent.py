@@ -119,7 +119,7 @@ STOPS: dict[str, tuple[str, dict[str, Any]]] = {
     "a turn without end": ("length", {"script": [ANSWER], "max_new_tokens": 5}),
     "a second turn without end": ("length", {"script": (LOOK, ANSWER * 9), "max_new_tokens": 90}),
     "looks for ever": ("turns", {"script": [LOOK], "max_turns": 2}),
-    "a prompt that is too long": ("context", {"script": [ANSWER], "max_tokens": 5}),
+    "a prompt that is too long": ("error", {"script": [ANSWER], "max_tokens": 5}),
     "no room for the turn": ("context", {"script": [LOOK], "max_tokens": PROMPT + 10}),
     "no room for the picture": ("context", {"script": [LOOK], "max_tokens": PROMPT + 60}),
     "a sandbox that fails": ("error", {"script": [LOOK], "sandbox": INFRA}),
@@ -189,6 +189,27 @@ def test_a_row_whose_picture_cannot_be_read_costs_its_own_rollouts_alone(
     (call,) = lost.calls
     assert "sample 'bad/1': a picture cannot be decoded" in call.error
     assert all(session.closed for session in sandbox.sessions)
+
+
+def test_a_prompt_without_room_for_a_reply_is_unscored_and_says_why(policy: Policy) -> None:
+    (free,) = roll_out(policy, [ANSWER])
+    prompt = free.loss_mask.index(True)
+    (lost,) = roll_out(policy, [ANSWER], max_tokens=prompt)
+    (call,) = lost.calls
+    assert call.status == "infra"
+    assert f"the prompt has {prompt} tokens, and rollout.max_tokens is {prompt}: raise it" in call.error
+    assert not any(lost.loss_mask)
+    (room,) = roll_out(policy, [ANSWER], max_tokens=prompt + 1)
+    assert room.stop_reason == "context"  # what it said is cut short, and that is scored
+
+    async def score() -> list[Trajectory]:
+        async with Scorer(reward_recipe()) as scorer:
+            return await scorer.score([SAMPLE], [lost])
+
+    (scored,) = asyncio.run(score())
+    assert scored.reward is not None
+    assert scored.reward.accuracy is scored.reward.total is None
+    assert f"the prompt has {prompt} tokens" in scored.reward.why
 
 
 def test_a_thin_picture_that_a_session_let_through_is_the_models_error(policy: Policy) -> None:

@@ -209,6 +209,12 @@ class Agent:
         recipe = self._recipe
         await self._turns.next()
         self._open(job, book, episode.opening)
+        if book.length >= recipe.max_tokens:
+            # Nobody was asked: that is no wrong answer.
+            raise ServiceError(
+                f"sample {job.sample.id!r}: the prompt has {book.length} tokens, and rollout.max_tokens is "
+                f"{recipe.max_tokens}: raise it, lower images.max_pixels, or drop the row"
+            )
         for turn in range(recipe.max_turns):
             room = recipe.max_tokens - book.length
             if room <= 0:
