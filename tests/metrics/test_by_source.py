@@ -91,6 +91,20 @@ def test_what_could_not_be_measured_is_a_gap_and_not_a_zero() -> None:
     assert not {"reward", "reward_accuracy", "reward_format", "reward_tool", "accuracy"} & set(row)
 
 
+def test_looks_that_nobody_was_asked_about_are_a_gap() -> None:
+    without_call, flagged = (
+        dataclasses.replace(QUIZ[2], reward=reward(1.3, tool=0.0)),
+        dataclasses.replace(QUIZ[2], calls=(LAZY,), tool_scores=(-0.5,), reward=reward(1.3, tool=-0.5)),
+    )
+    unasked = dataclasses.replace(QUIZ[3], reward=reward(1.3, tool=None))
+    row = by_source([without_call, flagged, unasked], evidence_score=1.0)["quiz"]
+    assert not {"evidence_rate", "reward_tool", "tool_python_score"} & set(row)
+    assert (row["red_flags"], row["tool_python_calls"]) == (1 / 3, 2)
+    # A judge that failed leaves the total without a score, too: what it judged before counts.
+    row = by_source([without_call, flagged, QUIZ[3]], evidence_score=1.0)["quiz"]
+    assert (row["evidence_rate"], row["reward_tool"]) == (0.0, -0.25)
+
+
 def test_no_trajectories_make_no_rows() -> None:
     assert by_source([], evidence_score=1.0) == {}
 

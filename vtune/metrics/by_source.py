@@ -24,7 +24,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
 
     - `trajectories`; `unscored`: share whose total reward is None;
     - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`, `reward_consistency`: means over those
-      where it was scored; so `reward_<name>` of each part of the user's own;
+      where it was scored; so `reward_<name>` of each part of the user's own. `reward_tool`, `evidence_rate`
+      and `tool_<name>_score` are missing where looks were not judged because they earn nothing (`_unasked`);
     - `accuracy`: share of full marks among the answers that were scored;
     - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
       `calls_invalid`: how many were no JSON call of a tool that is offered;
@@ -76,14 +77,15 @@ def steps_done(sources: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> int:
 def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str, float]:
     rewards = [trajectory.reward for trajectory in trajectories]
     accuracies = _known(r.accuracy for r in rewards if r is not None)
-    judged = [scores for t in trajectories if None not in (scores := t.tool_scores)]
+    asked = not _unasked(trajectories)
+    judged = [scores for t in trajectories if asked and None not in (scores := t.tool_scores)]
     tokens_known = any(t.loss_mask for t in trajectories)
     means: dict[str, Iterable[float]] = {
         "unscored": [reward is None or reward.total is None for reward in rewards],
         "reward": _known(reward.total for reward in rewards if reward is not None),
         "reward_accuracy": accuracies,
         "reward_format": _known(reward.format for reward in rewards if reward is not None),
-        "reward_tool": _known(reward.tool for reward in rewards if reward is not None),
+        "reward_tool": _known(reward.tool for reward in rewards if asked and reward is not None),
         "reward_consistency": _known(reward.consistency for reward in rewards if reward is not None),
         "accuracy": [accuracy >= 1.0 for accuracy in accuracies],
         "tool_calls": [len(t.calls) for t in trajectories],
@@ -105,7 +107,20 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     row |= {name: fmean(values) for name, values in means.items() if values}
     row["calls_invalid"] = sum(call.tool == INVALID for t in trajectories for call in t.calls)
     row |= {f"calls_{status}": statuses[status] for status in get_args(Status)}
-    return row | _own(rewards) | _tools(trajectories) | _parts(rewards)
+    return row | _own(rewards) | _tools(trajectories, asked=asked) | _parts(rewards)
+
+
+def _unasked(trajectories: Iterable[Trajectory]) -> bool:
+    """Whether some looks have no score though the total has one: a model is asked only where they are paid.
+
+    What is left then are trajectories without a call and red flags, which say nothing about the looks.
+    """
+    return any(
+        score is None and call.status != "infra"
+        for t in trajectories
+        if t.reward is not None and t.reward.total is not None and t.tool_scores
+        for call, score in zip(t.calls, t.tool_scores, strict=True)
+    )
 
 
 def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:
@@ -118,8 +133,8 @@ def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:
     return {name: fmean(values) for name, values in found.items()}
 
 
-def _tools(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Calls, errors and mean score of each tool."""
+def _tools(trajectories: Sequence[Trajectory], *, asked: bool) -> dict[str, float]:
+    """Calls, errors and, where looks were judged, mean score of each tool."""
     calls: dict[str, list[tuple[Status, float | None]]] = defaultdict(list)
     for trajectory in trajectories:
         # Where nothing was scored there are no scores to go with the calls.
@@ -130,7 +145,7 @@ def _tools(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     for tool, found in sorted(calls.items()):
         row[f"tool_{tool}_calls"] = len(found)
         row[f"tool_{tool}_errors"] = sum(status not in ("ok", "limit", "infra") for status, _ in found)
-        if scored := _known(score for _, score in found):
+        if asked and (scored := _known(score for _, score in found)):
             row[f"tool_{tool}_score"] = fmean(scored)
     return row
 
