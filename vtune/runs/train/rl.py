@@ -73,7 +73,8 @@ def doubts(recipe: RLRecipe) -> list[str]:
     """What a recipe does and its author may not have meant; it can be run all the same.
 
     With one update of what the same weights have drawn, every ratio is 1, and losses that coincide there have
-    the gradient of the default, whose recipes do not claim to differ.
+    the gradient of the default, whose recipes do not claim to differ. A reward without weights teaches
+    nothing, and a penalty on lengths that no conversation reaches penalises none.
     """
     found = []
     algorithm = recipe.loss.algorithm
@@ -83,6 +84,17 @@ def doubts(recipe: RLRecipe) -> list[str]:
             f"with one on-policy update per step, loss.algorithm {algorithm} has the gradient of {DEFAULT} "
             "with the same aggregation; to differ, set updates_per_step to 4 (GSPO §5.1) or "
             "rollout.staleness to 1"
+        )
+    reward, overlong = recipe.reward, recipe.advantage.overlong
+    weights = (reward.accuracy, reward.format, reward.tool)
+    more = reward.parts.given or reward.consistency or reward.counterfactual
+    if reward.weighting == "recipe" and not any(weights) and not more:
+        found.append("no part of the reward has weight: every total is 0, and nothing is learnt")
+    longest = min(recipe.rollout.max_turns * recipe.rollout.max_new_tokens, recipe.rollout.max_tokens)
+    if overlong is not None and overlong.limit - overlong.buffer >= longest:
+        found.append(
+            f"advantage.overlong begins behind {overlong.limit - overlong.buffer} sampled tokens, and no "
+            f"conversation has more than {longest}: no reply is penalised; lower its limit"
         )
     return found
 

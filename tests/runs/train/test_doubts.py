@@ -1,0 +1,31 @@
+"""What a recipe says and its author may not have meant."""
+
+import pytest
+
+from vtune.config import find, load_recipe
+from vtune.runs.train.rl import doubts
+from vtune.runs.train.rl_recipe import RLRecipe
+
+
+def found(name: str, *settings: str) -> list[str]:
+    return doubts(load_recipe(find(name, "recipes.rl"), RLRecipe, settings))
+
+
+@pytest.mark.parametrize("name", ["codev", "credit-codev", "credit-search-8b", "orsta-7b", "orsta-32b"])
+def test_the_recipes_of_papers_raise_none(name: str) -> None:
+    assert found(name) == []
+
+
+def test_a_penalty_on_lengths_that_no_conversation_reaches_is_one() -> None:
+    (doubt,) = found("orsta-7b", "advantage.overlong={limit: 20480, buffer: 4096, factor: 1.0}")
+    assert "begins behind 16384 sampled tokens, and no conversation has more than 2048" in doubt
+    assert not found("orsta-7b", "advantage.overlong={limit: 2048, buffer: 512, factor: 1.0}")
+    assert not found("codev", "advantage.overlong={limit: 20480, buffer: 4096, factor: 1.0}")
+
+
+def test_a_reward_without_weight_is_one() -> None:
+    nothing = ("reward.accuracy=0", "reward.format=0", "reward.tool=0")
+    (doubt,) = found("codev", *nothing)
+    assert "no part of the reward has weight" in doubt
+    assert not found("codev", *nothing, "reward.consistency={weight: 0.5, by: model}")
+    assert not found("orsta-7b", *nothing)  # its samples bring their weights
