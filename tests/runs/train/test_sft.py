@@ -7,7 +7,9 @@ import pytest
 
 import vtune.runs.train.sft as training
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
+from vtune.config import find, load_recipe
 from vtune.models.policy import load_chat, resolved
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.view.watch import watched
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.update.deepspeed import Trainer
@@ -27,6 +29,17 @@ def test_the_loss_falls(cold_start: Path) -> None:
     assert (result["steps"], result["traces"]) == (48, 32)
     assert result["loss"] == found[-1]
     assert Path(result["model"]).name == "step-000048"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "traces", "steps"), [(0.7, 90, 7), (2.3, 90, 23), (0.57, 900, 57), (3.0, 9, 3)]
+)
+def test_a_share_of_an_epoch_loses_no_batch_to_rounding(epochs: float, traces: int, steps: int) -> None:
+    settings = (f"epochs={epochs}", "batch_size=9")
+    assert (
+        training.steps_of(load_recipe(find("codev", "recipes.sft"), SFTRecipe, settings), traces=traces)
+        == steps
+    )
 
 
 def test_a_run_writes_what_it_was_asked_and_where_it_ran(cold_start: Path, lens: Path) -> None:
