@@ -2,8 +2,9 @@
 
 import pytest
 
+from vtune.advantage.recipe import PAPER
 from vtune.config import find, load_recipe
-from vtune.runs.train.rl import doubts
+from vtune.runs.train.rl import doubts, idle_credit
 from vtune.runs.train.rl_recipe import RLRecipe
 
 
@@ -29,3 +30,13 @@ def test_a_reward_without_weight_is_one() -> None:
     assert "no part of the reward has weight" in doubt
     assert not found("codev", *nothing, "reward.consistency={weight: 0.5, by: model}")
     assert not found("orsta-7b", *nothing)  # its samples bring their weights
+
+
+def test_credit_between_calls_of_tools_that_nobody_offers_is_named() -> None:
+    assert idle_credit(PAPER, {"python"}) == [
+        "credit.tools.image_search has no effect: no sample offers image_search_tool",
+        "credit.tools.text_search has no effect: no sample offers text_search_tool",
+    ]
+    assert idle_credit(PAPER, set())[1].endswith("no sample offers python or image_zoom_in_tool")
+    assert idle_credit(PAPER, {"image_zoom_in_tool", "text_search_tool", "image_search_tool"}) == []
+    assert idle_credit(None, set()) == []

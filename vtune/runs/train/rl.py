@@ -1,8 +1,11 @@
 """All that can be known about a `vtune rl` before it begins."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from vtune.advantage.recipe import Credit
+from vtune.advantage.tool_types import tool_types
 from vtune.errors import ServiceError
 from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape
@@ -99,6 +102,21 @@ def doubts(recipe: RLRecipe) -> list[str]:
     return found
 
 
+def idle_credit(credit: Credit | None, offers: Collection[str]) -> list[str]:
+    """What is odd about tool types between whose calls credit is to be transferred, and that make none.
+
+    Args:
+        credit: Of the recipe.
+        offers: The tools that samples offer.
+    """
+    types = {name: tool_types()[name].tools for name in (credit.tools if credit is not None else ())}
+    return [
+        f"credit.tools.{name} has no effect: no sample offers {' or '.join(tools)}"
+        for name, tools in types.items()
+        if not {*tools} & {*offers}
+    ]
+
+
 def check_service(reward: RewardRecipe) -> None:
     """Check that a reward service answers; where another can stand in for one that does not, say so.
 
@@ -130,6 +148,9 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_tools(offered, recipe.tools, recipe.rollout.prompt)
     found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
     check_evidence(found)
+    offers = {tool for path in paths for sample in read_samples(path) for tool in sample.tools}
+    for idle in idle_credit(recipe.credit, offers):
+        say(f"warning: {idle}")
     samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
     if problem:
