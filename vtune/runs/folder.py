@@ -89,6 +89,7 @@ MAY_CHANGE = (
     "openai.prices",
     "openai.retries",
     "openai.timeout_s",
+    "reward.max_unscored",  # when a run stops, and nothing of what it learns until then
     "reward.service",
     "reward.service.urls",
     "reward.service.token_env",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,30 @@ def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_an
         again = vtune(*words(judge.endpoint().base_url), "--resume")
     assert again.code == 0, again.err
     assert {step for step, _ in numbers(run)} == set(range(steps))
+
+
+def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(
+    schooled: Path, lens: Path, tmp_path: Path
+) -> None:
+    data, run = tmp_path / "long.parquet", tmp_path / "run"
+    first, second = (
+        replace(
+            sample,
+            images=tuple(replace(one, data=load_picture(one, lens), path=None) for one in sample.images),
+        )
+        for sample in islice(read_samples(lens / "train.parquet"), 2)
+    )
+    (*before, last) = first.prompt
+    asked = replace(last, content=last.content + " please" * 400)
+    write_samples(data, [replace(first, prompt=(*before, asked)), second])
+    words = rl(schooled.resolve(), data, run, *setting(steps=1))
+    ended = vtune(*words)
+    assert ended.code == 1
+    assert f"sample {first.id!r}: the prompt has" in ended.err
+    assert "reward.max_unscored" in ended.err
+    again = vtune(*words, *setting(reward__max_unscored=0.5), "--resume")
+    assert again.code == 0, again.err
+    assert numbers(run)[0, "all"]["unscored"] == 0.5
 
 
 def test_too_many_unscored_in_the_middle_cost_nothing_that_was_trained(

@@ -1,6 +1,6 @@
 """All that can be known about a `vtune rl` before it begins."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from vtune.runs.data.validating import check_data
 from vtune.runs.train.online_suites import Loaded, check_suites, load_suites
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.schema.parquet import read_samples
+from vtune.schema.sample import Sample
 from vtune.schema.store import sample_store
 from vtune.update.lora import check_alone, check_targets
 from vtune.update.losses import LOSSES
@@ -135,6 +136,13 @@ def check_service(reward: RewardRecipe) -> None:
         say(f"a reward service does not answer, the others stand in for it: {line}")
 
 
+def _noting(samples: Iterable[Sample], offers: set[str]) -> Iterator[Sample]:
+    """The samples, while the tools that they offer are noted."""
+    for sample in samples:
+        offers.update(sample.tools)
+        yield sample
+
+
 def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     """Check that every row of the data can be asked and judged; returns the sizes of the run.
 
@@ -146,9 +154,10 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_indexes(recipe.tools)
     offered = (sample for path in paths for sample in read_samples(path))
     check_tools(offered, recipe.tools, recipe.rollout.prompt)
-    found = check_samples((sample for path in paths for sample in read_samples(path)), recipe.reward)
+    offers: set[str] = set()
+    samples_again = (sample for path in paths for sample in read_samples(path))
+    found = check_samples(_noting(samples_again, offers), recipe.reward)
     check_evidence(found)
-    offers = {tool for path in paths for sample in read_samples(path) for tool in sample.tools}
     for idle in idle_credit(recipe.credit, offers):
         say(f"warning: {idle}")
     samples = len(sample_store(paths))
