@@ -67,6 +67,7 @@ def test_gpus_that_are_not_there_are_told_before_anything_is_started(
     [
         ("first\n", "line 1 has 'first'"),
         ("first slots=8\nfirst slots=8\n", "line 2 has first a second time"),
+        ("first slots=8\nsecond slots=0\n", "line 2 has 'second slots=0'"),
         ("# nothing\n", "names no machine"),
     ],
 )

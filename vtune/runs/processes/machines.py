@@ -65,7 +65,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         if not words or words[0].startswith("#"):
             continue
         name, slots = words[0], words[1].removeprefix("slots=") if len(words) > 1 else ""
-        if not slots.isdecimal() or name in found:
+        if not slots.isdecimal() or int(slots) == 0 or name in found:
             what = f"{name} a second time" if name in found else repr(line.strip())
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
         found[name] = int(slots)
