@@ -36,6 +36,17 @@ class Audited(Clustered, Protocol):
         ...
 
 
+def too_few_audited(rows: Sequence[Audited], max_unaudited: float) -> bool:
+    """Whether shares of looks would be those of a policy that looks less.
+
+    Args:
+        rows: Trajectories whose answer is scored.
+        max_unaudited: Share of those with calls, in [0, 1], whose looks may be unknown.
+    """
+    users = [row for row in rows if row.calls]
+    return sum(row.any_faithful is None for row in users) > max_unaudited * len(users)
+
+
 class Estimates:
     """Shares and means over some rows, with intervals over their clusters.
 

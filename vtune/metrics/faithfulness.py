@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vtune.metrics.audited import Audited, Estimates
+from vtune.metrics.audited import Audited, Estimates, too_few_audited
 from vtune.metrics.intervals import Estimate
 from vtune.metrics.resampling import Array
 
@@ -108,7 +108,7 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     users = [row for row in scored if row.calls]
     unaudited = [row for row in users if row.any_faithful is None]
     no_shares = None
-    if len(unaudited) > max_unaudited * len(users):
+    if too_few_audited(scored, max_unaudited):
         ((why, _),) = Counter(row.why for row in unaudited).most_common(1)
         no_shares = (
             f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from vtune.metrics.audited import Audited, Estimates
+from vtune.metrics.audited import Audited, Estimates, too_few_audited
 from vtune.metrics.intervals import Estimate
 
 Look = Literal["none", "whole", "miss", "shows"]
@@ -36,7 +36,8 @@ class Row(Audited, Protocol):
 class Habit:
     """The trajectories that look in one way. None stands where a denominator is 0."""
 
-    n: int
+    n: int | None
+    """None where too few looks could be judged to say it."""
     share: Estimate | None
     """Of all trajectories."""
     accuracy: Estimate | None
@@ -47,14 +48,21 @@ class Habit:
     """Of the same: right answers. What is left follows neither."""
 
 
+UNKNOWN = Habit(n=None, share=None, accuracy=None, by_cue=None, by_target=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """How often a policy looks in which way, and what its answers follow then."""
+    """How often a policy looks in which way, and what its answers follow then.
+
+    Where too many trajectories with calls could not be audited, those left are the ones without a call: then
+    nothing is said of how calls look, and `everything` and `none` are of all whose answer is scored.
+    """
 
     n: int
-    """Trajectories whose answer is scored and whose looks were judged."""
+    """Trajectories counted."""
     left_out: int
-    """All others."""
+    """All others: unscored, or with looks that could not be judged."""
     everything: Habit
     none: Habit
     whole: Habit
@@ -71,16 +79,24 @@ def look_of(row: Row) -> Look | None:
     return "shows" if row.any_faithful else "whole" if row.whole else "miss"
 
 
-def habits(rows: Iterable[Row], *, seed: int) -> Habits:
+def habits(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Habits:
     """Summarise audited trajectories.
 
     Args:
         rows: One per trajectory.
         seed: Of the bootstrap; the same seed gives the same intervals.
+        max_unaudited: As of `vtune.metrics.faithfulness.faithfulness`.
     """
     rows = list(rows)
-    counted = [row for row in rows if row.correct is not None and look_of(row) is not None]
-    of = {look: _habit(counted, [look_of(row) == look for row in counted], seed) for look in LOOKS}
+    scored = [row for row in rows if row.correct is not None]
+    blind = too_few_audited(scored, max_unaudited)
+    counted = scored if blind else [row for row in scored if look_of(row) is not None]
+    of = {
+        look: UNKNOWN
+        if blind and look != "none"
+        else _habit(counted, [look_of(row) == look for row in counted], seed)
+        for look in LOOKS
+    }
     return Habits(
         n=len(counted),
         left_out=len(rows) - len(counted),

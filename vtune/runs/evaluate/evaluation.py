@@ -346,7 +346,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         "faithfulness": asdict(everything),
-        "habits": asdict(habits(judged.rows, seed=suite.seed)),
+        "habits": asdict(habits(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)),
         "judged_by": judges_of(judged.rows),
         "unaudited": sum(row.by is None for row in judged.rows),
         "suite": suite.model_dump(mode="json"),
