@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -31,7 +31,7 @@ ROWS = [
 
 
 def value(rows: list[Row], name: str, among: str = "all") -> float | None:
-    found = getattr(calls_of(rows, seed=0)[among], name)
+    found = getattr(calls_of(rows, seed=0, max_unaudited=0.5)[among], name)
     return found if found is None or isinstance(found, int) else found.value
 
 
@@ -57,8 +57,22 @@ def test_what_was_not_judged_call_by_call_is_in_no_share_of_helpful_calls() -> N
     assert value(rows, "unused_of_calls") == pytest.approx(1 / 17)
 
 
+def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
+    """What could be judged without asking are calls that gave back no picture: they help nobody."""
+    blind = Row(calls=2, any_faithful=None, helpful=None, first=None, accepted=None, repeated=1)
+    empty = Row(any_faithful=False, helpful=0, first=None, looked=False, accepted=None)
+    rows = [*(replace(blind, cluster=str(n)) for n in range(9)), replace(empty, cluster="9")]
+    for name in ("helpful_of_calls", "helpful_ratio", "late_of_calls", "first_useful"):
+        assert value(rows, name) is None
+    assert value(rows, "keep_unhelpful") is value(rows, "drop_unhelpful") is None
+    assert (value(rows, "n"), value(rows, "calls")) == (10, 19)
+    assert value(rows, "repeated_of_calls") == pytest.approx(9 / 19)
+
+
 def test_without_calls_there_is_nothing_to_divide_by() -> None:
-    found = calls_of([Row(calls=0, helpful=0, first=None, looked=False, accepted=None)], seed=0)["all"]
+    found = calls_of(
+        [Row(calls=0, helpful=0, first=None, looked=False, accepted=None)], seed=0, max_unaudited=0.5
+    )["all"]
     assert (found.n, found.calls) == (0, 0)
     assert found.helpful_of_calls is found.helpful_ratio is found.first_useful is None
     assert found.keep_unhelpful is found.drop_unhelpful is None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from vtune.metrics.audited import Audited, Estimates
+from vtune.metrics.audited import Audited, Estimates, too_few_audited
 from vtune.metrics.intervals import Estimate
 
 
@@ -46,7 +46,9 @@ class Row(Audited, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The calls of some trajectories. None stands where a denominator is 0."""
+    """The calls of some trajectories. None stands where a denominator is 0, and, in all that is about what
+    calls show, where too few looks could be judged: what is left would be calls without a picture.
+    """
 
     n: int
     """Trajectories with calls."""
@@ -73,29 +75,32 @@ class Calls:
     alike."""
 
 
-def calls_of(rows: Iterable[Row], *, seed: int) -> dict[str, Calls]:
+def calls_of(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> dict[str, Calls]:
     """`correct`, over right answers, and `all`, over all whose answer is scored.
 
     Args:
         rows: Audited trajectories, one each.
         seed: Of the bootstrap.
+        max_unaudited: As of `vtune.metrics.faithfulness.faithfulness`.
 
     Source: FaithEyes (Wang et al. 2026, arXiv 2607.28225), README and `judge_faithfulness.py`, for
     `helpful_ratio`, `keep_unhelpful` and `drop_unhelpful`; the others are ours.
     """
     scored = [row for row in rows if row.correct is not None]
+    blind = too_few_audited(scored, max_unaudited)
     return {
-        "correct": _calls([row for row in scored if row.correct], seed),
-        "all": _calls(scored, seed),
+        "correct": _calls([row for row in scored if row.correct], seed, blind=blind),
+        "all": _calls(scored, seed, blind=blind),
     }
 
 
-def _calls(rows: Sequence[Row], seed: int) -> Calls:
+def _calls(rows: Sequence[Row], seed: int, *, blind: bool) -> Calls:
     users = [row for row in rows if row.calls]
-    known = [row for row in users if row.helpful is not None]
-    found = [row for row in users if row.first is not None]
-    looked = [row for row in users if row.looked and row.any_faithful is not None]
-    accepted = [row for row in users if row.accepted is not None]
+    told = [] if blind else users
+    known = [row for row in told if row.helpful is not None]
+    found = [row for row in told if row.first is not None]
+    looked = [row for row in told if row.looked and row.any_faithful is not None]
+    accepted = [row for row in told if row.accepted is not None]
 
     def of_calls(among: Sequence[Row], parts: Sequence[int]) -> Estimate | None:
         return Estimates(among, seed).share(parts, [row.calls for row in among])

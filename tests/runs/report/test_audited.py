@@ -46,7 +46,7 @@ def found() -> dict[str, Any]:
         "answers": {"all": {"n": 30, "agree": 0.9, "kappa": 0.8, "first_only": 2, "second_only": 1}},
     }  # fmt: skip
     return {
-        "calls": {name: asdict(calls) for name, calls in calls_of(rows, seed=0).items()},
+        "calls": {name: asdict(calls) for name, calls in calls_of(rows, seed=0, max_unaudited=0.5).items()},
         "judges": {"mine": one},
         "counterfactual": {
             "model": "runs/m", "temperature": 1.0, "drawn": 8, "tokens": 72, "record": "counterfactual.jsonl",

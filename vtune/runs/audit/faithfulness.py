@@ -158,7 +158,9 @@ def _results(rows: Mapping[str, list[AuditRow]], seed: int, limit: float) -> dic
         "note": comparison(judged_by),
         "unscored": dict(unscored_reasons(everything)[:REASONS]),
         **_numbers(everything, seed, limit),
-        "calls": {name: asdict(one) for name, one in calls_of(everything, seed=seed).items()},
+        "calls": {
+            name: asdict(one) for name, one in calls_of(everything, seed=seed, max_unaudited=limit).items()
+        },
         "files": {
             name: asdict(faithfulness(part, seed=seed, max_unaudited=limit))
             for name, part in rows.items()
