@@ -30,11 +30,15 @@ def read_audit(folder: Path) -> dict[str, Any]:
 def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
     """Keep what an audit has found; a part that it has not asked for stays as it was.
 
+    A part of which there is nothing any more, as labels that were taken back, is not kept.
+
     Raises:
         DataError: If what is there cannot be read.
         RecipeError: If it cannot be written.
     """
-    found = {name: result[name] for name in PARTS if result.get(name)}
-    if found:
-        text = json.dumps(read_audit(folder) | found, indent=2, ensure_ascii=False, allow_nan=False)
+    before = read_audit(folder)
+    told = before | {name: result[name] for name in PARTS if name in result}
+    found = {name: part for name, part in told.items() if part}
+    if found != before:
+        text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(folder / NAME, text + "\n")

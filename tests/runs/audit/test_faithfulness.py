@@ -159,6 +159,19 @@ def test_an_audit_with_a_dead_judge_fails_and_says_why(
     assert "4 of 4: the judge gave no reply: AuthenticationError" in ended.err
 
 
+def test_an_audit_that_could_look_at_nothing_leaves_what_an_earlier_one_has_found(
+    evaluated: Path, tmp_path: Path
+) -> None:
+    for name in ("suite.yaml", "trajectories.parquet"):
+        (tmp_path / name).symlink_to(evaluated / name)
+    audited(tmp_path)
+    kept = (tmp_path / "audit.json").read_text()
+    ended = vtune("faithfulness", tmp_path, "--looks", "passages")
+    assert ended.code == 1
+    assert "could be audited" in ended.err
+    assert (tmp_path / "audit.json").read_text() == kept
+
+
 def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) -> None:
     write_samples(tmp_path / "samples.parquet", [sample()])
     everything = [looks()] * 96 + [looks(TARGET)] * 3 + [looks(TARGET, (0, 0, 30, 30))]

@@ -16,7 +16,7 @@ from vtune.metrics.counterfactual import Answered, Rerun, dependence
 from vtune.reward.audit import AuditRow
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
-from vtune.schema.audit import keep_audit
+from vtune.schema.audit import keep_audit, read_audit
 from vtune.view.place import find_places
 
 
@@ -102,6 +102,12 @@ def test_a_shared_page_has_them_too(run: Path, tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text()
     assert "drop-unhelpful" in page
     assert "as a perfect judge would" in page
+
+
+def test_labels_that_are_gone_are_not_kept_and_what_was_not_asked_for_is(run: Path) -> None:
+    keep_audit(run, {"calls": found()["calls"], "people": {}})
+    assert read_audit(run) == json.loads(json.dumps({k: v for k, v in found().items() if k != "people"}))
+    assert "labels of people" not in vtune("report", run).out
 
 
 def test_a_run_that_was_not_audited_has_nothing_and_a_damaged_audit_is_named(

@@ -105,7 +105,9 @@ def run_faithfulness(
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         result |= {"counterfactual": _drawn_again(reruns, audited, candidates, ways[0].reward)}
-    if path.is_dir() and os.access(path, os.W_OK):  # of a folder that is only read there is no page to fill
+    # An audit that could look at nothing leaves what an earlier one has found. Of a folder that is only read
+    # there is no page to fill.
+    if failed is None and path.is_dir() and os.access(path, os.W_OK):
         keep_audit(path, result)
     return result, failed
 
