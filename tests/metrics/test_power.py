@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from vtune.metrics.paired import Pair, paired
 from vtune.metrics.power import at_best, detectable, power, power_of, shown_by_seeds
 from vtune.metrics.seeds import over_seeds
 
@@ -45,6 +46,16 @@ def test_vstar_shows_nothing_under_five_points() -> None:
     assert found["paired_at_best"] == pytest.approx(0.051, abs=5e-4)
     assert found["paired"] == pytest.approx(0.0693, abs=5e-4)
     assert found["unpaired"] == pytest.approx(0.0889, abs=5e-4)
+
+
+def test_several_rollouts_show_less_than_one_does() -> None:
+    """What is called noise is never what `paired` can show of the same answers."""
+    pairs = [Pair(str(n), 0.5, 1.0 if n < 10 else 0.5) for n in range(60)]
+    found = power(60, 0.7, answers=120)
+    assert found["paired_at_best"] == pytest.approx(at_best(120)) == pytest.approx(0.0812, abs=5e-4)
+    assert found["paired_at_best"] <= paired(pairs).detectable < power(60, 0.7)["paired_at_best"]
+    assert paired(pairs).p < 0.05
+    assert (found["clusters"], found["answers"], power(60, 0.7)["answers"]) == (60, 120, 60)
 
 
 def test_a_score_of_0_and_few_questions_promise_nothing() -> None:

@@ -27,23 +27,27 @@ DISCORDANT = 0.1
 """Ours: the share of questions that two models answer differently, where nothing is known about them."""
 
 
-def power(clusters: int, score: float) -> dict[str, Any]:
+def power(clusters: int, score: float, *, answers: int | None = None) -> dict[str, Any]:
     """The smallest differences from another score that can be shown, in the units of the score.
 
-    `paired` on the same questions, where a share `discordant` of the answers differ; `paired_at_best`, where
-    all that differ do so in one direction; `unpaired` on as many questions of the same kind.
+    `paired` on the same questions, where a share `discordant` of the answers differ, all of a cluster alike;
+    `paired_at_best`, where all that differ do so in one direction, one of a cluster each; `unpaired` on as
+    many questions of the same kind, again with clusters that are alike within.
 
     Args:
         clusters: Independent questions, at least one.
         score: In [0, 1].
+        answers: To all of them: rollouts, and questions about the same pictures; one a cluster if left out.
     """
+    answers = clusters if answers is None else answers
     # Shrunk as Agresti & Coull 1998 do: a score of 0 has a spread, too.
     middle = (score * clusters + Z * Z / 2) / (clusters + Z * Z)
     return {
         "clusters": clusters,
+        "answers": answers,
         "discordant": DISCORDANT,
         "paired": min(1.0, detectable(clusters, math.sqrt(DISCORDANT / clusters))),
-        "paired_at_best": min(1.0, at_best(clusters)),
+        "paired_at_best": min(1.0, at_best(clusters, step=clusters / answers)),
         "unpaired": min(1.0, REACH * math.sqrt(2 * middle * (1 - middle) / clusters)),
     }
 

@@ -88,7 +88,9 @@ def _power(evaluation: Evaluation) -> str:
         return ""
     least, likely = (100 * power[name] for name in ("paired_at_best", "paired"))
     discordant = percent(power["discordant"])
-    more = f", and under {likely:.1f} where {discordant} of the answers differ" if likely > least else ""
+    alike = ", those to a question alike" if power.get("answers", 0) > power["clusters"] else ""
+    differ = f"{discordant} of the answers differ{alike}"
+    more = f", and under {likely:.1f} where {differ}" if likely > least else ""
     return (
         f"\n  {power['clusters']} independent questions: a difference under {least:.1f} points from another "
         f"model on them is noise{more}"

@@ -38,7 +38,9 @@ def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
     mean = sum(score for _, score in known) / len(known) if known else 0.0
     return {
         "repeated": repeated(items),
-        "power": power(len({name for name, _ in known}), mean) if known else None,
+        "power": power(len({name for name, _ in known}), mean, answers=sum(len(item.known) for item in items))
+        if known
+        else None,
     }
 
 
