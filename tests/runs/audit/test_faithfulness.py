@@ -126,11 +126,14 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
     write_trajectories(file, read_trajectories(evaluated / "trajectories.parquet"))
     write_trajectories(tmp_path / "none.parquet", [])
     data = ["--data", lens / "heldout.parquet"]
+    bare = [replace(one, evidence=()) for one in read_samples(lens / "heldout.parquet")]
+    write_samples(tmp_path / "bare.parquet", bare)
     for words, what, fix in (
         ([tmp_path], "there are no trajectories", "a folder of `vtune rl` or `vtune eval`"),
         ([tmp_path / "missing.parquet", *data], "there is no file or folder", "give a run folder"),
         ([file], "which samples these trajectories answer", "--data"),
         ([file, "--data", lens / "train.parquet"], "no sample has the id", "--data"),
+        ([file, *data, "--data", tmp_path / "bare.parquet"], "two samples that differ have", "rolled out"),
         ([tmp_path / "none.parquet", *data], "no trajectory answers", "search_abilities is [visual_search"),
         ([file, *data, "--judge-url", "http://x"], "--judge-model", "give both"),
     ):

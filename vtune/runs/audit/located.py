@@ -117,10 +117,20 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
     """Id -> the sample as its replies are judged, without its pictures.
 
     Where boxes were judged by other thresholds in the course of a training, a sample has none.
+
+    Raises:
+        DataError: If a file cannot be read, or files have different samples of one id.
     """
     iou = audited.reward.iou
     thresholds = iou.thresholds if iou is not None and iou.schedule in ("fixed", "average") else ()
-    samples = {sample.id: sample for sample in read_records(audited.source)}
+    samples: dict[str, Sample] = {}
+    for sample in read_records(audited.source):
+        if samples.setdefault(sample.id, sample) != sample:
+            raise DataError(
+                f"two samples that differ have the id {sample.id!r}: it is not known which was answered",
+                where=", ".join(audited.source.data),
+                fix="name the files that were rolled out, and no others",
+            )
     if not thresholds:
         return samples
     return {
