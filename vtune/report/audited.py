@@ -32,6 +32,11 @@ def render_audits(shown: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType
             raise damaged(f"{one['path']}/{NAME}", error) from None
 
 
+def calls_notes(audit: Mapping[str, Any]) -> list[str]:
+    """Who judged the calls, and why nothing is said of looks; audits older than these notes do not tell."""
+    return [f"calls: {audit[name]}" for name in ("note", "no_shares") if audit.get(name)]
+
+
 def damaged(where: str, error: Exception) -> DataError:
     """What a file says that is not of an audit."""
     return DataError(
@@ -44,6 +49,7 @@ def damaged(where: str, error: Exception) -> DataError:
 def _tables(audit: Mapping[str, Any]) -> Iterator[RenderableType]:
     if "calls" in audit:
         yield calls_table(audit["calls"])
+        yield from map(Text, calls_notes(audit))
     if "judges" in audit:
         yield calibration_table(audit["judges"], truth="boxes")
         yield from map(Text, calibration_notes(audit["judges"]))

@@ -11,8 +11,9 @@ from vtune.files.writing import write_atomically
 NAME = "audit.json"
 """The file, beside the trajectories."""
 
-PARTS = ("calls", "counterfactual", "judges", "people")
-"""What of an audit is kept; the rest an evaluation says itself, or is counted again in seconds."""
+PARTS = ("calls", "note", "no_shares", "counterfactual", "judges", "people")
+"""What of an audit is kept; the rest an evaluation says itself, or is counted again in seconds. `note` and
+`no_shares` say who judged the calls, which may be another judge than that of the evaluation."""
 
 
 def read_audit(folder: Path) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def found() -> dict[str, Any]:
     }  # fmt: skip
     return {
         "calls": {name: asdict(calls) for name, calls in calls_of(rows, seed=0, max_unaudited=0.5).items()},
+        "note": "by a model, as in a paper",
         "judges": {"mine": one},
         "counterfactual": {
             "model": "runs/m", "temperature": 1.0, "drawn": 8, "tokens": 72, "record": "counterfactual.jsonl",
@@ -68,7 +69,8 @@ def test_a_report_shows_what_was_found_and_says_it_as_json(run: Path) -> None:
     assert shown.code == 0, shown.err
     for text in (
         "mine: what `vtune faithfulness` has found", "drop-", "unhelpful", "judges of looks against boxes",
-        "a perfect judge", "dependent, of", "labels of people: 30", "wrongly right 2",
+        "a perfect judge", "calls: by a model, as in a paper", "dependent, of", "labels of people: 30",
+        "wrongly right 2",
     ):  # fmt: skip
         assert text in shown.out, text
     (told,) = json.loads(vtune("report", run, "--json").out)["runs"]
@@ -85,6 +87,7 @@ def test_the_page_of_a_run_has_a_table_of_each(run: Path) -> None:
     tables = {table["title"].split(",")[0]: table for table in page["tables"]}
     calls = tables["calls"]
     assert calls["head"][5:7] == ["keep-unhelpful", "drop-unhelpful"]
+    assert calls["note"] == "calls: by a model, as in a paper"
     assert calls["rows"][0][5].startswith("75.0 [")
     assert tables["right answers with other pictures"]["rows"][0][:2] == ["black", "8"]
     corrected = tables["faithful of right answers with calls"]

@@ -105,11 +105,15 @@ def run_faithfulness(
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         result |= {"counterfactual": _drawn_again(reruns, audited, candidates, ways[0].reward)}
-    # An audit that could look at nothing leaves what an earlier one has found. Of a folder that is only read
-    # there is no page to fill.
-    if failed is None and path.is_dir() and os.access(path, os.W_OK):
-        keep_audit(path, result)
+    if failed is None:  # an audit that could look at nothing leaves what an earlier one has found
+        _keep(path, result)
     return result, failed
+
+
+def _keep(path: Path, result: Mapping[str, Any]) -> None:
+    """Fill the pages of a folder: a file has none, and one that is only read cannot be written to."""
+    if path.is_dir() and os.access(path, os.W_OK):
+        keep_audit(path, {**result, "no_shares": result["all"]["no_shares"]})
 
 
 def _drawn_again(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.metrics.counterfactual import SHOWN
-from vtune.report.audited import damaged
+from vtune.report.audited import calls_notes, damaged
 from vtune.report.calibration import calibration_notes
 from vtune.report.counterfactual import CELLS, COLUMNS, share_text
 from vtune.report.faithfulness import CALLS, people_notes
@@ -33,7 +33,7 @@ def audited_tables(folder: Path) -> Iterator[Table]:
     audit = read_audit(folder)
     try:
         if "calls" in audit:
-            yield _calls(audit["calls"])
+            yield _calls(audit["calls"]) | {"note": "; ".join(calls_notes(audit))}
         if "counterfactual" in audit:
             yield from _counterfactual(audit["counterfactual"])
         if "judges" in audit:
