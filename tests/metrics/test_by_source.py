@@ -54,6 +54,18 @@ BROKEN = [Trajectory(sample_id="broken/1", source="broken", stop_reason="error",
 CALLS = {f"calls_{status}": 0.0 for status in (*get_args(Status), "invalid")}
 
 
+def test_the_evidence_rate_is_missing_where_most_looks_were_not_scored() -> None:
+    """As where a judge is not asked, for the tool part has no weight: flags alone are scored then."""
+    unasked, silent, flagged, idle = (
+        Trajectory(sample_id="q", source="q", calls=calls, tool_scores=scores, reward=reward(1.0, tool=None))
+        for calls, scores in (((LOOK,), (None,)), ((LOOK,), ()), ((LAZY,), (-0.5,)), ((), ()))
+    )
+    for rows in ([unasked, unasked, flagged, idle], [silent, silent, flagged], [silent]):
+        assert "evidence_rate" not in by_source(rows, evidence_score=1.0)["q"]
+    assert by_source([silent, QUIZ[0], flagged], evidence_score=1.0)["all"]["evidence_rate"] == 0.5
+    assert by_source([idle], evidence_score=1.0)["q"]["evidence_rate"] == 0.0
+
+
 def test_a_step_of_numbers_told_in_full() -> None:
     rows = by_source([*QUIZ, *BROKEN], evidence_score=1.0)
     assert list(rows) == ["broken", "quiz", "all"]

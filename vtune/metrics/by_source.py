@@ -30,7 +30,7 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
       `calls_invalid`: how many were no JSON call of a tool that is offered;
     - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose calls were
-      all scored;
+      all scored; missing where those of most trajectories with calls were not;
     - `red_flags`: mean number of calls that carry one;
     - for each tool that was called, `tool_<name>_calls`: how many calls; `tool_<name>_errors`: how many of
       them failed by the model's doing; `tool_<name>_score`: mean score of those that were scored;
@@ -78,7 +78,10 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     rewards = [trajectory.reward for trajectory in trajectories]
     accuracies = _known(r.accuracy for r in rewards if r is not None)
     asked = not _unasked(trajectories)
-    judged = [scores for t in trajectories if asked and None not in (scores := t.tool_scores)]
+    users = [t for t in trajectories if t.calls]
+    judged = [t for t in trajectories if len(t.tool_scores) == len(t.calls) and None not in t.tool_scores]
+    if not asked or 2 * sum(bool(t.calls) for t in judged) < len(users):
+        judged = []  # a rate of those without a call, or with a red flag, says nothing of looks
     tokens_known = any(t.loss_mask for t in trajectories)
     means: dict[str, Iterable[float]] = {
         "unscored": [reward is None or reward.total is None for reward in rewards],
@@ -90,7 +93,7 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
         "accuracy": [accuracy >= 1.0 for accuracy in accuracies],
         "tool_calls": [len(t.calls) for t in trajectories],
         "no_tool": [not t.calls for t in trajectories],
-        "evidence_rate": [max(_known(scores), default=-1.0) >= evidence_score for scores in judged],
+        "evidence_rate": [max(_known(t.tool_scores), default=-1.0) >= evidence_score for t in judged],
         "red_flags": [sum(bool(call.flags) for call in t.calls) for t in trajectories],
         "response_tokens": [sum(t.loss_mask) for t in trajectories] if tokens_known else [],
         "truncated": [t.stop_reason in _CUT_SHORT for t in trajectories],
