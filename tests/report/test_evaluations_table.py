@@ -57,6 +57,13 @@ def test_latex_has_a_row_for_each_evaluation_and_says_whose_looks_these_are() ->
     assert any("by boxes" in line for line in comments)
 
 
+def test_latex_says_why_there_are_no_shares_of_looks() -> None:
+    blind = evaluation("blind")
+    blind["faithfulness"] |= {"no_shares": "3 of 3 trajectories could not be audited: no evidence boxes"}
+    text = evaluations_latex([evaluation("before"), blind])
+    assert "% blind: 3 of 3 trajectories could not be audited: no evidence boxes\n" in text
+
+
 def test_points_are_no_percent() -> None:
     assert " 1234.50 " in evaluations_latex([evaluation("mme", 1234.5)])
 

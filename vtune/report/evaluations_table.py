@@ -28,6 +28,7 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
         for one in evaluations
         if (looks := one["faithfulness"]).get("n") and looks["n"] != one["score"].get("n", looks["n"])
     ]
+    notes += [f"{one['name']}: {why}" for one in evaluations if (why := one["faithfulness"].get("no_shares"))]
     shares = all(_is_share(one) for one in evaluations)
     columns = (Column(SCORE.name, SCORE.title, percent=shares), *LOOKS)
     return as_latex(_rows(evaluations, by_source=False), columns, notes)
