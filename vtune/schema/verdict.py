@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +20,10 @@ class Verdict:
     def __post_init__(self) -> None:
         if not -1.0 <= self.score <= 1.0:  # also catches NaN
             raise ValueError(f"a score lies in [-1, 1], got {self.score}")
+        # Neither JSON nor Parquet takes the numbers of numpy and torch.
+        parts = {name: float(value) for name, value in self.parts.items()}
+        for name, value in parts.items():
+            if not isfinite(value):
+                raise ValueError(f"part {name!r} of a verdict is {value}: leave out what is not known")
+        object.__setattr__(self, "score", float(self.score))
+        object.__setattr__(self, "parts", parts)
