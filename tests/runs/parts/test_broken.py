@@ -395,18 +395,55 @@ def test_a_service_names_the_line_of_a_part_that_broke(tiny: Path, tmp_path: Pat
     assert path.name in done.reward.why
 
 
+def called_of(text: str, folder: Path) -> Observation:
+    """What comes of a call of `rotate_tool`, of a user's file with this text."""
+    (folder / "mine.py").write_text(text)
+    use([folder / "mine.py"])
+    recipe = ToolsRecipe.model_validate({"rotate_tool": {}})
+
+    async def called() -> Observation:
+        async with tools_of(recipe, folder / "search.jsonl") as tools:
+            scene = Scene(SAMPLE, (blotches(),), ())
+            return await tools.run(Asked("rotate_tool", {"angle": 90}, "", 0), scene, 0, ResultCache())
+
+    return asyncio.run(called())
+
+
+SHOWN = 'return shown(f"Turned by {angle} degrees:\\n{IMAGE_MARK}", [out.getvalue()], [crop])'
+GIVES = {
+    "no mark": ('shown("turned", [out.getvalue()])', "its text has 0 <image> for 1 picture"),
+    "a mark in found text": (
+        'shown(f"a page says <image>: {IMAGE_MARK}", [out.getvalue()])',
+        "2 <image> for 1",
+    ),
+    "a picture that is not encoded": ("shown(IMAGE_MARK, [picture])", "pictures as encoded bytes"),
+    "no text": ("Observation(text=None, status='ok')", "an observation has a text"),
+    "an image that is not there": ("ShownCrop(bbox=whole, image=3, shown=0)", "`image` 3, .* has 1 picture"),
+    "a picture that was not returned": ("ShownCrop(bbox=whole, image=0, shown=1)", "`shown` 1, .* 1 picture"),
+    "a box of one pixel's edge": ("ShownCrop(bbox=(5, 5, 5, 9), image=0, shown=0)", r"`bbox` \[5, 5, 5, 9\]"),
+    "a box of three": ("ShownCrop(bbox=(5, 5, 9), image=0, shown=0)", r"`bbox` \[5, 5, 9\]"),
+    "no number": ("ShownCrop(bbox=(float('nan'), 5, 8, 9), image=0, shown=0)", "`bbox` .nan"),
+    "a matrix of four": ("ShownCrop(bbox=whole, image=0, shown=0, matrix=(1, 0, 0, 1))", "six or nine"),
+}
+
+
+@pytest.mark.parametrize("what", GIVES)
+def test_a_tool_that_gives_what_no_record_can_hold_is_blamed(what: str, tmp_path: Path) -> None:
+    gives, why = GIVES[what]
+    if gives.startswith("ShownCrop"):
+        gives = f"shown(IMAGE_MARK, [out.getvalue()], [{gives}])"
+    with pytest.raises(BrokenPart, match=rf"tool `rotate_tool` of mine\.py is broken: ValueError: .*{why}"):
+        called_of(own("rotate.py").replace(SHOWN, f"return {gives}"), tmp_path)
+
+
+def test_a_key_that_cannot_be_looked_up_is_blamed(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPart, match="`key` gives list: give a text"):
+        called_of(own("rotate.py").replace("return str(int(angle))", "return [angle]"), tmp_path)
+
+
 def test_a_tool_says_what_the_model_did_wrong_and_the_run_goes_on(tmp_path: Path) -> None:
     text = own("rotate.py").replace(
         "        angle, out = ", '        raise Mistake("not now")\n        angle, out = '
     )
-    (tmp_path / "mine.py").write_text(text)
-    use([tmp_path / "mine.py"])
-    recipe = ToolsRecipe.model_validate({"rotate_tool": {}})
-
-    async def called() -> Observation:
-        async with tools_of(recipe, tmp_path / "search.jsonl") as tools:
-            scene = Scene(SAMPLE, (blotches(),), ())
-            return await tools.run(Asked("rotate_tool", {"angle": 90}, "", 0), scene, 0, ResultCache())
-
-    found = asyncio.run(called())
+    found = called_of(text, tmp_path)
     assert (found.status, found.error) == ("error", "not now")
