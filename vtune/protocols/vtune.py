@@ -4,7 +4,7 @@ from vtune.errors import DataError
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Grade, Protocol, Rule
 from vtune.schema.sample import Sample
-from vtune.verifiers import verifier_of
+from vtune.verifiers import verdict_on, verifier_of
 from vtune.verifiers.verifier import given_answer, where
 
 NAME = "vtune"
@@ -30,7 +30,7 @@ def grade(reply: str, sample: Sample) -> Grade:
             where=where(sample),
             fix="evaluate again, or name a protocol that has a rule for the question",
         )
-    verdict = verifier.verify(reply, sample)
+    verdict = verdict_on(reply, sample)
     read = None if verdict.parts.get("unreadable", 0.0) > 0 else given_answer(reply, sample) or ""
     return Grade(score=verdict.score, read=read, fallback=verdict.score)
 

@@ -8,9 +8,19 @@ scores, ours are exceptions.
 from vtune.errors import DataError
 from vtune.parts import Parts, first_line
 from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
+from vtune.uses import broken, given
 from vtune.verifiers.verifier import Case, Verifier, where
 
-__all__ = ["VERIFIERS", "Case", "Verifier", "check_ground_truth", "scored_elsewhere", "verifier_of"]
+__all__ = [
+    "VERIFIERS",
+    "Case",
+    "Verifier",
+    "check_ground_truth",
+    "scored_elsewhere",
+    "verdict_on",
+    "verifier_of",
+]
 
 VERIFIERS: Parts[Verifier] = Parts("verifier", lambda verifier: first_line(verifier.verify), Verifier)
 """Name in the data -> verifier."""
@@ -27,6 +37,20 @@ def verifier_of(sample: Sample) -> Verifier:
         fix = VERIFIERS.meant(sample.verifier)
         raise DataError(f"unknown verifier {sample.verifier!r}", where=where(sample), fix=fix)
     return verifier
+
+
+def verdict_on(reply: str, sample: Sample) -> Verdict:
+    """What the sample's own verifier says of a reply, in this process.
+
+    Raises:
+        DataError: If there is no verifier of that name, or it cannot read the sample.
+        BrokenPart: If a user's own gives something else than a verdict, or a score below 0.
+    """
+    verdict = given(verifier_of(sample).verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
+    if verdict.score < 0.0:
+        wrong = ValueError(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]")
+        raise broken(wrong, (VERIFIERS.kind, sample.verifier)) or wrong
+    return verdict
 
 
 def check_ground_truth(sample: Sample) -> None:

@@ -2,7 +2,7 @@
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
-from vtune.verifiers import scored_elsewhere, verifier_of
+from vtune.verifiers import scored_elsewhere, verdict_on, verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.gradings import grading_of
 from vtune.verifiers.spaces import with_shown_size
@@ -53,7 +53,7 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     if verifier.reads_outcome or not provable(sample):
         return
     judged = with_iou(sample, (TIGHTEST,)) if verifier.reads_iou else sample
-    verdict = verifier.verify(perfect_reply(judged), judged)
+    verdict = verdict_on(perfect_reply(judged), judged)
     if verdict.score < 1.0 - ROUNDING:
         raise DataError(
             f"the ground truth itself earns {verdict.score:.3g}: {verdict.why}",

@@ -11,8 +11,7 @@ from vtune.errors import DataError
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.uses import given
-from vtune.verifiers import VERIFIERS, verifier_of
+from vtune.verifiers import verdict_on, verifier_of
 from vtune.verifiers.judge import decide, judged
 from vtune.verifiers.verifier import where
 from vtune.verifiers.worker import Fast, Question, Worker, ready_to_fork
@@ -98,7 +97,7 @@ class Verifying:
                 return outcome
             return judged(outcome, sample, same=await judge(outcome, sample))
         if not verifier.in_worker:
-            return given(verifier.verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
+            return verdict_on(reply, sample)
         try:
             packed = pickle.dumps((reply, _without_pictures(sample)), pickle.HIGHEST_PROTOCOL)
         except RecursionError:

@@ -19,8 +19,8 @@ from types import FrameType
 from vtune.errors import ServiceError, VtuneError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.uses import Used, broken, given, take, used
-from vtune.verifiers import VERIFIERS, verifier_of
+from vtune.uses import Used, broken, take, used
+from vtune.verifiers import verdict_on
 
 PATIENCE = 4
 """Times `timeout_s` that a process may be at one question by the clock, where it was kept waiting; ours: with
@@ -369,7 +369,7 @@ def _outcome(reply: str, sample: Sample, slice_s: float | None) -> Verdict | Vtu
             # Processor time, not that of the clock: on a busy machine an answer is no slower by itself.
             signal.setitimer(signal.ITIMER_PROF, slice_s, AGAIN)
         try:
-            return given(verifier_of(sample).verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
+            return verdict_on(reply, sample)
         except VtuneError as error:
             return error
         except MemoryError:

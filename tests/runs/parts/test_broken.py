@@ -281,10 +281,10 @@ def of_anls(tmp_path: Path, old: str, new: str) -> Path:
 ASKED = replace(SAMPLE, verifier="anls", ground_truth="no parking", choices=())
 
 
-def verdict_of(workers: int = 1) -> Verdict:
+def verdict_of(row: Sample = ASKED) -> Verdict:
     async def asked() -> Verdict:
-        async with Verifying(workers=workers) as verifying:
-            return await verifying.verify("<answer>no parking</answer>", ASKED)
+        async with Verifying(workers=1) as verifying:
+            return await verifying.verify("<answer>no parking</answer>", row)
 
     return asyncio.run(asked())
 
@@ -328,6 +328,16 @@ def test_a_broken_verifier_ends_scoring_and_leaves_nothing_unscored(worker: str,
 
     with pytest.raises(RunFailed, match="it gives float, not Verdict"):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("worker", ["", ", in_worker=True"])
+def test_a_verifier_that_scores_below_0_is_blamed(worker: str, tmp_path: Path) -> None:
+    path = of_anls(tmp_path, "return answered(", "return answered(-0.5, 'no') if sample else answered(")
+    path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
+    forget(used())
+    use([path])
+    with pytest.raises(RunFailed, match=r"`anls` of mine\.py is broken: ValueError: it scores -0\.5"):
+        verdict_of()
 
 
 def test_who_is_blamed(tmp_path: Path) -> None:
