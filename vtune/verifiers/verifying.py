@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import Self
 
 from vtune.errors import DataError
-from vtune.schema.message import Message
+from vtune.parts import OURS
+from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import verdict_on, verifier_of
+from vtune.verifiers import VERIFIERS, verdict_on, verifier_of
 from vtune.verifiers.judge import decide, judged
 from vtune.verifiers.verifier import where
 from vtune.verifiers.worker import Fast, Question, Worker, ready_to_fork
@@ -124,5 +125,12 @@ class Verifying:
 
 
 def _without_pictures(sample: Sample) -> Sample:
-    """The sample without what no verifier reads: pictures are megabytes that the pipe would copy."""
-    return replace(sample, prompt=(Message("user", sample.question),), images=(), evidence=(), extra={})
+    """The sample without what no verifier reads: pictures are megabytes that the pipe would copy.
+
+    A user's own may read all else that the row says, as it does without `in_worker` and in a reward service.
+    """
+    if sample.verifier in OURS[VERIFIERS.kind]:
+        question = (Message("user", sample.question),)
+        return replace(sample, prompt=question, images=(), evidence=(), extra={})
+    blank = tuple(Picture() for _ in sample.images)
+    return replace(sample, prompt=(Message("user", IMAGE * len(blank) + sample.question),), images=blank)

@@ -340,6 +340,20 @@ def test_a_verifier_that_scores_below_0_is_blamed(worker: str, tmp_path: Path) -
         verdict_of()
 
 
+@pytest.mark.parametrize("worker", ["", ", in_worker=True"])
+def test_a_verifier_of_ones_own_reads_the_row_wherever_it_runs(worker: str, tmp_path: Path) -> None:
+    read = '(sample.extra["unit"], sample.evidence[0].label, len(sample.images)) == ("m", "wall", 1)'
+    path = of_anls(
+        tmp_path, "return answered(", f"return answered(float({read}), '') if sample else answered("
+    )
+    path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
+    forget(used())
+    use([path])
+    box = (Evidence("wall", 0, (5.0, 5.0, 9.0, 9.0)),)
+    row = replace(ASKED, images=(Picture(data=blotches()),), evidence=box, extra={"unit": "m"})
+    assert verdict_of(row).score == 1.0
+
+
 def test_who_is_blamed(tmp_path: Path) -> None:
     path = of_anls(tmp_path, "TOO_FAR = 0.5", "TOO_FAR = 0.5\n\n\ndef fall(error):\n    raise error")
     fall = sys.modules[used()[0].module].fall
