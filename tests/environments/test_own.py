@@ -23,6 +23,7 @@ from vtune.rollout.agent import black
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
 from vtune.rollout.transcript import check_trace, replay
+from vtune.runs.parts.parts import contract_of
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Outcome, Trajectory
@@ -248,3 +249,13 @@ def test_every_episode_is_closed_once(policy: Policy, tmp_path: Path) -> None:
         roll_out(policy, [WALL], jobs=[job(maze())], max_turns=1, **LIMITS)
         roll_out(policy, way(), jobs=[job(maze())], max_tokens=60)
         assert closed == [3, 0, 0]
+
+
+def test_a_trial_that_ends_before_its_last_turn_breaks_a_promise(tmp_path: Path) -> None:
+    path = changed(tmp_path, ("        return [Act(seen, ", "        [Act(seen, "))  # so that it gives None
+    with using(path):
+        ends = {check.name: check for check in contract_of("environment")("maze")}[
+            "its turns bring it to an end"
+        ]
+    assert (ends.name, ends.ok) == ("its turns bring it to an end", False)
+    assert ends.found == "turn 1 of its trial ends it, before the last"

@@ -98,9 +98,12 @@ class _Played:
         return f"{length} characters" + (f", pictures {shown}" if shown else "")
 
     async def ends(self) -> str:
-        *before, last = (await self._alone()).said
-        if None in before:
-            raise Broken(f"turn {before.index(None) + 1} of its trial ends it, before the last", TURNS)
+        *before, last = said = (await self._alone()).said
+        if len(said) < len(self._trial.turns):
+            raise Broken(
+                f"turn {len(said)} of its trial ends it, before the last",
+                f"`observe` returns None at the end alone; or {TURNS}",
+            )
         if last is not None:
             raise Broken(
                 "the last turn of its trial does not end it", f"`observe` returns None at the end; or {TURNS}"
