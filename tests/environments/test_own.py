@@ -259,3 +259,10 @@ def test_a_trial_that_ends_before_its_last_turn_breaks_a_promise(tmp_path: Path)
         ]
     assert (ends.name, ends.ok) == ("its turns bring it to an end", False)
     assert ends.found == "turn 1 of its trial ends it, before the last"
+
+
+def test_half_a_character_in_an_answer_is_a_question_mark(tmp_path: Path, policy: Policy) -> None:
+    path = changed(tmp_path, ('f"You went {named[0]}.', 'f"You went {named[0]}\\ud800.'))
+    with using(path):
+        (found,) = roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+    assert found.calls[0].output.startswith("You went right?.")

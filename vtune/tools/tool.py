@@ -11,7 +11,7 @@ from vtune.sandbox import ShownCrop
 from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Status
-from vtune.tools.observation import Observation, inert
+from vtune.tools.observation import Observation, encodable, inert
 
 if TYPE_CHECKING:
     from vtune.tools.exchanges import Exchanges, WebRules
@@ -162,5 +162,6 @@ def shown(
 
     `sources` are addresses of the web that it rests on: the trajectory keeps them, unseen by the policy.
     """
-    kept = "\n".join([text, SOURCES, *sources]) if sources else text
+    text = encodable(text)
+    kept = "\n".join([text, SOURCES, *map(encodable, sources)]) if sources else text
     return Observation(text=text, images=tuple(images), status="ok", output=kept, crops=tuple(crops))
