@@ -130,6 +130,14 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
     assert set(VERIFIERS) == {name for name, one in VERIFIERS.items()}
 
 
+@pytest.mark.parametrize("line", ["import helper", "from helper.deep import f"])
+def test_a_file_that_imports_one_beside_it_is_told_that_it_stands_alone(tmp_path: Path, line: str) -> None:
+    written(tmp_path, "def f(): ...\n", "helper.py")
+    with pytest.raises(RecipeError, match="No module named 'helper") as told:
+        use([written(tmp_path, f"{line}\n{ANLS.read_text()}")])
+    assert "a run keeps this file alone" in told.value.fix
+
+
 def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
     use([ANLS])
     other = written(tmp_path, ANLS.read_text() + "\n# another\n")

@@ -143,11 +143,19 @@ def _run(file: Used) -> None:
         if not isinstance(error, Exception | SystemExit):
             raise  # Ctrl-C
         what = error.what if isinstance(error, VtuneError) else f"{type(error).__name__}: {error}"
+        beside = isinstance(error, ImportError) and _lies_beside(file, error.name)
+        alone = "write what it takes from the file beside it into this one: a run keeps this file alone"
         raise RecipeError(
             f"{file.name} cannot be loaded: {what}",
             where=f"{file.path}:{line_of(error, file.path)}",
-            fix="correct the line; `vtune parts check` of the file tries it again",
+            fix=alone if beside else "correct the line; `vtune parts check` of the file tries it again",
         ) from None
+
+
+def _lies_beside(file: Used, module: str | None) -> bool:
+    """Whether a module that was not found is a file, or a package, in the folder of a user's file."""
+    path = Path(file.path).parent / (module or "").partition(".")[0]
+    return bool(module) and (path.with_suffix(".py").is_file() or path.is_dir())
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
