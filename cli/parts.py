@@ -26,9 +26,10 @@ def list_parts(
     from vtune.report.values import render_values
     from vtune.runs.parts.parts import list_parts as listed
 
-    from .output import show
+    from .output import show, stdout_for_the_result
 
-    found = listed(files or ())
+    with stdout_for_the_result():
+        found = listed(files or ())
     if as_json:
         show(found, render_values, as_json=True)
         return

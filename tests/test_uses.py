@@ -138,6 +138,13 @@ def test_a_file_that_imports_one_beside_it_is_told_that_it_stands_alone(tmp_path
     assert "a run keeps this file alone" in told.value.fix
 
 
+def test_what_a_file_prints_is_no_part_of_the_list(tmp_path: Path) -> None:
+    path = written(tmp_path, f"print('loaded')\n{ANLS.read_text()}")
+    ended = vtune("parts", "list", path, "--json")
+    assert "verifier" in {part["kind"] for part in json.loads(ended.out)["parts"]}
+    assert "loaded" in ended.err
+
+
 def test_two_files_may_not_bring_one_name(tmp_path: Path) -> None:
     use([ANLS])
     other = written(tmp_path, ANLS.read_text() + "\n# another\n")
