@@ -177,6 +177,11 @@ def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"mine\.py is not the file") as told:
         start_run(out, changed, [], resume=True)
     assert "uses/mine.py" in told.value.fix
+    assert told.value.fix.endswith("another --out")
+    (out / "checkpoints/newest").mkdir(parents=True)
+    with pytest.raises(RecipeError, match=r"mine\.py is not the file") as told:
+        start_run(out, changed, [], resume=True)
+    assert told.value.fix.endswith(f"--set model={out}/checkpoints/newest")
 
     (out / "metrics.jsonl").write_text("")
     kept = run_report([out])["runs"][0]["uses"]["mine.py"]  # type: ignore[index]

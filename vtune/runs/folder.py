@@ -198,9 +198,11 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
             what, fix = "is missing from the files", f"put {out / USES / name} under `uses`"
         else:
             what, fix = "is not the file", f"name {out / USES / name} under `uses`"
+        weights = out / "checkpoints/newest"
+        from_here = f", from what this one has learnt: --set model={weights}" if weights.exists() else ""
         raise RecipeError(
             f"{name} {what} of the user's own parts that {out} began with",
-            fix=f"{fix}, or start a new run with another --out",
+            fix=f"{fix}, or start a new run with another --out{from_here}",
         )
 
 
