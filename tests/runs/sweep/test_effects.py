@@ -20,6 +20,7 @@ EFFECTS = {
     "mix": "orsta-tiny",
     "freeze": "orsta-tiny",
     "both": "codev-tiny",
+    "both-shortcut": "codev-tiny",
 }
 VARIED = {
     "credit": {"credit", "loss"},
@@ -27,6 +28,7 @@ VARIED = {
     "mix": {"data"},
     "freeze": {"update"},
     "both": {"credit", "reward"},
+    "both-shortcut": {"credit", "reward"},
 }
 """Sections of the recipe in which the variants of a sweep differ."""
 
