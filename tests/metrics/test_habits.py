@@ -40,19 +40,19 @@ def value(estimate: Estimate | None) -> float | None:
     return None if estimate is None else round(estimate.value, 6)
 
 
-def numbers(habit: Habit) -> tuple[int | None, float | None, float | None, float | None, float | None]:
+def row(habit: Habit) -> tuple[int | None, float | None, float | None, float | None, float | None]:
     return (habit.n, *map(value, (habit.share, habit.accuracy, habit.by_cue, habit.by_target)))
 
 
 def test_ways_to_look_and_what_answers_follow() -> None:
     found = habits(ROWS, seed=0, max_unaudited=0.2)
     assert (found.n, found.left_out) == (8, 2)
-    assert numbers(found.shows) == (3, 0.375, round(2 / 3, 6), 0.5, 0.5)
-    assert numbers(found.whole) == (1, 0.125, 0.0, 1.0, 0.0)
-    assert numbers(found.miss) == (1, 0.125, 0.0, 0.0, 0.0)
-    assert numbers(found.none) == (3, 0.375, round(1 / 3, 6), 1.0, 0.0)
+    assert row(found.shows) == (3, 0.375, round(2 / 3, 6), 0.5, 0.5)
+    assert row(found.whole) == (1, 0.125, 0.0, 1.0, 0.0)
+    assert row(found.miss) == (1, 0.125, 0.0, 0.0, 0.0)
+    assert row(found.none) == (3, 0.375, round(1 / 3, 6), 1.0, 0.0)
     # Of six with a wrong cue four follow it, one the target, and one neither.
-    assert numbers(found.everything) == (8, 1.0, 0.375, round(4 / 6, 6), round(1 / 6, 6))
+    assert row(found.everything) == (8, 1.0, 0.375, round(4 / 6, 6), round(1 / 6, 6))
 
 
 def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
@@ -60,17 +60,17 @@ def test_where_hardly_a_look_could_be_judged_nothing_is_said_of_looks() -> None:
     rows = [*(Looked(True, 1, None) for _ in range(9)), Looked(False, 0, False)]
     found = habits(rows, seed=0, max_unaudited=0.05)
     assert (found.n, found.left_out) == (10, 0)
-    assert numbers(found.everything)[:3] == (10, 1.0, 0.9)
-    assert numbers(found.none)[:3] == (1, 0.1, 0.0)
+    assert row(found.everything)[:3] == (10, 1.0, 0.9)
+    assert row(found.none)[:3] == (1, 0.1, 0.0)
     for habit in (found.whole, found.miss, found.shows):
-        assert numbers(habit) == (None,) * 5
+        assert row(habit) == (None,) * 5
 
 
 def test_nothing_is_known_about_nobody() -> None:
     found = habits([Looked(None, 1, True)], seed=0, max_unaudited=0.2)
     assert (found.n, found.left_out) == (0, 1)
-    assert numbers(found.everything) == (0, None, None, None, None)
-    assert numbers(habits([Looked(True, 0, False)], seed=0, max_unaudited=0.2).none) == (1, 1.0, 1.0, None, None)
+    assert row(found.everything) == (0, None, None, None, None)
+    assert row(habits([Looked(True, 0, False)], seed=0, max_unaudited=0.2).none) == (1, 1.0, 1.0, None, None)
 
 
 @settings(max_examples=25, deadline=None)
