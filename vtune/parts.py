@@ -152,8 +152,8 @@ class Parts(Mapping[str, T]):
         self._made = made
         self._ours = OURS[kind]
         self._added: dict[str, T] = {}
-        self._places: dict[str, tuple[str, int]] = {}
-        """Of a user's own: the module, and the line."""
+        self._places: dict[str, tuple[str, str, int]] = {}
+        """Of a user's own: the module, its file, and the line."""
         TABLES[kind] = self
 
     def add(self, name: str, part: T) -> T:
@@ -175,8 +175,8 @@ class Parts(Mapping[str, T]):
                 fix="give yours another name",
             )
         if name in self._places:
-            other, line = self._places[name]
-            what = f"line {line} of this file" if other == module else "another file"
+            other, file, line = self._places[name]
+            what = f"line {line} of {'this file' if other == module else file}"
             raise RecipeError(
                 f"{what} already adds {self.word} `{name}`", where=place, fix="rename one of the two"
             )
@@ -193,7 +193,7 @@ class Parts(Mapping[str, T]):
                 fix=f"add a {self._made.__name__}(…): see cli/parts.md",
             )
         if name not in self._ours:
-            self._places[name] = module, caller.f_lineno
+            self._places[name] = module, caller.f_code.co_filename, caller.f_lineno
         self._added[name] = part
         return part
 
@@ -204,11 +204,11 @@ class Parts(Mapping[str, T]):
 
     def modules(self) -> set[str]:
         """Those, not of ours, that have added parts."""
-        return {module for module, _ in self._places.values()}
+        return {module for module, *_ in self._places.values()}
 
     def of(self, module: str) -> list[str]:
         """The names that a user's module has added."""
-        return [name for name, (where, _) in self._places.items() if where == module]
+        return [name for name, (where, *_) in self._places.items() if where == module]
 
     def known(self, name: str) -> str:
         """The name itself.

@@ -19,6 +19,7 @@ import pytest
 from tests.judge.server import serve
 from tests.runs.commands import numbers, rl, same_weights, setting, vtune
 from vtune.errors import RunFailed
+from vtune.runs.train import prompt_lengths
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
@@ -183,7 +184,7 @@ def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_an
 
 
 def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(
-    schooled: Path, lens: Path, tmp_path: Path
+    schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, run = tmp_path / "long.parquet", tmp_path / "run"
     first, second = (
@@ -197,10 +198,18 @@ def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(
     asked = replace(last, content=last.content + " please" * 400)
     write_samples(data, [replace(first, prompt=(*before, asked)), second])
     words = rl(schooled.resolve(), data, run, *setting(steps=1))
+    for more in ((), ("--dry-run",)):
+        refused = vtune(*words, *more)
+        assert refused.code == 2
+        assert "1 of the first 2 prompts leave no room for a reply within" in refused.err
+        assert f"sample {first.id!r}, whose prompt has" in refused.err
+    assert not run.exists()
+    monkeypatch.setattr(prompt_lengths, "MEASURED", 0)
     ended = vtune(*words)
     assert ended.code == 1
     assert f"sample {first.id!r}: the prompt has" in ended.err
     assert "reward.max_unscored" in ended.err
+    monkeypatch.undo()
     again = vtune(*words, *setting(reward__max_unscored=0.5), "--resume")
     assert again.code == 0, again.err
     assert numbers(run)[0, "all"]["unscored"] == 0.5

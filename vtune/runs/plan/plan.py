@@ -35,6 +35,7 @@ from vtune.runs.plan.estimate import (
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.remedies import advice
 from vtune.runs.train.online_suites import Loaded, check_suites, cost_of, load_suites, missing_data
+from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl import check_prompts, doubts, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft import check_lengths, check_traces
@@ -71,6 +72,8 @@ def plan_rl(
     check_sizes(recipe, machine.gpus)
     check_writers(recipe.tools, world=gpus or 1)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
+    if not facts["missing"]:
+        check_prompt_lengths(recipe)
     machine = replace(machine, pictures=_pictures(recipe.data, _asked))
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)

@@ -18,6 +18,7 @@ from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_v
 from vtune.runs.agent.tools import check_asking, check_indexes, check_tools, check_writers
 from vtune.runs.data.validating import check_data
 from vtune.runs.train.online_suites import Loaded, check_suites, load_suites
+from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.schema.parquet import read_samples
 from vtune.schema.sample import Sample
@@ -53,6 +54,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     if recipe.rollout.adapters == "alone":
         check_alone(recipe.model, recipe.update)
     facts = check_prompts(recipe)
+    check_prompt_lengths(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
     check_suites(suites_of(recipe), recipe.tools, world=world)

@@ -33,6 +33,7 @@ from vtune.runs.train.online_suites import (
     values_of,
 )
 from vtune.runs.train.profile import Profile, check_profile
+from vtune.runs.train.prompt_lengths import MEASURED
 from vtune.runs.train.record import Record
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.train.step_row import speed_row
@@ -50,9 +51,6 @@ from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
-
-MEASURED = 32
-"""Traces whose length is known before the start: enough for a limit that is wrong for most of them."""
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
