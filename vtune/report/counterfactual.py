@@ -58,22 +58,33 @@ def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Mapping[str, 
 
 def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The dependent share by what answers differ in, where they do."""
-    kinds = next(iter(exchanges.values()))["by"]
-    for kind in kinds:
-        values = sorted({value for found in exchanges.values() for value in found["by"][kind]})
-        if len(values) < 2:
-            continue
+    for kind, values, rows in splits(exchanges):
         table = Table(title=f"dependent, by {kind}", title_justify="left")
         table.add_column("")
         for value in values:
             table.add_column(value, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        yield table
+
+
+def splits(exchanges: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """(kind, its values, rows) of each kind of which there are several values.
+
+    A row is an exchange, and for each value the dependent share with its interval and the number of answers.
+    """
+    for kind in next(iter(exchanges.values()), {"by": ()})["by"]:
+        values = sorted({value for found in exchanges.values() for value in found["by"][kind]})
+        if len(values) < 2:
+            continue
+        rows = []
         for name, found in exchanges.items():
             parts = [found["by"][kind].get(value) for value in values]
-            table.add_row(
-                name,
-                *(GAP if one is None else f"{share_text(one['dependent'])}\nof {one['n']}" for one in parts),
-            )
-        yield table
+            cells = [
+                GAP if one is None else f"{share_text(one['dependent'])}\nof {one['n']}" for one in parts
+            ]
+            rows.append([name, *cells])
+        yield kind, values, rows
 
 
 def _notes(result: Result) -> Iterator[str]:
@@ -89,12 +100,17 @@ def _notes(result: Result) -> Iterator[str]:
     for name, found in result["exchanges"].items():
         if found["n_unscored"]:
             yield f"{name}: {found['n_unscored']} not known, most often: {found['why']}"
-        kappa = found["agreement"]["kappa"]
-        if found["agreement"]["n"] and name != SHOWN:
-            yield (
-                f"{name}: the judge and the exchange agree on {100 * found['agreement']['agree']:.1f} % of "
-                f"{found['agreement']['n']}, kappa {GAP if kappa is None else f'{kappa:.2f}'}"
-            )
+        yield from agreement_note(name, found["agreement"])
+
+
+def agreement_note(name: str, agreement: Mapping[str, Any]) -> Iterator[str]:
+    """How far the verdicts of the judge and of an exchange agree; none where no picture was exchanged."""
+    kappa = agreement["kappa"]
+    if agreement["n"] and name != SHOWN:
+        yield (
+            f"{name}: the judge and the exchange agree on {100 * agreement['agree']:.1f} % of "
+            f"{agreement['n']}, kappa {GAP if kappa is None else f'{kappa:.2f}'}"
+        )
 
 
 def share_text(estimate: Mapping[str, float | None] | None) -> str:

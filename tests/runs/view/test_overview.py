@@ -10,6 +10,7 @@ import pytest
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.config import read_values, shipped
 from vtune.metrics.by_source import by_source
+from vtune.report.counterfactual import CELLS, COLUMNS
 from vtune.runs.view.films import film, films
 from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
@@ -189,6 +190,68 @@ def test_results_that_cannot_be_read_are_a_problem_of_their_evaluation(tmp_path:
     (tmp_path / "suite.yaml").touch()
     (tmp_path / "results.json").write_text("[]")
     assert "results.json" in overview(opened(tmp_path))["problem"]
+
+
+SHARE = {"value": 0.5, "low": 0.2, "high": 0.8}
+AGREEMENT = {"n": 9, "agree": 0.5, "kappa": 0.25, "both": 3, "first_only": 2, "second_only": 2, "neither": 2}
+
+
+def evaluation(folder: Path, **results: object) -> Path:
+    """An evaluation of which nothing is known but what is given."""
+    (folder / "suite.yaml").touch()
+    known = {"score": {}, "sources": {}, "faithfulness": {}}
+    (folder / "results.json").write_text(json.dumps(known | results))
+    return folder
+
+
+def tables_of(folder: Path) -> dict[str, list[list[str]]]:
+    """Title -> rows, of all tables of a page."""
+    found = overview(opened(folder))
+    assert found["problem"] == ""
+    return {table["title"]: table["rows"] for table in found["tables"]}
+
+
+def test_habits_of_an_evaluation_are_on_its_page_and_say_what_answers_follow(tmp_path: Path) -> None:
+    habit = {"n": 9, "share": SHARE, "accuracy": None, "by_cue": SHARE, "by_target": None}
+    unknown = dict.fromkeys(habit)
+    rows = tables_of(evaluation(tmp_path, habits={"n": 9, "left_out": 2, "none": habit, "shows": unknown}))
+    assert rows["habits, in percent [95 % interval]"] == [
+        ["no look", "9", "50 [20, 80]", "50 [20, 80]"],
+        ["look that shows", "–", "–", "–"],
+    ]
+    assert "habits, in percent [95 % interval]" not in tables_of(evaluation(tmp_path))
+
+
+def test_answers_that_depend_are_split_on_the_page_where_they_differ(tmp_path: Path) -> None:
+    by = {
+        "source": {"a": {"n": 4, "dependent": SHARE}, "b": {"n": 5, "dependent": None}},
+        "calls": {"1": {"n": 9, "dependent": SHARE}},
+    }
+    shares = dict.fromkeys((key for key, _ in (*COLUMNS, *CELLS)), SHARE)
+    one = {"n": 9, "n_unscored": 0, "why": "", "table": shares, "agreement": AGREEMENT, "by": by} | shares
+    audit = {"counterfactual": {"model": "m", "exchanges": {"black": one}}}
+    (evaluation(tmp_path) / "audit.json").write_text(json.dumps(audit))
+    tables = tables_of(tmp_path)
+    assert tables["dependent, in percent, by source"] == [["black", "50.0 [20.0, 80.0] of 4", "– of 5"]]
+    assert "dependent, in percent, by calls" not in tables
+    notes = [table["note"] for table in overview(opened(tmp_path))["tables"]]
+    assert "black: the judge and the exchange agree on 50.0 % of 9, kappa 0.25" in notes
+
+
+def test_a_judge_is_shown_by_the_size_of_targets_where_there_are_several(tmp_path: Path) -> None:
+    judge = {"n": 9, "agreement": AGREEMENT, "corrected": None, "warning": ""}
+    judge |= {"sensitivity": SHARE, "specificity": SHARE}
+    sizes = {"under 0.1 %": AGREEMENT | {"n": 4}, "1 to 10 %": AGREEMENT | {"n": 5}}
+    audit = {
+        "judges": {"model": judge | {"by_size": sizes}, "other": judge | {"by_size": {"all": AGREEMENT}}}
+    }
+    (evaluation(tmp_path) / "audit.json").write_text(json.dumps(audit))
+    assert [row[:2] for row in tables_of(tmp_path)["judges of looks against boxes"]] == [
+        ["model", "9"],
+        ["model, target under 0.1 %", "4"],
+        ["model, target 1 to 10 %", "5"],
+        ["other", "9"],
+    ]
 
 
 def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from vtune.metrics.counterfactual import SHOWN
 from vtune.report.audited import calls_notes, damaged
 from vtune.report.calibration import calibration_notes
-from vtune.report.counterfactual import CELLS, COLUMNS, share_text
+from vtune.report.counterfactual import CELLS, COLUMNS, agreement_note, share_text, splits
 from vtune.report.faithfulness import CALLS, people_notes
 from vtune.report.numbers import GAP, percent
 from vtune.report.values import cell
@@ -103,11 +103,22 @@ def _counterfactual(found: Mapping[str, Any]) -> Iterator[Table]:
     ]
     heads = ["", "n", *(title.replace("\n", " ") for _, title in CELLS)]
     title = "the judge's verdict and the exchange's, in percent of right answers with a look"
-    yield {"title": title, "note": "", "head": heads, "rows": rows}
+    agree = "; ".join(
+        note for name, one in exchanges.items() for note in agreement_note(name, one["agreement"])
+    )
+    yield {"title": title, "note": agree, "head": heads, "rows": rows}
+    for kind, values, parts in splits(exchanges):
+        rows = [[text.replace("\n", " ") for text in row] for row in parts]
+        yield {"title": f"dependent, in percent, by {kind}", "note": "", "head": ["", *values], "rows": rows}
 
 
 def _judges(judges: Mapping[str, Any]) -> Table:
-    rows = [[name, *(cell(one["agreement"][key]) for key in JUDGED)] for name, one in judges.items()]
+    rows = []
+    for name, one in judges.items():
+        parts = {name: one["agreement"]}
+        if len(one["by_size"]) > 1:
+            parts |= {f"{name}, target {size}": part for size, part in one["by_size"].items()}
+        rows += [[title, *(cell(part[key]) for key in JUDGED)] for title, part in parts.items()]
     return {
         "title": "judges of looks against boxes",
         "note": "; ".join(calibration_notes(judges)),

@@ -10,6 +10,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.metrics.by_source import steps_done
 from vtune.report.curves import charts_of
+from vtune.report.evaluation import HABITS
 from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
@@ -110,6 +111,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
         "tables": [
             _faithfulness(results),
             _buckets(results["faithfulness"]),
+            *_habits(results.get("habits") or {}),
             _by_source(results["sources"]),
             *reported_rows(
                 suite,
@@ -163,6 +165,8 @@ SHARES = {
     "red_flags": "calls with a red flag (of each trajectory)",
 }
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its row."""
+FOLLOWED = {"share": "share", "accuracy": "accuracy", "by_cue": "by the cue", "by_target": "by the target"}
+"""Number of a habit -> its column."""
 COUNTS = ("tool_calls", "red_flags")
 """Those that are a mean of counts."""
 
@@ -185,6 +189,24 @@ def _buckets(looks: Mapping[str, Any]) -> Table:
         for bucket in looks.get("buckets", ())
     ]
     return _table("by number of calls", ["calls", "share, in percent", "accuracy, in percent"], rows)
+
+
+def _habits(habits: Mapping[str, Any]) -> Iterator[Table]:
+    """How it looks, and what its answers follow then; evaluations older than habits have none."""
+    found = {title: habits[look] for look, title in HABITS.items() if look in habits}
+    known = {
+        key: title
+        for key, title in FOLLOWED.items()
+        if any(habit[key] is not None for habit in found.values())
+    }
+    rows = [
+        [title, cell(habit["n"]), *(in_percent(habit[key]) for key in known)]
+        for title, habit in found.items()
+    ]
+    if rows:
+        left_out = habits["left_out"]
+        note = f"{left_out} left out: unscored, or with looks that nobody could judge" if left_out else ""
+        yield _table("habits, in percent [95 % interval]", ["", "n", *known.values()], rows, note)
 
 
 def _by_source(sources: Mapping[str, Mapping[str, Any]]) -> Table:
