@@ -66,6 +66,12 @@ def test_all_problems_are_told_at_once_each_with_its_line(good: Path) -> None:
     assert "plan.yaml:3: unknown key `rollout.group_sise`; did you mean `group_size`?" in text
 
 
+def test_a_value_in_the_place_of_keys_is_told_in_the_words_of_the_file(good: Path) -> None:
+    text = problem(good, "steps: 3\nrollout: 5\ndata: a\n")
+    assert "plan.yaml:2: `rollout`: write keys with values, e.g. {key: value}" in text
+    assert "plan.yaml:3: `data`: write a list, e.g. [a, b]" in text
+
+
 def test_an_unknown_key_in_an_optional_section_gets_the_keys_of_that_section(good: Path) -> None:
     text = problem(good, f"{GOOD}judge: {{group_size: 1, temperature: 1.0, zzz: 0}}\n")
     assert "unknown key `judge.zzz`; known here: group_size, temperature" in text

@@ -361,8 +361,8 @@ def test_a_filter_is_read_strictly_whoever_brings_it(tmp_path: Path) -> None:
         ("{filter: short}", "`filters.0.words`: field required"),
         ("{filter: shrt, words: 3}", "unknown filter `shrt` in `filters.0`; did you mean `short`"),
         ("{filter: answer_length, at_mots: 3}", "`filters.0.at_mots`; did you mean `at_most`"),
-        ("{words: 3}", "`filters.0`: unable to extract tag"),
-        ("[short]", "`filters.0`: input should be a valid dictionary"),
+        ("{words: 3}", "`filters.0.filter`: field required"),
+        ("[short]", "`filters.0`: write keys with values"),
     ):
         with pytest.raises(RecipeError) as told:
             load_recipe(written(tmp_path, f"{start}filters: [{section}]\n", "own.yaml"), DataRecipe)

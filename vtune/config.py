@@ -298,8 +298,13 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
         facts = problem["ctx"]
         name, tags = facts["discriminator"].strip("'"), facts["expected_tags"].replace("'", "").split(", ")
         return f"unknown {name} `{facts['tag']}` in `{key}`; {or_yours(nearest(facts['tag'], tags))}"
+    if error == "union_tag_not_found":
+        name = problem["ctx"]["discriminator"].strip("'")
+        return f"`{key}.{name}`: field required"
     if error == "tuple_type":
         return f"`{key}`: write a list, e.g. [a, b]"
+    if error in ("model_type", "dict_type", "model_attributes_type"):
+        return f"`{key or 'the file'}`: write keys with values, e.g. {{key: value}}"
     if error == "unknown_key":  # of a section that a table of parts has; it says which are known
         return f"unknown key `{key}`; {message}"
     if error != "extra_forbidden":
