@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,10 @@ DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
 SLOTS = "one line per machine: `name slots=8`"
 """What a hostfile holds."""
+NAME = re.compile(r"[\w.-]+")
+"""Of a machine. DeepSpeed's launcher separates machines by `@` and GPUs by `:`; pdsh reads ranges in `[]`."""
+ALIAS = "give it a name: `Host NAME` with HostName and User in ~/.ssh/config; a line for each machine"
+"""For addresses of IPv6, for other users, and for ranges."""
 
 ENVIRONMENT = "environment.json"
 """In the folder `logs`, readable by its owner alone, while a run on many machines lasts."""
@@ -48,7 +53,8 @@ def machines_of(hostfile: Path) -> dict[str, int]:
     """Machine -> GPUs that a hostfile (`name slots=N` a line) gives of it, in order.
 
     Raises:
-        RecipeError: If it cannot be read, or names no machine, or one twice or without slots.
+        RecipeError: If it cannot be read, or names no machine, or one twice, without slots, or by what the
+            launcher does not take for a name.
     """
     try:
         lines = read_text(hostfile).splitlines()
@@ -64,10 +70,13 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        name, slots = words[0], words[1].removeprefix("slots=") if len(words) > 1 else ""
-        if not slots.isdecimal() or int(slots) == 0 or name in found:
+        name, (key, _, slots) = words[0], (words[1] if len(words) > 1 else "").partition("=")
+        if key != "slots" or not slots.isdecimal() or int(slots) == 0 or name in found:
             what = f"{name} a second time" if name in found else repr(line.strip())
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
+        if not NAME.fullmatch(name):
+            what = f"{name!r}, which DeepSpeed's launcher does not take for one machine"
+            raise RecipeError(f"{hostfile}, line {number} has {what}", fix=ALIAS)
         found[name] = int(slots)
     if not found:
         raise RecipeError(f"{hostfile} names no machine", fix=SLOTS)
