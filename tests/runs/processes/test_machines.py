@@ -16,7 +16,7 @@ from vtune.errors import RecipeError
 from vtune.models.import_stubs import without_mlflow
 from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
-from vtune.runs.processes.watcher import end_sessions
+from vtune.runs.processes.watcher import end_sessions, packed
 from vtune.runs.train.rl_recipe import RLRecipe
 
 
@@ -101,6 +101,28 @@ def test_other_machines_get_caches_proxies_and_the_keys_that_a_recipe_names(
     assert "secret" not in " ".join(_command(["rl"], tmp_path, 1, hosts(tmp_path)))
 
 
+ECHOES = """
+import json, os, pathlib, sys
+if "vtune.cli.main" in sys.orig_argv:
+    pathlib.Path(__file__).with_name("words").write_text(json.dumps(sys.orig_argv[3:]))
+    os._exit(0)
+"""
+
+
+def test_a_rank_elsewhere_gets_every_word_as_it_was_given(tmp_path: Path) -> None:
+    """DeepSpeed joins them by spaces, and pdsh hands the line to a shell: `&` ended the command there."""
+    words = ["rl", "--set", "reward.judge.base_url=http://judge/v1?a=1&b=2", "--set", "model=/data/$HOME (1)"]
+    words += ["--set", "data=['it.parquet']", "--set", "x=", "--out", "runs/a; b"]
+    (tmp_path / "sitecustomize.py").write_text(ECHOES)
+    command = _command(words, tmp_path, 1, hosts(tmp_path))
+    start = command.index("vtune.runs.processes.watcher")
+    line = " ".join([sys.executable, "-m", *command[start:]])
+    settings = environment(PYTHONPATH=str(tmp_path), RANK="1")
+    ended = subprocess.run(["sh", "-c", line], env=settings, stdin=subprocess.DEVNULL, check=False)
+    assert ended.returncode == 0
+    assert json.loads((tmp_path / "words").read_text()) == words
+
+
 RANK = """
 import os, pathlib, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -122,7 +144,7 @@ def test_what_a_rank_has_started_ends_with_it(tmp_path: Path, code: int) -> None
     (logs / ENVIRONMENT).write_text(json.dumps({"HF_HOME": "/shared/hub"}))
     note = tmp_path / "note"
     settings = environment(PYTHONPATH=str(tmp_path / "lib"), NOTE=str(note), CODE=str(code), RANK="1")
-    words = [sys.executable, "-m", "vtune.runs.processes.watcher", "free", str(logs), "a-rank"]
+    words = [sys.executable, "-m", "vtune.runs.processes.watcher", "free", packed([str(logs), "a-rank"])]
     watcher = subprocess.run(words, env=settings, stdin=subprocess.DEVNULL, cwd=Path.cwd(), check=False)
     assert watcher.returncode == code, (logs / "rank-1.log").read_text()
     child, home = note.read_text().split()

@@ -35,6 +35,7 @@ from vtune.runs.processes.watcher import (
     failed,
     give_order,
     order_given,
+    packed,
 )
 
 SETTLE = 2.0
@@ -245,14 +246,15 @@ class Voice:
 
 
 def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
-    given = [FREE if hostfile else LEASHED, str(logs.resolve()), *words]
+    given = [str(logs.resolve()), *words]
     port = str(free_port())
     if hostfile is None:
-        return [sys.executable, "-m", "vtune.runs.processes.local_ranks", str(processes), port, *given]
+        ranks = [sys.executable, "-m", "vtune.runs.processes.local_ranks", str(processes), port]
+        return [*ranks, LEASHED, *given]
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
     launcher += ["--hostfile", str(hostfile.resolve()), "--include", included(hostfile, processes)]
     launcher += ["--master_port", port]
-    return [*launcher, "vtune.runs.processes.watcher", *given]
+    return [*launcher, "vtune.runs.processes.watcher", FREE, packed(given)]
 
 
 def _environment() -> dict[str, str]:

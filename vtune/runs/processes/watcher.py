@@ -4,6 +4,7 @@ Watchers and the command that started them speak through files of the run's fold
 see. This file imports nothing large: there is a watcher beside every rank.
 """
 
+import base64
 import contextlib
 import json
 import os
@@ -93,6 +94,17 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     if saving and code == INTERRUPTED:
         return 0
     return code if code >= 0 else 128 - code
+
+
+def packed(words: Sequence[str]) -> str:
+    """Words as one that no shell changes: pdsh hands a command to that of every machine."""
+    return base64.urlsafe_b64encode(json.dumps(list(words)).encode()).decode()
+
+
+def unpacked(word: str) -> list[str]:
+    """What `packed` was given."""
+    found: list[str] = json.loads(base64.urlsafe_b64decode(word))
+    return found
 
 
 def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[bytes]":
@@ -200,4 +212,6 @@ def failed(logs: Path) -> list[Ended]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(keep(Path(sys.argv[2]), sys.argv[3:], leashed=sys.argv[1] == LEASHED))
+    tied = sys.argv[1] == LEASHED
+    folder, *command = sys.argv[2:] if tied else unpacked(sys.argv[2])
+    raise SystemExit(keep(Path(folder), command, leashed=tied))
