@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -96,11 +96,11 @@ class Hosts:
     programs: Path
     file: Path
 
-    def start(self, words: Sequence[str | Path], said: Path) -> Launched:
+    def start(self, words: Sequence[str | Path], said: Path, site: str = BREAKS) -> Launched:
         """A command with two processes on each of them."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PATH", f"{self.programs}:{os.environ['PATH']}")
-            return Launched([*words, "--gpus", "2", "--hostfile", self.file], said)
+            return Launched([*words, "--gpus", "2", "--hostfile", self.file], said, site=site)
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +186,19 @@ def host_of(pid: int) -> str:
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     (found,) = [one for one in variables if one.startswith(b"VTUNE_TEST_HOST=")]
     return found.decode().partition("=")[2]
+
+
+def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_path: Path) -> None:
+    """DeepSpeed by itself asks it for its address, and then starts the ranks on this one."""
+    (tmp_path / "hosts").write_text(f"{SECOND} slots=2\n")
+    run = tmp_path / "run"
+    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
+    there = replace(hosts, file=tmp_path / "hosts")
+    started = going(lambda: there.start(words, tmp_path / "said", site=IDLES), run)
+    assert {rank: host_of(pid) for rank, pid in started.ranks().items()} == {0: SECOND, 1: SECOND}
+    started.process.send_signal(signal.SIGINT)
+    assert started.wait(END) == 130, said_by(started, run)
+    assert started.gone(GONE)
 
 
 def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:

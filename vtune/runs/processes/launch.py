@@ -253,7 +253,8 @@ def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | 
         return [*ranks, LEASHED, *given]
     launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
     launcher += ["--hostfile", str(hostfile.resolve()), "--include", included(hostfile, processes)]
-    launcher += ["--master_port", port]
+    # A file of one machine means that one; without this, DeepSpeed starts its ranks here.
+    launcher += ["--master_port", port, "--force_multi"]
     return [*launcher, "vtune.runs.processes.watcher", FREE, packed(given)]
 
 
