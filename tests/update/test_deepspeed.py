@@ -360,6 +360,17 @@ def test_rank_and_alpha_of_adapters_have_their_effect(tiny: Path) -> None:
 
 
 @pytest.mark.train
+def test_parts_without_an_adapter_count_no_backward_pass(tiny: Path) -> None:
+    """Adapters of the language model alone: MFU is the same whether `freeze` names the other parts or not."""
+    lora = LoRA(rank=2, alpha=2, targets=("q_proj",))
+    policies = [(load(tiny), freeze) for freeze in ((), ("vision", "connector"))]
+    found = [
+        stepped(trainer_of(one, lora=lora, freeze=parts), items(one, 2)).flops for one, parts in policies
+    ]
+    assert found[0] == found[1]
+
+
+@pytest.mark.train
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_offload_is_in_force_where_it_is_asked_for(tiny: Path, stage: int) -> None:
     for offload in ((), ("optimizer",), *([("optimizer", "params")] if stage == 3 else [])):

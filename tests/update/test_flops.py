@@ -1,5 +1,4 @@
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,8 @@ from vtune.update.flops import UpdateFlops, Work, attended, forward_flops, passe
 from vtune.update.forward import PolicyForward
 from vtune.update.ranks import Ranks
 
-FROZEN = ("vision", "connector")
+PARTS = ("vision", "connector", "language")
+FROZEN = PARTS[:2]
 
 
 @pytest.mark.parametrize(("freeze", "apart"), [((), 0.08), (FROZEN, 0.03)])
@@ -34,7 +34,7 @@ def test_a_training_pass_needs_what_torch_counts(
         torch.autograd.grad(stats.logprobs.sum(), trained, allow_unused=True)
     by_operation = counted.get_flop_counts()["Global"]
     linear = sum(count for name, count in by_operation.items() if "attention" not in str(name))
-    here = UpdateFlops(each_policy, update(freeze=freeze), reference=False)
+    here = UpdateFlops(each_policy, update(), {part: part not in freeze for part in PARTS}, reference=False)
     assert attended(batch.packed) > 0
     shape = shape_of(each_policy.model.config.to_dict())
     attention = 3 * 4 * shape.layers * shape.query * attended(batch.packed)
@@ -44,7 +44,7 @@ def test_a_training_pass_needs_what_torch_counts(
 
 def test_what_a_row_shares_is_counted_once(policy: Policy) -> None:
     one, twice = ([item] * number for item in items(policy, 1) for number in (1, 2))
-    here = UpdateFlops(policy, update(), reference=False)
+    here = UpdateFlops(policy, update(), dict.fromkeys(PARTS, 1), reference=False)
     alone, both = (micro_batch(given, policy) for given in (one, twice))
     assert attended(alone.packed) == attended(both.packed)
     tokens = alone.packed.input_ids.shape[1]
@@ -63,20 +63,18 @@ def test_at_7b_a_trained_token_costs_six_operations_a_parameter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "passes"),
+    ("learning", "adapters", "passes"),
     [
-        ({}, {"vision": 3, "connector": 3, "language": 3}),
-        ({"freeze": ("vision",)}, {"vision": 1, "connector": 3, "language": 3}),
-        ({"freeze": FROZEN}, {"vision": 1, "connector": 1, "language": 3}),
-        ({"freeze": ("language",)}, {"vision": 3, "connector": 3, "language": 2}),
-        (
-            {"freeze": FROZEN, "lora": {"rank": 4, "alpha": 8, "targets": ["q_proj"]}},
-            {"vision": 1, "connector": 1, "language": 2},
-        ),
+        (PARTS, False, (3, 3, 3)),
+        (("connector", "language"), False, (1, 3, 3)),
+        (("language",), False, (1, 1, 3)),
+        (("vision", "connector"), False, (3, 3, 2)),
+        (("language",), True, (1, 1, 2)),
+        (("vision", "language"), True, (2, 2, 2)),
     ],
 )
-def test_frozen_parts_cost_less(changes: dict[str, Any], passes: dict[str, int]) -> None:
-    assert passes_of(update(**changes)) == passes
+def test_frozen_parts_cost_less(learning: tuple[str, ...], adapters: bool, passes: tuple[int, ...]) -> None:
+    assert tuple(passes_of(learning, adapters=adapters).values()) == passes
 
 
 def test_a_peak_is_known_of_gpus_in_bfloat16_alone(monkeypatch: pytest.MonkeyPatch) -> None:

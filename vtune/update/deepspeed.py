@@ -118,7 +118,6 @@ class Trainer:
         self._dummy = dummy_item(policy.chat, policy.pictures)
         self._skipped = 0
         reference_too = objective is not None and objective.kl_weight > 0
-        self._flops = UpdateFlops(policy, recipe, reference=reference_too)
         self._layout = {"image_id": policy.chat.image_id, "merge": policy.merge}
         self.trainable = freeze(policy.model, recipe.freeze, policy.family)
         if recipe.zero_stage == 3:
@@ -128,6 +127,7 @@ class Trainer:
         """The policy for rollouts and files; it has weights only inside `gathered`."""
         if recipe.lora is not None:
             self.trainable = add_adapters(policy.model, recipe.lora, recipe.freeze)
+        self._flops = UpdateFlops(policy, recipe, self.trainable, reference=reference_too)
         if recipe.activation_checkpointing:
             checkpoint_activations(policy.model)
         self._module = module = PolicyForward(policy.model, policy.chat, self._group)

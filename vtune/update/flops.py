@@ -1,5 +1,6 @@
 """Operations that an update needs, for the share of a GPU's peak at which it runs (MFU)."""
 
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import torch
@@ -35,13 +36,17 @@ class UpdateFlops:
 
     Args:
         policy: What is trained.
-        recipe: Which parts of it are, and with adapters or not.
+        recipe: Whether it is adapters alone.
+        trainable: Of each part, the parameters that are.
         reference: Whether the starting weights score each row too.
     """
 
-    def __init__(self, policy: Policy, recipe: Update, *, reference: bool) -> None:
+    def __init__(
+        self, policy: Policy, recipe: Update, trainable: Mapping[str, int], *, reference: bool
+    ) -> None:
         self._shape = shape_of(policy.model.config.to_dict())
-        self._passes = passes_of(recipe)
+        learning = [part for part, count in trainable.items() if count]
+        self._passes = passes_of(learning, adapters=recipe.lora is not None)
         self._reference = reference
 
     def of(self, packed: Packed, scored: int) -> float:
@@ -76,18 +81,21 @@ def attended(packed: Packed) -> float:
     )
 
 
-def passes_of(recipe: Update) -> dict[str, int]:
+def passes_of(learning: Collection[str], *, adapters: bool) -> dict[str, int]:
     """Forward passes that a training pass costs, by part.
 
-    The forward itself; one more for the gradient of a part's input, where something below it is trained; and
-    one for that of its weights.
+    The forward itself; one more for the gradient of a part's input, where something in it or below it is
+    trained; and one for that of its weights.
+
+    Args:
+        learning: Parts in which something is trained: not those without an adapter, where there are any.
+        adapters: Whether that is adapters alone, whose own products are left out.
     """
     parts = ("vision", "connector", "language")
     passes, below = {}, False
     for part in parts:
-        trained = part not in recipe.freeze
-        below = below or trained
-        passes[part] = 1 + below + (trained and recipe.lora is None)
+        below = below or part in learning
+        passes[part] = 1 + below + (part in learning and not adapters)
     return passes
 
 

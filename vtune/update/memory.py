@@ -58,15 +58,26 @@ class Load:
 def trained(shape: Shape, load: Load) -> int:
     """Parameters that the optimiser changes."""
     if load.lora_rank:
-        towers = [] if "vision" in load.frozen else [(shape.v_depth, shape.v_linears)]
-        towers += [] if "language" in load.frozen else [(shape.layers, shape.linears)]
         return sum(
             depth * load.lora_rank * (a + b)
-            for depth, linears in towers
+            for part, depth, linears in _adaptable(shape)
             for name, (a, b) in linears.items()
-            if name in load.lora_targets
+            if part not in load.frozen and name in load.lora_targets
         )
     return sum(count for part, count in shape.parameters.items() if part not in load.frozen)
+
+
+def learning(shape: Shape, load: Load) -> list[str]:
+    """The parts in which something is trained; of adapters, those that have one."""
+    if load.lora_rank:
+        reached = [part for part, _, linears in _adaptable(shape) if set(linears) & set(load.lora_targets)]
+        return [part for part in reached if part not in load.frozen]
+    return [part for part in shape.parameters if part not in load.frozen]
+
+
+def _adaptable(shape: Shape) -> list[tuple[str, int, dict[str, tuple[int, int]]]]:
+    """Parts that adapters are for: each with its layers, and the linear maps of one."""
+    return [("vision", shape.v_depth, shape.v_linears), ("language", shape.layers, shape.linears)]
 
 
 def resident(shape: Shape, load: Load) -> dict[str, float]:
@@ -107,9 +118,7 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     language = load.tokens * b * (shape.kept(b) + load.copied * 2 * shape.key)
     # In the backward pass: gradients of the widest map of a layer and of its input.
     working: float = load.tokens * b * (3 * shape.intermediate + 2 * shape.hidden)
-    vision_learns = "vision" not in load.frozen
-    if load.lora_rank:
-        vision_learns = vision_learns and bool(set(shape.v_linears) & set(load.lora_targets))
+    vision_learns = "vision" in learning(shape, load)
     tower = load.patches * b * shape.v_kept(b)
     tower_working = load.patches * b * (3 * shape.v_intermediate + 2 * shape.v_hidden)
     if load.checkpointing:

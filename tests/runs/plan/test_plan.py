@@ -389,6 +389,31 @@ def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> Non
     assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
 
 
+def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
+    """By hand, of 6 N D: the forward, the gradient of inputs, that of weights, and the forward once more."""
+    machine = machine_of(8, 141)
+
+    def seconds(**changes: Any) -> float:
+        found: float = step_of(codev(**changes).model_dump(mode="json"), SEVEN, machine)["step"][
+            "seconds, update"
+        ]
+        return found
+
+    towers, lora = ["vision", "connector"], {"rank": 8, "alpha": 8.0, "targets": ["q_proj"]}
+    tokens, patches, share = 300 + 1275 + 318 + 400, (1275 + 318) * 4, 2048 // 8
+    part = SEVEN.parameters
+    body = part["language"] - SEVEN.head
+    language = 2 * tokens * body + 2 * SEVEN.layers * SEVEN.query * tokens**2
+    language += 2 * 400 * SEVEN.vocab * SEVEN.hidden
+    looking = 2 * patches * (part["vision"] + part["connector"] / 4)
+    speed = 0.35 * 989e12 / share
+    assert seconds() == pytest.approx(4 * (language + looking) / speed, rel=0.001)
+    assert seconds(update__freeze=towers) == pytest.approx((4 * language + looking) / speed, rel=0.001)
+    for frozen in ([], towers):
+        found = seconds(update__freeze=frozen, update__lora=lora)
+        assert found == pytest.approx((3 * language + looking) / speed, rel=0.001)
+
+
 def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:
     ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
     assert ended.code == 0, ended.err

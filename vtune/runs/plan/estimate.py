@@ -13,7 +13,7 @@ from vtune.models.families.shape import Shape
 from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
 from vtune.update import memory, rates
-from vtune.update.flops import Work, forward_flops
+from vtune.update.flops import Work, forward_flops, passes_of
 from vtune.update.forward import CHUNK, GPU_CHUNK
 from vtune.update.zero import BUCKET
 
@@ -295,14 +295,10 @@ def step_of(
     tokens = min(longest, text + picture + crop + written)
     assumed["tokens per conversation"] = tokens
     patches = (picture + crop) * shape.merge**2
-    flops = _forward_flops(shape, tokens, patches, written)
-    update = values["update"]
-    passes = 4 if update["activation_checkpointing"] else 3
-    if draws(values) and values["loss"]["kl_weight"] > 0:
-        passes += 1
+    flops = _update_flops(values, shape, machine, _forward_flops(shape, tokens, patches, written))
     share = -(-conversations // machine.gpus)
     speed = _speed(values, machine)
-    seconds = {"update": share * flops * passes / (speed * _share(machine, rates.TRAIN_SHARE))}
+    seconds = {"update": share * flops / (speed * _share(machine, rates.TRAIN_SHARE))}
     if draws(values):
         seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
     total = sum(seconds.values())
@@ -322,10 +318,23 @@ def step_of(
     return {"step": step, "assumed": assumed}
 
 
-def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> float:
-    """Of one conversation without gradient."""
+def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> dict[str, float]:
+    """Of one conversation without gradient, by part."""
     pairs = tokens**2 / 2  # causal: half of the square
-    return sum(forward_flops(shape, Work(tokens, pairs, patches, scored)).values())
+    return forward_flops(shape, Work(tokens, pairs, patches, scored))
+
+
+def _update_flops(
+    values: Mapping[str, Any], shape: Shape, machine: Machine, forward: Mapping[str, float]
+) -> float:
+    """Of one conversation in training: what is frozen has no backward pass, and is not computed again."""
+    load = load_of(values, shape, machine)
+    passes = passes_of(memory.learning(shape, load), adapters=load.lora_rank > 0)
+    reference = draws(values) and values["loss"]["kl_weight"] > 0
+    return sum(
+        flops * (passes[part] + (load.checkpointing and passes[part] > 1) + reference)
+        for part, flops in forward.items()
+    )
 
 
 def _speed(values: Mapping[str, Any], machine: Machine) -> float:
@@ -366,7 +375,7 @@ def _drawing(
     # A server keeps what it has read; without one every turn reads its conversation again, and a
     # group's prompt is read once by both.
     again = 1 if engine != "transformers" else turns
-    reading = _forward_flops(shape, tokens - written, patches, 0)
+    reading = sum(_forward_flops(shape, tokens - written, patches, 0).values())
     read = share * reading * again / values["group_size"] if turns == 1 else share * reading * again / 2
     prefill = read / (_speed(values, machine) * _share(machine, rates.PREFILL_SHARE))
     return prefill + share / rows * written * one
