@@ -14,7 +14,7 @@ from tests.runs.launched import eventually
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.import_stubs import without_mlflow
-from vtune.runs.processes.launch import _command
+from vtune.runs.processes.launch import _command, _environment
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
 from vtune.runs.processes.watcher import end_sessions, packed
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -121,6 +121,23 @@ def test_a_rank_elsewhere_gets_every_word_as_it_was_given(tmp_path: Path) -> Non
     ended = subprocess.run(["sh", "-c", line], env=settings, stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode == 0
     assert json.loads((tmp_path / "words").read_text()) == words
+
+
+def test_what_training_itself_reads_comes_along_and_no_password_is_in_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeepSpeed exports `MLFLOW_*` in the command that pdsh shows, and `NCCL_*` not from a login node."""
+    given = {
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "NCCL_SOCKET_IFNAME": "ib0",
+        "MLFLOW_TRACKING_PASSWORD": "secret",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    write_environment(tmp_path, ())
+    assert given.items() <= json.loads((tmp_path / ENVIRONMENT).read_text()).items()
+    assert "MLFLOW_TRACKING_PASSWORD" not in _environment(here=False)
+    assert _environment(here=True)["MLFLOW_TRACKING_PASSWORD"] == "secret"
 
 
 RANK = """

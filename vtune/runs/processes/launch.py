@@ -19,7 +19,14 @@ from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.models.network import free_port
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
-from vtune.runs.processes.machines import ENVIRONMENT, gpus_here, included, machines_of, write_environment
+from vtune.runs.processes.machines import (
+    ENVIRONMENT,
+    SECRET,
+    gpus_here,
+    included,
+    machines_of,
+    write_environment,
+)
 from vtune.runs.processes.watcher import (
     END,
     FREE,
@@ -82,15 +89,15 @@ def launch(
             stale.unlink(missing_ok=True)
         command = _command(words, logs, processes, hostfile)
         if hostfile is None:
-            return _launch(command, logs)
+            return _launch(command, logs, here=True)
         write_environment(logs, forwarded)
         try:
-            return _launch(command, logs)
+            return _launch(command, logs, here=False)
         finally:
             (logs / ENVIRONMENT).unlink(missing_ok=True)
 
 
-def _launch(command: Sequence[str], logs: Path) -> str:
+def _launch(command: Sequence[str], logs: Path, *, here: bool) -> str:
     asked: list[str] = []
     before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
               for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
@@ -104,7 +111,7 @@ def _launch(command: Sequence[str], logs: Path) -> str:
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
-                env=_environment(),
+                env=_environment(here=here),
                 preexec_fn=_deaf,
             )
         os.close(leash)
@@ -258,10 +265,16 @@ def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | 
     return [*launcher, "vtune.runs.processes.watcher", FREE, packed(given)]
 
 
-def _environment() -> dict[str, str]:
-    """CPU threads spin less, and a rank's output comes as it is written."""
+def _environment(*, here: bool) -> dict[str, str]:
+    """A launcher's variables: a rank's output comes as it is written.
+
+    Args:
+        here: Whether it starts ranks itself; else they get theirs by a file, and DeepSpeed's command is seen.
+    """
     kept = {
-        name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK") and (here or not name.startswith(SECRET))
     }
     return {**kept, "PYTHONUNBUFFERED": "1"}
 

@@ -27,8 +27,12 @@ FORWARDED = (
     "HUGGINGFACE_",
     "TRANSFORMERS_",
     "TORCH",
+    "PYTORCH_",
+    "TRITON_",
     "VLLM_",
+    "NCCL_",
     "GLOO_",
+    "MLFLOW_",
     "WANDB_",
     "TRACKIO_",
     "http_proxy",
@@ -42,11 +46,17 @@ FORWARDED = (
     "OMP_NUM_THREADS",
     "XDG_CACHE_HOME",
 )
-"""Beginnings of the names of variables that mean the same on every machine of a run."""
+"""Beginnings of the names of variables that mean the same on every machine of a run.
+
+DeepSpeed's launcher hands on `NCCL_*` by itself, but only from a machine with a GPU.
+"""
 
 
 OWN = ("VLLM_HOST_IP",)
 """Those of them that each machine has of its own."""
+
+SECRET = "MLFLOW_"
+"""Begins names of variables, passwords among them, that DeepSpeed would write into its command."""
 
 
 def machines_of(hostfile: Path) -> dict[str, int]:
