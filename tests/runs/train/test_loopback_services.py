@@ -53,6 +53,8 @@ def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"judge": {"url": "https://localhost/v1"}}, {}, 443, "--set judge.url=https://HOST/v1"),
         ({"judge": {"url": "http://[::1]/v1"}}, {}, 80, "--set judge.url=http://HOST/v1"),
+        ({"judge": {"url": "http://0.0.0.0:8000/v1"}}, {}, 8000, "--set judge.url=http://HOST:8000/v1"),
+        ({"judge": {"url": "http://[::]:8000/v1"}}, {}, 8000, "--set judge.url=http://HOST:8000/v1"),
         ({"parts": [{"url": "http://127.0.0.1:9"}]}, {}, 9, "parts.url is http://127.0.0.1:9, and"),
         (
             {},

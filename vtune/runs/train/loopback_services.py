@@ -67,9 +67,11 @@ def _is_loopback(host: str | None) -> bool:
     if host is None or host == "localhost":
         return host is not None
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:  # a name
         return False
+    # vLLM prints `http://0.0.0.0:8000`; whoever connects to that gets the machine that it is itself.
+    return address.is_loopback or address.is_unspecified
 
 
 def _listens(host: str | None, port: int) -> bool:
