@@ -48,7 +48,7 @@ def rl(
     as_json: AsJson = False,
 ) -> None:
     """Train a model with reinforcement learning, as a recipe says."""
-    from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
+    from vtune.runs.train.rl_recipe import RLRecipe, check_machine, check_sizes
 
     from .sweep import Selection, parse, train_variants
     from .training import Verb, planned_for, train
@@ -77,7 +77,9 @@ def rl(
     for option, value in (("--only", only), ("--jobs", jobs)):
         if value:
             raise typer.BadParameter("only with --sweep", param_hint=option)
-    verb = Verb(package="recipes.rl", kind=RLRecipe, check=check, run=_run, split=check_sizes)
+    verb = Verb(
+        package="recipes.rl", kind=RLRecipe, check=check, run=_run, split=check_sizes, machine=check_machine
+    )
     train(verb, recipe, with_protection(overrides, sandbox), start)
 
 

@@ -34,6 +34,8 @@ class Verb(Generic[R]):
     """(recipe, folder, resume=…, track=…, profile=…) -> result."""
     split: Callable[[R, int], None] | None = None
     """Raises where a step does not split over this many processes; None: every step does."""
+    machine: Callable[[R, int], None] | None = None
+    """Raises where machines of this many processes each, several of them, will not do; None: all do."""
 
 
 def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Start) -> None:
@@ -52,6 +54,8 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
     path = _of_run(verb, start) if name is None else find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
     processes = processes_of(start.gpus, start.hostfile)
+    if verb.machine is not None and start.hostfile is not None and start.gpus is not None:
+        verb.machine(recipe, start.gpus)
     folder = start.out or Path("runs") / path.stem
     check_folder(folder)
     if start.dry_run:

@@ -389,6 +389,14 @@ def test_a_step_of_codev_takes_minutes_on_eight_h200_as_its_authors_had() -> Non
     assert twice["seconds"] == pytest.approx(step["seconds"] / 2, rel=0.1)
 
 
+def test_machines_that_a_shared_vllm_would_be_spread_over_are_refused_in_a_dry_run(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("first slots=4\nsecond slots=4\n")
+    words = ["rl", "--recipe", "codev", "--dry-run", "--gpus", "2", "--hostfile", tmp_path / "hosts"]
+    ended = vtune(*words, "--gpu-memory", "80", "--set", "rollout.tensor_parallel=4")
+    assert ended.code == 2
+    assert "rollout.tensor_parallel 4 would spread a vLLM over machines of 2 processes" in ended.err
+
+
 def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
     """By hand, of 6 N D: the forward, the gradient of inputs, that of weights, and the forward once more."""
     machine = machine_of(8, 141)

@@ -106,6 +106,20 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
         )
 
 
+def check_machine(recipe: RLRecipe, processes: int) -> None:
+    """Check that the processes which share a vLLM are on one machine, where each has so many.
+
+    Raises:
+        RecipeError: If they are not.
+    """
+    size = recipe.rollout.tensor_parallel
+    if processes % size:
+        raise RecipeError(
+            f"rollout.tensor_parallel {size} would spread a vLLM over machines of {processes} processes",
+            fix="let it divide the processes of each machine (--gpus)",
+        )
+
+
 def _check_engine(rollout: TrainingRollout) -> None:
     if rollout.servers and rollout.tensor_parallel > 1:
         raise RecipeError(
