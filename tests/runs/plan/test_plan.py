@@ -422,6 +422,23 @@ def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
         assert found == pytest.approx((3 * language + looking) / speed, rel=0.001)
 
 
+def test_what_servers_draw_ahead_takes_no_time_of_its_own() -> None:
+    """And a plan says how fast it takes them to be: it does not know what they run on."""
+    found = [
+        step_of(
+            codev(rollout__servers=["http://a:8000"], rollout__staleness=ahead).model_dump(mode="json"),
+            SEVEN,
+            machine_of(8, 80),
+        )
+        for ahead in (0, 1)
+    ]
+    update, rollout = (found[1]["step"][f"seconds, {phase}"] for phase in ("update", "rollout"))
+    assert found[0]["step"]["seconds"] == pytest.approx(update + rollout, abs=0.11)
+    assert found[1]["step"]["seconds"] == max(update, rollout)
+    assert found[0]["assumed"]["servers"].startswith("as fast as 8 such GPUs")
+    assert "servers" not in step_of(codev().model_dump(mode="json"), SEVEN, machine_of(8, 80))["assumed"]
+
+
 def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:
     ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json")
     assert ended.code == 0, ended.err

@@ -301,7 +301,11 @@ def step_of(
     seconds = {"update": share * flops / (speed * _share(machine, rates.TRAIN_SHARE))}
     if draws(values):
         seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
-    total = sum(seconds.values())
+    elsewhere = draws(values) and engine_of(values) == "servers"
+    # Drawn ahead on other GPUs, a step is there when the one before has been trained.
+    total = (max if elsewhere and values["rollout"].get("staleness") else sum)(seconds.values())
+    if elsewhere:
+        assumed["servers"] = f"as fast as {machine.gpus} such GPUs, each with a vLLM of its own"
     step = {
         "conversations": conversations,
         "tokens": conversations * tokens,
