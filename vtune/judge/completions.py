@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from vtune.errors import RecipeError, ServiceError
+from vtune.files.json_text import parse_json
 from vtune.judge.tls import trusted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAIError
-    from openai.types.chat import ChatCompletion
 
 RETRIED = frozenset({408, 409, 429})
 """Statuses below 500 that the `openai` client tries again: time-out, conflict, too many requests."""
@@ -178,7 +178,7 @@ class Completions:
 
         Raises:
             NoVerdict: If the model refuses the question.
-            NoAnswer: If the question was sent, and nothing came back.
+            NoAnswer: If the question was sent, and nothing came back, or no completion.
             NoReply: If no reply came.
         """
         from openai import OpenAIError
@@ -186,7 +186,7 @@ class Completions:
         while True:
             sent = frozenset(self._refused)
             try:
-                completion = await self._send(messages, settings, sent)
+                body = await self._send(messages, settings, sent)
                 break
             except OpenAIError as error:
                 # Each refusal adds a setting, and there are few.
@@ -201,21 +201,30 @@ class Completions:
                     where=self.where,
                     fix=self._fix,
                 ) from None
+        try:
+            completed = self.read(parse_json(body))
+        except ValueError as error:
+            self._failures += 1
+            why = f"{self._who} gave no reply: status 200, but no completion: {error}"
+            raise NoAnswer(why, where=self.where, fix=self._fix) from None
         self._failures = 0
         self.has_answered = True
-        return _completed(completion, self._model)
+        return completed
 
     async def _send(
         self,
         messages: Sequence[Mapping[str, Any]],
         settings: Mapping[str, Any],
         refused: frozenset[str],
-    ) -> "ChatCompletion":
+    ) -> bytes:
+        """The body that comes back, as it is: the client takes any for a completion, a page of HTML too."""
         down = self._failures >= self._concurrency
         client = self.opened.with_options(max_retries=0) if down else self.opened
-        create: Any = client.chat.completions.create  # what it is given is not known before
-        completion: ChatCompletion = await create(**self._body(messages, settings, refused))
-        return completion
+        # Its types do not know what it is given here.
+        create: Any = client.chat.completions.with_raw_response.create
+        raw = await create(**self._body(messages, settings, refused))
+        body: bytes = raw.http_response.content
+        return body
 
     def body(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
         """What is sent for a conversation, without the settings that the model refuses."""
@@ -245,9 +254,7 @@ class Completions:
         Raises:
             ValueError: If it is not a completion.
         """
-        from openai.types.chat import ChatCompletion
-
-        return _completed(ChatCompletion.model_validate(body), self._model)
+        return _completed(body, self._model)
 
     @contextmanager
     def failing(self, what: str, fix: str) -> Iterator[None]:
@@ -267,22 +274,59 @@ class Completions:
             raise kind(f"{what}: {type(error).__name__}: {error}", where=self.where, fix=fix) from None
 
 
-def _completed(completion: "ChatCompletion", model: str) -> Completed:
-    choice = completion.choices[0] if completion.choices else None
-    usage = completion.usage
-    details = None if usage is None else usage.prompt_tokens_details
-    reason = getattr(choice, "stop_reason", None)
-    text = "" if choice is None else choice.message.content or choice.message.refusal or ""
+def _completed(body: Any, model: str) -> Completed:
+    """What the body of a completion says; a choice that does not say why it ended has ended by itself.
+
+    Raises:
+        ValueError: If it is not a completion. Gateways give their errors, and pages of HTML, a status of 200.
+    """
+    found = _object(body, "the body")
+    choices = found.get("choices")
+    if not choices and found.get("error"):
+        raise ValueError(f"it says {found['error']!r:.300}")
+    if "choices" not in found or not isinstance(choices, list | None):
+        raise ValueError("it has no list of `choices`")
+    choice = _object(choices[0], "a choice") if choices else None
+    usage = _object(found.get("usage") or {}, "`usage`")
+    reason = None if choice is None else choice.get("stop_reason")
+    fingerprint = found.get("system_fingerprint")
     return Completed(
-        text=text,
-        finish="" if choice is None else choice.finish_reason,
+        text="" if choice is None else _text(choice),
+        finish="" if choice is None else str(choice.get("finish_reason") or "stop"),
         stop=reason if isinstance(reason, str) else None,
-        input=None if usage is None else usage.prompt_tokens,
-        cached=0 if details is None else details.cached_tokens or 0,
-        output=None if usage is None else usage.completion_tokens,
-        model=completion.model or model,
-        fingerprint=completion.system_fingerprint,
+        input=_count(usage.get("prompt_tokens")),
+        cached=_count(_object(usage.get("prompt_tokens_details") or {}, "`usage`").get("cached_tokens")) or 0,
+        output=_count(usage.get("completion_tokens")),
+        model=str(found.get("model") or model),
+        fingerprint=fingerprint if isinstance(fingerprint, str) else None,
     )
+
+
+def _text(choice: dict[str, Any]) -> str:
+    """What a choice says: of a message in parts, as of some models that reason, those that are text."""
+    message = choice.get("message")
+    if message is None and choice.get("finish_reason") == "content_filter":
+        return ""
+    said = _object(message, "`message`")
+    content = said.get("content")
+    if isinstance(content, list):
+        parts = [_object(part, "a part of `content`") for part in content]
+        content = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
+    text = content or said.get("refusal") or ""
+    if not isinstance(text, str):
+        raise ValueError("`content` is no text")
+    # JSON may spell half a surrogate pair, which no file takes.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no JSON object")
+    return value
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int else None
 
 
 def _status(error: "OpenAIError") -> int | None:
