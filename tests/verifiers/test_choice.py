@@ -115,6 +115,31 @@ def test_the_first_letter_of_a_word_and_an_article_are_no_options(said: str, let
     assert loosely_chosen(said, ("red", "green", "blue", "dog")) == letter
 
 
+@pytest.mark.parametrize(
+    ("said", "letter"),
+    [
+        ("dark green", "D"),
+        ("Dark green.", "D"),
+        ("A dog", "E"),
+        ("d", "D"),
+        ("(d)", "D"),
+        ("答案是B", "B"),
+        ("答案：（B）。", "B"),
+        ("正确答案为【B】", "B"),
+        ("Ｂ。", "B"),
+        ("选A还是B？", None),
+        ("B是我看了这张图以后的答案", None),
+        ("`B`", "B"),
+        ("Final Answer: $B$", "B"),
+        ('The answer: "B"', "B"),
+    ],
+)
+def test_the_loose_rule_takes_what_the_strict_one_takes_and_letters_beside_any_script(
+    said: str, letter: str | None
+) -> None:
+    assert loosely_chosen(said, ("red", "blue", "green", "dark green", "a dog")) == letter
+
+
 def test_the_loose_rule_needs_to_know_the_options() -> None:
     with pytest.raises(DataError, match="choices"):
         check_ground_truth(sample("choice", "B", parm=LOOSE))

@@ -1,6 +1,7 @@
 """Multiple choice: is the chosen option the right one?"""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from string import ascii_uppercase
 
@@ -32,7 +33,9 @@ _LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):]\
 _LONE_LETTER = re.compile(r"(?<![^\W_])(?!a\s+\w)[A-Za-z](?![^\W_]|['’])")
 """A letter that stands alone, the article `a` aside: in the words after a letter it smells of hedging."""
 
-_MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
+_MARKS = str.maketrans(dict.fromkeys('.()[],:;!?*#{}`$_"“”。、「」『』《》【】', " "))
+_IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+"""Counts as a word: there are no spaces between them, so that 答案是B is four words and not one."""
 _LAST_WORDS = 4
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**(?!(?-i:a)\s+[*\"'“‘]*\w)([A-Z])(?![^\W_]|['’])", re.IGNORECASE)
 """Not the first letter of a word, nor the article `a` before one: upstream takes `blue` for B."""
@@ -107,16 +110,19 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
 def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter that is found in a text of any form, or None: VLMEvalKit's rules, but words are no letters.
 
-    The only option letter among the words, if it first stands among the last four of them; else the letter in
-    "answer is B"; else the option whose text alone is contained, in a text at most twice as long as all
-    options together. VLMEvalKit then asks a model or guesses; here the answer is unreadable.
+    What is nothing but a letter or an option (`chosen_letter`); else the only option letter among the words,
+    if it first stands among the last four of them; else the letter in "answer is B"; else the option whose
+    text alone is contained, in a text at most twice as long as all options together. VLMEvalKit then asks a
+    model or guesses; here the answer is unreadable.
 
     Args:
         text: An answer, or a whole reply.
         choices: The options in order; letters beyond them, and of missing ones, are words.
     """
+    if (exact := chosen_letter(text, choices)) is not None:
+        return exact
     letters = lettered(choices)
-    words = text.translate(_MARKS).split()
+    words = _words(text)
     named = {word for word in words if len(word) == 1 and word in letters}
     if len(named) == 1:
         (letter,) = named
@@ -128,6 +134,11 @@ def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
         return None
     inside = [letter for letter, choice in letters.items() if choice.lower() in text.lower()]
     return inside[0] if len(inside) == 1 else None
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, without the marks around them; full-width letters and marks as plain ones."""
+    return _IDEOGRAPH.sub(r" \g<0> ", unicodedata.normalize("NFKC", text)).translate(_MARKS).split()
 
 
 def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
