@@ -15,6 +15,14 @@ TRUTH = '[{"label": "button", "bbox_2d": [10, 20, 30, 40]}]'
         pytest.param("[15.5, 25]", 1.0, 0.0, id="brackets"),
         pytest.param("15, 25", 1.0, 0.0, id="bare"),
         pytest.param('{"point_2d": [15, 25]}', 1.0, 0.0, id="json"),
+        pytest.param("{'point_2d': [15, 25]}", 1.0, 0.0, id="single quotes"),
+        pytest.param('{"point_2d": [15, 25], "label": "the button"}', 1.0, 0.0, id="a label"),
+        pytest.param(
+            '```json\n[{"point_2d": [15, 25], "label": "x"}]\n```', 1.0, 0.0, id="a list in a fence"
+        ),
+        pytest.param('[{"point_2d": [15, 25]}, {"point_2d": [80, 80]}]', 0.0, 1.0, id="a list of two"),
+        pytest.param('{"point_2d": [NaN, 25]}', 0.0, 1.0, id="no number"),
+        pytest.param('{"point_2d": [15, 25, 20, 30]}', 0.0, 1.0, id="four numbers"),
         pytest.param("(10, 40)", 1.0, 0.0, id="on the border"),
         pytest.param("(9.9, 25)", 0.0, 0.0, id="beside it"),
         pytest.param("(25, 15)", 0.0, 0.0, id="x and y exchanged"),

@@ -47,15 +47,20 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
     label is an empty one. An entry whose `bbox_2d` is not a proper box is a box that meets nothing, as a
     false alarm. V-Triune's server also repairs a list that breaks off; here such an answer cannot be read.
     """
-    text = text.strip()
-    fenced = _FENCE.fullmatch(text)
-    value = _literal(fenced[1].strip() if fenced else text)
+    value = value_in(text)
     if isinstance(value, dict) or (isinstance(value, list) and _numbers(value)):
         value = [value]
     if not isinstance(value, list):
         return None
     found = [_entry(item) for item in value]
     return [entry for entry in found if entry is not None] if None not in found else None
+
+
+def value_in(text: str) -> Any:
+    """The value that a text is as a whole, in JSON or as a Python literal, in a fence or not; else None."""
+    text = text.strip()
+    fenced = _FENCE.fullmatch(text)
+    return _literal(fenced[1].strip() if fenced else text)
 
 
 def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None:

@@ -1,12 +1,13 @@
 """Pointing: does the point lie in the box?"""
 
 import re
+from typing import Any
 
 from vtune.schema.box import Box
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
-from vtune.verifiers.boxes import truth_boxes
+from vtune.verifiers.boxes import truth_boxes, value_in
 from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, told_coordinates
 from vtune.verifiers.verifier import (
     Case,
@@ -22,16 +23,18 @@ from vtune.verifiers.verifier import (
 NAME = "point_in_box"
 
 _NUMBER = r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*"
-_POINT = re.compile(
-    rf"""(?:\{{\s*["']point_2d["']\s*:\s*)?[\[(]?{_NUMBER},{_NUMBER}[\])]?(?:\s*\}})?""", re.ASCII
-)
+_POINT = re.compile(rf"[\[(]?{_NUMBER},{_NUMBER}[\])]?", re.ASCII)
+_KEY = "point_2d"
+_FURTHEST = 1e9
+"""Coordinates of a point are smaller, ours."""
 
 
 def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
     """Score 1 where the answer is a point in a box of the ground truth, borders included, else 0.
 
-    The answer is `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}` as a whole. The ground truth is a
-    list of boxes as for `grounding`; the options of `verifier_parm` are those of `spaces_of`, and
+    The answer is `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}` as a whole; an object may have a
+    label, be the only one of a list, and stand in a fence, as Qwen's models write it. The ground truth is
+    a list of boxes as for `grounding`; the options of `verifier_parm` are those of `spaces_of`, and
     `answer_in`.
 
     Source: ScreenSpot-Pro's official evaluation; an answer without a point is wrong and counted apart
@@ -44,10 +47,10 @@ def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
     given = given_answer(reply, sample)
     if given is None:
         return no_answer(sample)
-    point = _POINT.fullmatch(given)
+    point = _point(given)
     if point is None:
         return unreadable(f"{quote(given)} is not a point")
-    x, y, *_ = spaces_of(sample).to_truth((float(point[1]), float(point[2]), 0.0, 0.0))
+    x, y, *_ = spaces_of(sample).to_truth((*point, 0.0, 0.0))
     hit = any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes)
     return answered(float(hit), f"({x:g}, {y:g}) is {'in' if hit else 'outside of'} the box")
 
@@ -75,6 +78,23 @@ def right_point(sample: Sample) -> str:
     spaces = spaces_of(sample)
     x0, y0, x1, y1 = spaces.to_reply(truth_boxes(sample, labelled=False)[0].box)
     return f"({(x0 + x1) / 2:f}, {(y0 + y1) / 2:f})"
+
+
+def _point(text: str) -> tuple[float, float] | None:
+    """The point that a text is as a whole."""
+    bare = _POINT.fullmatch(text)
+    if bare is not None:
+        return float(bare[1]), float(bare[2])
+    value = value_in(text)
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    point: Any = value.get(_KEY) if isinstance(value, dict) else None
+    if not isinstance(point, list) or len(point) != 2:
+        return None
+    if not all(type(side) in (int, float) and abs(side) < _FURTHEST for side in point):
+        return None
+    x, y = map(float, point)
+    return x, y
 
 
 def _boxes(sample: Sample) -> list[Box]:
