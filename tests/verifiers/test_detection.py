@@ -161,6 +161,8 @@ def test_what_is_no_list_of_boxes_is_unreadable(answer: str) -> None:
         [1e400, 0, 9, 9],
         [True] * 4,
         [10**400] * 4,
+        [float("nan"), 10, 50, 50],
+        [float("-inf"), 10, 50, 50],
     ],
 )
 def test_a_box_that_is_none_is_a_false_alarm(corners: Any) -> None:
@@ -203,6 +205,7 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
         pytest.param([], {}, id="no box"),
         pytest.param([box("", 1, 1, 9, 9)], {}, id="no label"),
         pytest.param([box("cup", 9, 9, 1, 1)], {}, id="inside out"),
+        pytest.param([box("cup", float("nan"), 1, 9, 9)], {}, id="no number"),
         pytest.param(
             [box("cup", 1, 1, 900, 900)], {"width": 100, "height": 100}, id="outside of the picture"
         ),

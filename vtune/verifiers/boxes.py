@@ -5,7 +5,6 @@ import json
 import re
 import warnings
 from dataclasses import dataclass
-from math import isfinite
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +17,8 @@ from vtune.verifiers.verifier import given_answer, where, wrong_option
 
 LONGEST = 20_000
 """Characters of an answer that is still parsed, ours: some 400 labelled boxes."""
+_FURTHEST = 1e12
+"""Coordinates of a box are smaller, ours."""
 NOWHERE: Box = (0.0, 0.0, 0.0, 0.0)
 """Stands for a box that is inside out or no box at all: it overlaps nothing, and it counts."""
 
@@ -160,13 +161,11 @@ def box_of(value: Any) -> Box | None:
     """The box that a value is, `NOWHERE` where its numbers make none, None where it is not four numbers."""
     if not isinstance(value, list) or len(value) != 4 or not _numbers(value):
         return None
-    box = coordinates(value)
+    if not all(abs(side) < _FURTHEST for side in value):  # nor is NaN
+        return NOWHERE
+    x0, y0, x1, y1 = map(float, value)
+    box = (x0, y0, x1, y1)
     return box if proper(box) else NOWHERE
-
-
-def coordinates(values: list[Any]) -> Any:
-    """Numbers as floats; one that is too large for a float, infinite or no number is 0."""
-    return tuple(float(value) if abs(value) < 1e12 and isfinite(value) else 0.0 for value in values)
 
 
 def _may_be_empty(sample: Sample) -> bool:
