@@ -23,6 +23,7 @@ from vtune.data.tsv import read_tsv
 from vtune.errors import DataError
 from vtune.schema.pixels import examine
 from vtune.schema.sample import Sample
+from vtune.verifiers import check_ground_truth, verdict_on
 
 Scan = Callable[[Path], Iterator[Sample | DataError]]
 
@@ -108,7 +109,7 @@ def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, sca
     assert {file.name.split("-")[0] for file in path.rglob("*.parquet")} == {"test", "testmini"}
     assert hidden.choices == tuple("ABCDE")
     assert (shown.ground_truth, shown.answer) == ("B", "4")
-    assert (share.choices, share.ground_truth) == ((), "\\frac{1}{2}")
+    assert (share.choices, share.ground_truth, share.verifier) == ((), "\\frac{1}{2}", "math")
     assert hidden.extra["facets"] == {"subject": "arithmetic", "level": "1"}
     # The tag stays in the text, as harnesses leave it; the picture is before it.
     assert hidden.prompt[-1].content == (
@@ -116,6 +117,32 @@ def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, sca
     )
     broken = changed(specimens_maths.mathvision(tmp_path / "new").path, answer="F")
     assert "is not the letter of an option" in str(next(iter(scan_mathvision(broken))))
+
+
+@pytest.mark.parametrize(
+    ("truth", "reply", "verifier"),
+    [
+        ("\\frac{1}{2}", "0.5", "math"),
+        ("2\\sqrt{3}", "$2 \\sqrt{3}$", "math"),
+        ("$\\frac{\\pi}{4}$", "\\pi/4", "math"),
+        ("58^{\\circ}", "58", "math"),
+        ("40°", "40^\\circ", "math"),
+        ("1,000", "1000", "math"),
+        ("2^{10}", "1024", "math"),
+        ("5-7", "5-7", "exact"),
+        ("12 cm^2", "12 cm^2", "exact"),
+        ("(1,2)", "(1,2)", "exact"),
+        ("y=2x", "y=2x", "exact"),
+    ],
+)
+def test_a_value_in_latex_is_right_however_it_is_written(
+    tmp_path: Path, truth: str, reply: str, verifier: str
+) -> None:
+    path = changed(specimens_maths.mathvision(tmp_path).path, answer=truth, options=[])
+    (found,) = good(scan_mathvision(path))
+    assert (found.ground_truth, found.verifier) == (truth, verifier)
+    check_ground_truth(found)
+    assert verdict_on(f"<answer>{reply}</answer>", found).score == 1.0
 
 
 def test_charxiv_reads_its_truth_from_the_grading_query_or_its_column(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from vtune.schema.clusters import PROBLEM
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice, exact, math
+from vtune.verifiers.latex import value_of
 
 MATHVISTA = Table(
     split="testmini",
@@ -62,6 +63,7 @@ FACETS = ("language", "source", "category", "task", "context", "grade", "skills"
 """Of `metadata`, by which MathVista's authors split scores, beside `question_type` and `answer_type`."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?")
+_DEGREES = re.compile(r"\s*(?:°|\^\s*\{?\\circ\}?)\Z")
 
 
 def scan_mathvista(path: Path) -> Iterator[Sample | DataError]:
@@ -228,7 +230,7 @@ def _sample(
         verifier, parm = choice.NAME, {"letter_rule": "loose"}
     elif lettered:
         verifier = choice.NAME
-    elif _NUMBER.fullmatch(truth):
+    elif _is_value(truth):
         verifier = math.NAME
     return Sample(
         id=f"{source}/{row.values['id']}",
@@ -243,6 +245,17 @@ def _sample(
         choices=options,
         extra={"category": category, "facets": dict(facets), "query": text, **kept},
     )
+
+
+def _is_value(truth: str) -> bool:
+    """Whether an answer is one number, in digits or in LaTeX, which may be written in many ways.
+
+    What a dash alone parts, as 5-7, may be a range.
+    """
+    plain = _DEGREES.sub("", truth.strip().strip("$").strip())
+    if _NUMBER.fullmatch(plain):
+        return True
+    return any(mark in plain for mark in "\\^,") and "**" not in plain and value_of(plain) is not None
 
 
 def _answer(row: ShardRow) -> str:
