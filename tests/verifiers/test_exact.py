@@ -12,6 +12,13 @@ def test_spelling_does_not_matter(answer: str) -> None:
     assert verify_exact(wrap(answer), question).score == 1.0
 
 
+@pytest.mark.parametrize(
+    ("truth", "answer"), [("café", "cafe\u0301"), ("cafe\u0301", "Café."), ("北京", "北京。")]
+)
+def test_accents_may_be_composed_and_a_full_stop_chinese(truth: str, answer: str) -> None:
+    assert verify_exact(wrap(answer), sample("exact", truth)).score == 1.0
+
+
 @pytest.mark.parametrize("answer", ["North", "North Street or South Street", "the North Street", "."])
 def test_less_or_more_than_the_answer_is_wrong(answer: str) -> None:
     assert verify_exact(wrap(answer), sample("exact", "North Street")).score == 0.0

@@ -1,5 +1,6 @@
 """Short answers: is it the same string?"""
 
+import unicodedata
 from collections.abc import Callable
 
 from vtune.errors import DataError
@@ -45,8 +46,10 @@ def exact_form(sample: Sample) -> str:
 
 
 def normalise(text: str) -> str:
-    """Case folded, runs of white space made one space, one trailing period dropped."""
-    return " ".join(text.casefold().split()).removesuffix(".").rstrip()
+    """Case folded, accents composed, runs of white space made one space, one trailing full stop dropped."""
+    # A file may spell é as one character, and a model as two that look the same.
+    plain = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
+    return plain.removesuffix("." if plain.endswith(".") else "。").rstrip()
 
 
 def accepted(sample: Sample, plain: Callable[[str], str]) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Text in pictures: was it read right?"""
 
+import unicodedata
 from dataclasses import dataclass
 
 from vtune.errors import DataError
@@ -120,7 +121,7 @@ def _edits(a: str, b: str) -> int:
 
 
 def _plain(text: str, cased: bool) -> str:
-    return " ".join(text.split()) if cased else normalise(text)
+    return unicodedata.normalize("NFC", " ".join(text.split())) if cased else normalise(text)
 
 
 def _judging(sample: Sample) -> _Judging:
