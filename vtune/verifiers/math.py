@@ -1,6 +1,7 @@
 """Mathematical answers: is it the same value? (math-verify decides)."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +50,12 @@ _DEGREES = re.compile(r"([^°^!]*\d)\s*°(\s*\$?)")
 """Degrees at the end, of something plain: `size` does not know the sign, and 45°30' is no product."""
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
+_ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?|[a-zπ])|\(([^()√]*)\))")
+_RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹](?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
+"""One digit: a larger power is no way to write an answer."""
+_LONG_MINUS = re.compile(r"\A(\s*\$?\s*)[–—](?=\s*[0-9.\\])")
+"""A dash before a number; between two it may be a range."""
+_SIGNS = str.maketrans("０１２３４５６７８９", "0123456789", "") | {ord("∞"): r"\infty "}
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
@@ -92,9 +99,10 @@ def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool 
     """
     if len(given) >= LONGEST:
         return unreadable(f"the answer has {len(given)} characters")
-    if (why := too_large(given)) is not None:
+    text = given if words else in_latex(given)
+    if (why := too_large(text)) is not None:
         return unreadable(f"{quote(given)} {why}")
-    value = parsed(given, words=words)
+    value = parsed(text, words=words)
     if not value:
         return unreadable(f"{quote(given)} is not an expression")
     same = any(same_value(truth, value) for truth in truths)
@@ -105,7 +113,7 @@ def looks_slow(reply: str, sample: Sample) -> bool:
     """Whether math-verify may take long over an answer or its ground truth, as far as a glance tells."""
     place = sample.verifier_parm.get("answer_in")
     given = ANSWER_IN["tag" if not isinstance(place, str) or place not in ANSWER_IN else place](reply) or ""
-    texts = (given, sample.ground_truth)
+    texts = [in_latex(text) for text in (given, sample.ground_truth)]
     if not any(len(text) > SHORT or _SLOW.search(text) is not None for text in texts):
         return False
     # What will not even be parsed takes no time.
@@ -140,7 +148,7 @@ def math_form(sample: Sample) -> str:
 
 def _truth(sample: Sample) -> list[Any]:
     options(sample, {"answer_in"})
-    truth = sample.ground_truth
+    truth = in_latex(sample.ground_truth)
     why = f"has {len(truth)} characters" if len(truth) >= LONGEST_TRUTH else too_large(truth)
     if why is not None:
         raise DataError(
@@ -148,7 +156,7 @@ def _truth(sample: Sample) -> list[Any]:
             where=where(sample),
             fix="write a value that can be computed, or let verifier `exact` compare it as text",
         )
-    value = parsed(sample.ground_truth)
+    value = parsed(truth)
     if not value:
         raise DataError(
             f"math-verify cannot read the ground truth {sample.ground_truth!r}",
@@ -156,6 +164,15 @@ def _truth(sample: Sample) -> list[Any]:
             fix=r"write a number or a LaTeX expression, e.g. \frac{1}{2}",
         )
     return value
+
+
+def in_latex(text: str) -> str:
+    """Signs of Unicode in an expression as LaTeX has them: math-verify does not know √2, 10³, ∞ or –5."""
+    if text.isascii():
+        return text
+    text = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", text.translate(_SIGNS))
+    text = _RAISED.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", text)
+    return _LONG_MINUS.sub(r"\1-", text)
 
 
 def parsed(text: str, *, words: bool = False) -> list[Any]:
