@@ -137,6 +137,18 @@ def test_black_crops_are_what_the_policy_saw_and_change_no_place_that_was_looked
         assert not np.asarray(Image.open(io.BytesIO(picture.data or b""))).any()
 
 
+@pytest.mark.parametrize("scorer", ["hrbench", "facets", "levels"])
+def test_a_scorer_that_finds_nothing_to_split_by_is_refused_before_anything_is_drawn(
+    scorer: str, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    words = evaluation(tiny, lens / "heldout.parquet", tmp_path / "out", *setting(scorer=scorer))
+    ended = vtune(*words)
+    assert ended.code == 2
+    assert "which the score is split by" in ended.err
+    assert "`scorer: mean`" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_model_that_is_not_there_is_refused_before_anything_is_written(lens: Path, tmp_path: Path) -> None:
     ended = vtune(*evaluation(tmp_path / "none", lens / "heldout.parquet", tmp_path / "out"))
     assert ended.code == 2

@@ -96,7 +96,8 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
     check_model(model, suite.openai, suite.rollout)
     check_published(suite)
     check_grader(rule_of(suite), suite.grader, suite.protocol)
-    found = check_questions(suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=limit)
+    style, scorer = suite.rollout.prompt, suite.scorer
+    found = check_questions(suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=limit)
     if limit is None and not own_data:
         check_complete(suite, found.count)
     if suite.grader is not None and waits_for_model(suite):

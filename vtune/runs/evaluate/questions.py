@@ -16,6 +16,7 @@ from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.errors import DataError, RecipeError
+from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
 from vtune.protocols import PROTOCOLS, ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.protocols.protocol import Rule, put, wrong_kind
@@ -145,7 +146,13 @@ class Checked:
 
 
 def check_questions(
-    source: Source, reward: RewardRecipe, tools: ToolsRecipe | None, *, prompt: Style, limit: int | None
+    source: Source,
+    reward: RewardRecipe,
+    tools: ToolsRecipe | None,
+    *,
+    scorer: ScorerName,
+    prompt: Style,
+    limit: int | None,
 ) -> Checked:
     """Check that all questions can be read and judged, without a model; count them.
 
@@ -153,6 +160,7 @@ def check_questions(
         source: Of a suite.
         reward: That will score them.
         tools: That they may offer, beside `python`.
+        scorer: That makes the score of the suite.
         prompt: That they are put in.
         limit: At most this many of them.
 
@@ -164,6 +172,7 @@ def check_questions(
     check_indexes(tools)
     count = answers = looks = codes = 0
     truths: Counter[str] = Counter()
+    known: set[frozenset[tuple[str, type, bool]]] = set()
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
         nonlocal count, answers, looks, codes
@@ -178,19 +187,13 @@ def check_questions(
                 looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
                     answers += check_samples([entry], reward).judged_answers
+                    _check_scored(scorer, entry, known)
                 except DataError as error:
                     # Told with its row.
                     entry = error
             yield entry
 
-    for path in _paths(source):
-        if source.data.count(str(path)) > 1:
-            raise DataError(f"{path} is named twice", fix="name it once")
-        if not path.exists():
-            raise DataError(
-                f"cannot read {path}: there is no such file",
-                fix=f"{source.data_from}; or name what you have with --data PATH",
-            )
+    _check_paths(source)
     if source.format == SAMPLES:
         check_data(_paths(source), scan)
     else:
@@ -200,6 +203,39 @@ def check_questions(
         raise DataError("the suite has no sample", where=", ".join(source.data))
     _check_positions(source, truths)
     return Checked(count, answers, looks, codes)
+
+
+def _check_paths(source: Source) -> None:
+    """Check that the files are there, each named once.
+
+    Raises:
+        DataError: If not, with how to get them.
+    """
+    for path in _paths(source):
+        if source.data.count(str(path)) > 1:
+            raise DataError(f"{path} is named twice", fix="name it once")
+        if not path.exists():
+            raise DataError(
+                f"cannot read {path}: there is no such file",
+                fix=f"{source.data_from}; or name what you have with --data PATH",
+            )
+
+
+def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple[str, type, bool]]]) -> None:
+    """Check that a scorer finds what it splits scores by: else it says so when all is drawn.
+
+    Args:
+        scorer: Of the suite.
+        sample: A question.
+        known: What questions have that were checked; others that have the same are not checked again.
+
+    Raises:
+        DataError: If the sample lacks something.
+    """
+    has = frozenset((key, type(value), bool(value)) for key, value in sample.extra.items())
+    if has not in known:
+        SCORERS[scorer]([Mark(sample.id, sample.extra, 0.0, True, sample.source)])
+        known.add(has)
 
 
 def _check_positions(source: Source, truths: Counter[str]) -> None:

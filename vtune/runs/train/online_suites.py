@@ -109,8 +109,9 @@ def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, 
         _check_record(one, tools, world)
         check_asking(suite.tools)
         check_published(suite)
+        style, scorer = suite.rollout.prompt, suite.scorer
         found = check_questions(
-            suite, suite.reward, suite.tools, prompt=suite.rollout.prompt, limit=one.limit
+            suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=one.limit
         )
         # Looks are audited by boxes alone.
         check_judge(suite.reward, answers=found.judged_answers, looks=0)
