@@ -17,6 +17,7 @@ from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
+from vtune.parts import OURS
 from vtune.protocols import PROTOCOLS, ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.protocols.protocol import Rule, put, wrong_kind
@@ -224,6 +225,8 @@ def _check_paths(source: Source) -> None:
 def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple[str, type, bool]]]) -> None:
     """Check that a scorer finds what it splits scores by: else it says so when all is drawn.
 
+    A user's own is not asked, which may want more than one mark.
+
     Args:
         scorer: Of the suite.
         sample: A question.
@@ -233,7 +236,7 @@ def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple
         DataError: If the sample lacks something.
     """
     has = frozenset((key, type(value), bool(value)) for key, value in sample.extra.items())
-    if has not in known:
+    if scorer in OURS[SCORERS.kind] and has not in known:
         SCORERS[scorer]([Mark(sample.id, sample.extra, 0.0, True, sample.source)])
         known.add(has)
 
