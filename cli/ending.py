@@ -1,8 +1,10 @@
-"""How a process ends that has a process group."""
+"""How a process ends: when it is told to, and where it has a process group."""
 
 import atexit
 import os
+import signal
 import sys
+from types import FrameType
 
 
 class Ending:
@@ -33,3 +35,26 @@ def _grouped() -> bool:
     """Whether this process has joined a process group."""
     distributed = sys.modules.get("torch.distributed.distributed_c10d")
     return distributed is not None and bool(distributed.is_initialized())
+
+
+def heed_sigterm() -> None:
+    """Let SIGTERM end this process as Ctrl-C does: what is half written is removed, and the status is 130.
+
+    Verbs that do something else meanwhile, such as writing a checkpoint, take it over for that long. Where
+    a parent has it ignored, it stays so. One of several processes ends at once, as its watcher expects: it
+    may wait for the others where no Python runs.
+    """
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    if alone and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _as_ctrl_c)
+
+
+def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    # Schedulers, and `timeout`, say it more than once: the second must not cut short what the first began.
+    signal.signal(number, signal.SIG_IGN)
+    handler = signal.getsignal(signal.SIGINT)
+    # An event loop has a handler of its own, which cancels what it runs. In the background of a shell Ctrl-C
+    # is ignored, and nobody would hear of it.
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(signal.SIGINT, frame)

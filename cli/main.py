@@ -19,7 +19,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import Ending
+from .ending import Ending, heed_sigterm
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -153,6 +153,7 @@ def _kept(error: BrokenPart) -> str | None:
 
 def start() -> None:
     """Run the command as a process of its own, which ends with it."""
+    heed_sigterm()
     ending = Ending()
     try:
         main()

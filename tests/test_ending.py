@@ -1,8 +1,9 @@
-"""The end of a process that has a process group."""
+"""The end of a process that is told to, and of one that has a process group."""
 
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -70,3 +71,42 @@ def test_who_runs_a_command_within_a_process_keeps_its_own_code() -> None:
 def test_the_interpreters_teardown_would_abort_it() -> None:
     """What the end is for; where this fails one day, torch no longer needs it."""
     assert ends("train()", "0")[0] == -signal.SIGABRT
+
+
+HALF_WRITTEN = """
+import asyncio, signal, sys, time
+from pathlib import Path
+from vtune.cli import main
+from vtune.files.writing import atomic_file
+
+signal.signal(signal.SIGINT, HANDLER)
+
+def work():
+    try:
+        with atomic_file(Path(sys.argv[1], "out.parquet")) as partial:
+            partial.write_text("half")
+            sys.stderr.write("begun\\n")
+            sys.stderr.flush()
+            WAITS
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None  # as typer does
+
+main.app = work
+main.start()
+"""
+
+
+@pytest.mark.parametrize("handler", ["signal.default_int_handler", "signal.SIG_IGN"])
+@pytest.mark.parametrize("waits", ["time.sleep(60)", "asyncio.run(asyncio.sleep(60))"])
+def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_path: Path) -> None:
+    """Also in the background of a shell, where Ctrl-C is ignored; nothing that is half written stays."""
+    program = HALF_WRITTEN.replace("HANDLER", handler).replace("WAITS", waits)
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "begun\n"
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert said.startswith("interrupted; ")
+    assert list(tmp_path.iterdir()) == []
