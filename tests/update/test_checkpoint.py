@@ -1,4 +1,5 @@
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,29 @@ def test_the_newest_ones_stay(tmp_path: Path) -> None:
     assert newest == tmp_path / "step-000100"
     assert (newest / "weights").read_text() == "weights"
     assert (tmp_path / "newest").resolve() == newest.resolve()
+
+
+def test_a_copy_beside_them_is_neither_removed_nor_counted_nor_continued_from(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    copies = [tmp_path / "step-000001-good", tmp_path / "step-000001 (copy)"]
+    for copy in copies:
+        shutil.copytree(tmp_path / "step-000001", copy)
+    assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
+    asked: list[str] = []
+
+    def spared(folder: Path) -> bool:
+        asked.append(folder.name)
+        return False
+
+    for step in (2, 3, 4):
+        pending = PendingCheckpoint(tmp_path, step, note(), first=True, wait=lambda: None)
+        pending.finish(keep=2, spared=spared)
+    assert asked == ["step-000001", "step-000002"]
+    assert {path.name for path in tmp_path.glob("step-*")} == {
+        "step-000003",
+        "step-000004",
+        *(copy.name for copy in copies),
+    }
 
 
 def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -138,7 +139,7 @@ def _finish(
     _remove(final)
     temporary.rename(final)
     point(root, NEWEST, final)
-    for old in sorted(root.glob("step-*"))[:-keep]:
+    for old in _named(root)[:-keep]:
         if not spared(old):
             _remove(old)
 
@@ -177,7 +178,15 @@ def newest_checkpoint(root: Path) -> Path | None:
 
 def complete(root: Path) -> list[Path]:
     """The complete checkpoints of a run, oldest first."""
-    return [folder for folder in sorted(root.glob("step-*")) if (folder / MANIFEST).is_file()]
+    return [folder for folder in _named(root) if (folder / MANIFEST).is_file()]
+
+
+def _named(root: Path) -> list[Path]:
+    """What is called as a run calls its checkpoints, oldest first.
+
+    All else is somebody's: a copy beside them, `step-000020-good`, is not counted, continued from or removed.
+    """
+    return sorted(folder for folder in root.glob("step-*") if re.fullmatch(r"step-\d{6,}", folder.name))
 
 
 def checkpoint_step(folder: Path) -> int:
