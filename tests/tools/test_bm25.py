@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import bm25s
@@ -11,6 +12,7 @@ from tests.bench.bench_search import agreement
 from tests.tools.corpus import exact_scores, make_corpus, queries, write_corpus
 from vtune.errors import DataError, RecipeError
 from vtune.runs.data.indexing import index_passages
+from vtune.runs.folder import locked
 from vtune.tools import bm25_build
 from vtune.tools.bm25 import PassageIndex
 from vtune.tools.bm25_build import build_index
@@ -135,6 +137,29 @@ def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     corpus.write_text("\n")
     with pytest.raises(DataError, match="no passage"):
         index_passages(corpus, tmp_path / "other")
+
+
+def test_a_build_that_was_killed_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the next process has its number, as in a container."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"text": "a ferry"}\n')
+
+    def killed(*_: object) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as cut:
+        cut.setattr(bm25_build, "build_index", killed)
+        cut.setattr(shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(OSError, match="killed"):
+            index_passages(corpus, tmp_path / "index")
+    (left,) = (path for path in tmp_path.iterdir() if path != corpus)
+    (left / "portions").mkdir()
+    (left / "portions" / "half").write_text("a portion")
+    with locked(left), pytest.raises(RecipeError, match="another process is working in"):
+        index_passages(corpus, tmp_path / "index")
+    index_passages(corpus, tmp_path / "index")
+    assert not (tmp_path / "index" / "portions").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus.jsonl", "index"]
 
 
 @pytest.mark.parametrize("name", ["index.json", "passages.bin", "passages.ends.npy", "params.index.json"])

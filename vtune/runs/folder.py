@@ -26,6 +26,9 @@ from vtune.uses import USES, prints, used
 
 R = TypeVar("R", bound=Strict)
 
+LOCK = ".lock"
+"""File in a folder in which a process works."""
+
 PACKAGES = (
     "vtune",
     "torch",
@@ -324,7 +327,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
+        file = (folder / LOCK).open("w")
     except OSError as error:
         raise unwritable(folder, error, "--out") from None
     with file as lock:

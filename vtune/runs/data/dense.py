@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vtune.errors import MissingExtra, RecipeError, nearest
 from vtune.report.progress import Rows, say
 from vtune.runs.data.indexing import check_new, passages_of
-from vtune.runs.folder import locked
+from vtune.runs.folder import LOCK, locked
 from vtune.tools.passages import NO_DENSE, load_encoder
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def index_dense(
         with Rows("index") as progress:
             callbacks = Callbacks(progress.advance, say)
             facts = build_dense_index(passages_of(corpus), partial, model, callbacks, method=method)
-        (partial / ".lock").unlink()
+        (partial / LOCK).unlink()
         partial.rename(out)
     tidy_dense_index(out, facts["method"])
     return facts | {"out": str(out), "bytes": sum(path.stat().st_size for path in out.iterdir())}

@@ -1,6 +1,5 @@
 """`vtune data index`: a corpus of passages, or of pictures with texts, as an index that can be searched."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.files.reading import read_bytes
 from vtune.files.writing import check_folder_output
 from vtune.report.progress import Rows
+from vtune.runs.folder import LOCK, locked
 from vtune.schema.fields import Row
 from vtune.tools.passage import Passage, passage_from
 from vtune.tools.passages import NO_SEARCH
@@ -81,16 +81,27 @@ def _built(
     corpus: Path, out: Path, build: Callable[[Path, Callable[[], None]], dict[str, Any]]
 ) -> dict[str, Any]:
     check_new(out, corpus)
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    partial.mkdir(parents=True)
-    try:
-        with Rows("index") as progress:
-            facts = build(partial, progress.advance)
-        partial.rename(out)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    partial = out.with_name(f".{out.name}.new")
+    with locked(partial):
+        try:
+            _empty(partial)
+            with Rows("index") as progress:
+                facts = build(partial, progress.advance)
+            (partial / LOCK).unlink()
+            partial.rename(out)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
     return facts | {"out": str(out), "bytes": sum(path.stat().st_size for path in out.iterdir())}
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a build that was killed has left in a folder that is locked."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 def check_new(out: Path, corpus: Path) -> None:
