@@ -178,6 +178,23 @@ def interrupted(folder: Path) -> None:
         build(folder, corpus(45), Hashed(fail_after=2))
 
 
+@pytest.mark.parametrize("name", ["passages.bin", "vectors.f16", "ends.i64"])
+def test_a_build_does_not_go_on_where_a_file_lost_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As in a copy that broke off."""
+    monkeypatch.setattr(dense_build, "WINDOW", 10)
+    interrupted(tmp_path / "index")
+    file = tmp_path / "index" / name
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-4])
+    with pytest.raises(DataError, match=f"holds {len(whole) - 4} of the .* bytes") as caught:
+        build(tmp_path / "index", corpus(45))
+    assert caught.value.where == str(file)
+    file.write_bytes(whole)
+    build(tmp_path / "index", corpus(45))
+
+
 def test_a_build_is_not_finished_with_another_corpus_or_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

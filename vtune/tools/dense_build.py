@@ -245,6 +245,12 @@ def _resumed(
     sizes = {"passages.bin": journal.bytes, ENDS: 8 * journal.passages, VECTORS: 2 * width * journal.passages}
     for name, size in sizes.items():
         with (folder / name).open("ab") as file:
+            if (there := file.tell()) < size:  # a copy that broke off: zeros would take the place of the rest
+                raise DataError(
+                    f"it holds {there} of the {size} bytes that were written",
+                    where=str(folder / name),
+                    fix=f"restore the file, or start anew: rm -r {folder}",
+                )
             file.truncate(size)
     return journal, digest
 
