@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, RunFailed
 from vtune.files.writing import atomic_file, check_file_output, check_folder_output, write_atomically
 
 
@@ -91,15 +91,18 @@ def test_a_file_is_there_completely_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
+    """And no fault of the input: a run of hours has to go on once there is room."""
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     with (
-        pytest.raises(RecipeError, match=r"file cannot be written: No space"),
+        pytest.raises(RunFailed, match=r"file cannot be written: No space") as failed,
         atomic_file(tmp_path / "file"),
     ):
         raise full
+    assert "make room" in failed.value.fix
+    assert "--resume" in failed.value.fix
     assert list(tmp_path.iterdir()) == []
     with (
-        pytest.raises(RecipeError) as refused,
+        pytest.raises(RunFailed) as refused,
         atomic_file(tmp_path / "figure.svg", option="--figure"),
     ):
         raise full

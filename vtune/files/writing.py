@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, RunFailed
 from vtune.files.reading import kind_of
 from vtune.files.terminal import one_line
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""What the machine says where a disk is full, or a quota."""
 
 
 def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
@@ -72,6 +75,7 @@ def atomic_file(path: Path, *, option: str = "--out") -> Iterator[Path]:
 
     Raises:
         RecipeError: If the file cannot be written.
+        RunFailed: If there is no room for it.
     """
     kind = _kind(path, option)
     if kind is not None:
@@ -86,7 +90,7 @@ def atomic_file(path: Path, *, option: str = "--out") -> Iterator[Path]:
         yield partial
         partial.replace(path)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if error.errno not in (*NO_ROOM, errno.EROFS):
             raise  # of what was read meanwhile
         raise unwritable(path, error, option) from None
     finally:
@@ -104,14 +108,20 @@ def write_atomically(path: Path, content: str | bytes, *, option: str = "--out")
 
     Raises:
         RecipeError: If it cannot be written.
+        RunFailed: If there is no room for it.
     """
     with atomic_file(path, option=option) as partial:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def unwritable(path: Path, error: OSError, option: str) -> RecipeError:
-    """The error for an output that the machine refuses."""
+def unwritable(path: Path, error: OSError, option: str) -> RecipeError | RunFailed:
+    """The error for an output that the machine refuses; a full disk is no fault of the input."""
     why = error.strerror or str(error)
+    if error.errno in NO_ROOM:
+        return RunFailed(
+            f"{_shown(path)} cannot be written: {why}",
+            fix=f"make room (`df -h`) and start again, a run with --resume, or choose another {option}",
+        )
     if isinstance(error, FileExistsError | NotADirectoryError):
         # Where a folder should be, or be made.
         files = [_shown(parent) for parent in (path, *path.parents) if parent.is_file()]

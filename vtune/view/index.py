@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.writing import atomic_file
 from vtune.view.facts import FACTS, facts_of
 from vtune.view.place import Place, stamp
@@ -139,7 +139,7 @@ class Index:
             with atomic_file(folder / "probe") as probe:
                 probe.touch()
             (folder / "probe").unlink(missing_ok=True)
-        except RecipeError:
+        except (RecipeError, RunFailed):
             return Path(tempfile.mkdtemp(prefix="vtune-view-"))
         return folder
 
