@@ -293,8 +293,10 @@ def test_a_cache_cut_short_by_a_kill_is_mended_and_a_broken_one_is_named(tmp_pat
         assert cache.read_text().count("\n") == 2
         for nonsense in (b"nonsense", b'{"key": "b", "reply": "\xe9"}'):
             cache.write_bytes(b'{"key": "a", "reply": "1"}\n' + nonsense + b"\n")
-            with pytest.raises(DataError, match=r"replies\.jsonl:2"):
+            with pytest.raises(DataError, match=r"replies\.jsonl:2") as broken:
                 ask(judge, PROMPT, cache=cache)
+            # And not the file: all else in it was paid for.
+            assert broken.value.fix.startswith("remove the line")
 
 
 def test_a_key_that_is_not_set_is_an_error_of_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,5 +47,9 @@ def read_kept(path: Path) -> Kept:
                 kept.by_batch += bool(row.get("batch"))
             kept.spent.add(Tokens(*(int(row.get(name, 0)) for name in ("input", "cached", "output"))))
         except (ValueError, KeyError, TypeError):
-            raise DataError("not a cached reply", where=f"{path}:{number}", fix="delete the file") from None
+            raise DataError(
+                "not a cached reply",
+                where=f"{path}:{number}",
+                fix="remove the line: what it held is asked again, and all else was paid for",
+            ) from None
     return kept

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import vtune.runs.evaluate.windows as vtune_windows
 from tests.schema.records import SAMPLE, TRAJECTORY
+from vtune.errors import DataError
 from vtune.rollout.agent import Job
 from vtune.runs.evaluate.questions import Question
 from vtune.runs.evaluate.rollout_files import keep, kept, reopen_unscored, restored
@@ -106,6 +107,24 @@ def test_what_is_taken_back_shares_the_pictures_of_the_question(tmp_path: Path) 
     for name, one in (("now", ended), ("later", again)):
         write_trajectories(tmp_path / "trajectories" / name, [one], run=tmp_path)
     assert (tmp_path / "trajectories/now").read_bytes() == (tmp_path / "trajectories/later").read_bytes()
+
+
+def test_what_a_loss_of_power_has_emptied_is_named_with_what_to_do(tmp_path: Path) -> None:
+    keep(tmp_path, replace(TRAJECTORY, group=3, rollout=0, reward=RIGHT, stop_reason="stop"))
+    (ended,) = (tmp_path / "ended").iterdir()
+    portion = part(tmp_path / "trajectories", 0)
+    portion.parent.mkdir()
+    for file in (ended, portion):
+        file.write_bytes(b"")
+    job = Job(sample=SAMPLE, images=(), group=3, rollout=0, policy_version=0, key=(0, 0, 3, 0))
+    for file, read in (
+        (ended, lambda: restored(tmp_path, job)),
+        (portion, lambda: reopen_unscored(tmp_path, portion.parent, rollouts=1)),
+    ):
+        with pytest.raises(DataError) as refused:
+            read()
+        assert refused.value.where == str(file)
+        assert refused.value.fix.startswith(f"remove {file}: --resume draws again what it held")
 
 
 def test_a_slim_trajectory_has_the_same_numbers() -> None:

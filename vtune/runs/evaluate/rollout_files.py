@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vtune.rollout.agent import Job
-from vtune.runs.evaluate.windows import drawn, is_unscored, parts, waits
+from vtune.runs.evaluate.windows import drawn, is_unscored, kept_file, parts, waits
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.trajectory import Trajectory
 
@@ -48,7 +48,8 @@ def restored(out: Path, job: Job) -> Trajectory | None:
     path = _place(out, job.group, job.rollout)
     if not path.exists():
         return None
-    (trajectory,) = read_trajectories(path)
+    with kept_file(path):
+        (trajectory,) = read_trajectories(path)
     images = [
         replace(picture, data=job.images[index])
         if index < len(job.images) and picture.data == job.images[index]

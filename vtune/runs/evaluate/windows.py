@@ -5,10 +5,12 @@ What has been written is not drawn again, nor what has ended of the portion that
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
+from vtune.errors import DataError
 from vtune.runs.evaluate.questions import Question
 from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.trajectory import Trajectory
@@ -68,8 +70,30 @@ def parts(folder: Path) -> list[Path]:
 
 
 def drawn(folder: Path, *, rollouts: int) -> dict[int, int]:
-    """First question -> number of questions, of each portion that has been drawn."""
-    return {int(path.stem.removeprefix("from-")): count_rows(path) // rollouts for path in parts(folder)}
+    """First question -> number of questions, of each portion that has been drawn.
+
+    Raises:
+        DataError: If a portion cannot be read.
+    """
+    found = {}
+    for path in parts(folder):
+        with kept_file(path):
+            found[int(path.stem.removeprefix("from-"))] = count_rows(path) // rollouts
+    return found
+
+
+@contextmanager
+def kept_file(path: Path) -> Iterator[None]:
+    """Reading what an evaluation has kept: a file that a loss of power has left empty is drawn again.
+
+    Raises:
+        DataError: As reading does, with what to do here.
+    """
+    try:
+        yield
+    except DataError as error:
+        fix = f"remove {path}: --resume draws again what it held, and nothing else"
+        raise DataError(error.what, where=error.where, fix=fix) from None
 
 
 def stored(files: Sequence[Path]) -> Iterator[Trajectory]:
