@@ -8,7 +8,13 @@ import pytest
 
 from vtune.errors import DataError, RunFailed
 from vtune.update import checkpoint
-from vtune.update.checkpoint import MANIFEST, PendingCheckpoint, checkpoint_step, newest_checkpoint
+from vtune.update.checkpoint import (
+    MANIFEST,
+    PendingCheckpoint,
+    checkpoint_step,
+    newest_checkpoint,
+    point,
+)
 from vtune.update.zero import writer_of
 
 
@@ -60,6 +66,19 @@ def test_a_copy_beside_them_is_neither_removed_nor_counted_nor_continued_from(tm
         "step-000004",
         *(copy.name for copy in copies),
     }
+
+
+def test_a_link_that_a_copy_made_a_folder_is_named_and_not_removed(tmp_path: Path) -> None:
+    write(tmp_path / "run", 1)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")  # follows links, as copies to other machines do
+    newest = tmp_path / "copy" / "newest"
+    with pytest.raises(DataError, match="is a folder, and was a link") as refused:
+        point(tmp_path / "copy", "newest", tmp_path / "copy" / "step-000001")
+    assert "remove it" in refused.value.fix
+    assert (newest / "weights").exists()
+    shutil.rmtree(newest)
+    point(tmp_path / "copy", "newest", tmp_path / "copy" / "step-000001")
+    assert newest.is_symlink()
 
 
 def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from vtune.errors import DataError, RunFailed
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
 
+REPAIR = "restore the line, or remove it: what is learnt does not depend on it"
+
 
 @dataclass(frozen=True, slots=True)
 class MetricsLine:
@@ -113,13 +115,13 @@ def _parse(text: str, where: str) -> MetricsLine:
     try:
         row: Any = parse_json(text)
     except ValueError as error:
-        raise DataError(f"not JSON: {error}", where=where) from None
+        raise DataError(f"not JSON: {error}", where=where, fix=REPAIR) from None
     if (
         not isinstance(row, dict)
         or not isinstance(row.get("step"), int)
         or not isinstance(row.get("source"), str)
     ):
-        raise DataError("a metrics line needs an integer `step` and a `source`", where=where)
+        raise DataError("a metrics line needs an integer `step` and a `source`", where=where, fix=REPAIR)
     step, source = row.pop("step"), row.pop("source")
     for name, value in row.items():
         if (
@@ -127,5 +129,5 @@ def _parse(text: str, where: str) -> MetricsLine:
             or not isinstance(value, int | float)
             or not abs(value) <= sys.float_info.max  # NaN is not, and neither are whole numbers beyond it
         ):
-            raise DataError(f"`{name}` is not a number: {value!r}", where=where)
+            raise DataError(f"`{name}` is not a number: {value!r}", where=where, fix=REPAIR)
     return MetricsLine(step, source, row)

@@ -20,6 +20,8 @@ MANIFEST = "manifest.json"
 
 WRITER = ("PytorchStreamWriter", "inline_container")
 """Words of torch's RuntimeErrors that are about a file: it has no class for them."""
+READER = ("PytorchStreamReader", "inline_container")
+"""The same of a file that is read."""
 NEWEST = "newest"
 """A link to the newest checkpoint: a path that other commands can be given before the run has ended."""
 BEST = "best"
@@ -145,7 +147,16 @@ def _finish(
 
 
 def point(root: Path, name: str, folder: Path) -> None:
-    """Let the link `root/name` point to a checkpoint in `root`."""
+    """Let the link `root/name` point to a checkpoint in `root`.
+
+    Raises:
+        DataError: If it has become a folder, as in a copy for which links were followed.
+    """
+    if (root / name).is_dir() and not (root / name).is_symlink():
+        raise DataError(
+            f"{root / name} is a folder, and was a link to a checkpoint",
+            fix=f"the run was copied without its links: compare it with {folder} and remove it",
+        )
     link = root / f".{name}.part"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)

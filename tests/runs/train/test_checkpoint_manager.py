@@ -1,15 +1,17 @@
 """Which checkpoints stay, and which is the best: by hand-written curves, without a model."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
-from vtune.errors import RunFailed
+from vtune.errors import DataError, RunFailed
 from vtune.metrics.log import MetricsLog
-from vtune.runs.train.checkpoint_manager import CheckpointManager
+from vtune.runs.train.checkpoint_manager import CheckpointManager, position
 from vtune.runs.train.loop import _Loop
 from vtune.runs.train.record import Record
 from vtune.runs.train.stopping import Stopping
@@ -180,3 +182,28 @@ def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_
         record.write(4, {"eval/exam/all": {"score": 0.5}})
     told = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(one["step"], one["source"]) for one in told] == [*lines[:3], (4, "eval/exam/all")]
+
+
+@pytest.mark.parametrize("size", [0, 200])
+def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> None:
+    """As a copy to another machine that broke off leaves it."""
+
+    class Loads:
+        def load(self, folder: Path) -> Any:
+            return torch.load(folder / "state.pt", weights_only=False)
+
+    def fill(folder: Path) -> None:
+        (folder / "deepspeed").mkdir()
+        torch.save({"weights": torch.zeros(64)}, folder / "deepspeed" / "state.pt")
+
+    folder = PendingCheckpoint(tmp_path, 3, fill, first=True, wait=lambda: None).finish(keep=1)
+    trainer: Any = Loads()
+    assert position(tmp_path, trainer, resume=True)[0] == 3
+    os.truncate(folder / "deepspeed" / "state.pt", size)
+    with pytest.raises(DataError, match="the checkpoint is damaged") as refused:
+        position(tmp_path, trainer, resume=True)
+    assert refused.value.where == str(folder)
+    assert "an older one" in refused.value.fix
+    (folder / "deepspeed" / "state.pt").unlink()
+    with pytest.raises(DataError, match=r"state\.pt"):
+        position(tmp_path, trainer, resume=True)

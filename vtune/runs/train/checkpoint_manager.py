@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from types import TracebackType
 from typing import Any, Self
 
+from vtune.errors import DataError
+from vtune.files.terminal import brief
 from vtune.metrics.evaluated import curve_of
 from vtune.metrics.log import read_metrics
 from vtune.models.policy import Policy
@@ -12,6 +15,7 @@ from vtune.runs.train.record import METRICS
 from vtune.update.checkpoint import (
     BEST,
     NEWEST,
+    READER,
     PendingCheckpoint,
     checkpoint_step,
     complete,
@@ -157,6 +161,21 @@ def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int,
         checkpoints: Of the run.
         trainer: With the starting weights.
         resume: Else it begins.
+
+    Raises:
+        DataError: If a file of the newest checkpoint is damaged.
     """
     found = newest_checkpoint(checkpoints) if resume else None
-    return (checkpoint_step(found), trainer.load(found / "deepspeed")) if found else (0, None)
+    if found is None:
+        return 0, None
+    try:
+        return checkpoint_step(found), trainer.load(found / "deepspeed")
+    except (RuntimeError, EOFError, UnpicklingError, FileNotFoundError) as error:
+        # torch has no class for a file that was cut short.
+        if isinstance(error, RuntimeError) and not any(word in str(error) for word in READER):
+            raise
+        raise DataError(
+            f"the checkpoint is damaged: {brief(str(error), most=200)}",
+            where=str(found),
+            fix="restore it, or remove the folder to resume from an older one",
+        ) from None
