@@ -174,7 +174,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
     "mathvision": (
         ["B", "is 4.", "\\boxed{0.5}"],
         {
-            "vtune": (2 / 3, 0, None),
+            "vtune": (1.0, 0, None),
             "official": (1.0, 0, None),
             "lmms-eval": (1.0, 0, None),
             "vlmevalkit": (2 / 3, 1, None),
@@ -182,7 +182,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
     ),
     "mathvision-mini": (
         ["\\boxed{B}", "8", "1/2"],
-        {"vtune": (1 / 3, 0, None), "official": (2 / 3, 0, None), "vlmevalkit": (2 / 3, 0, None)},
+        {"vtune": (2 / 3, 0, None), "official": (2 / 3, 0, None), "vlmevalkit": (2 / 3, 0, None)},
     ),
 }  # fmt: skip
 TABLE = [(suite, protocol) for suite, (_, protocols) in CASES.items() for protocol in protocols]
