@@ -94,7 +94,7 @@ from vtune.runs.sweep.recipe import load_sweep
 
 load_sweep(find("credit-tiny", "recipes.sweep"), find("credit-tiny", "recipes.rl"), [])
 machines.DRIVERS = ()
-launch._launch = lambda command, logs: ""
+launch._launch = lambda command, logs, here: ""
 folder = sys.argv[1]
 for verb in ("sft", "rl"):
     sys.argv = ["vtune", verb, "--recipe", "codev-tiny", "--gpus", "2", "--out", f"{folder}/{verb}"]
