@@ -205,7 +205,7 @@ class Completions:
             completed = self.read(parse_json(body))
         except ValueError as error:
             self._failures += 1
-            why = f"{self._who} gave no reply: status 200, but no completion: {error}"
+            why = f"{self._who} gave no reply: status 200, but not a completion: {error}"
             raise NoAnswer(why, where=self.where, fix=self._fix) from None
         self._failures = 0
         self.has_answered = True
@@ -314,14 +314,14 @@ def _text(choice: dict[str, Any]) -> str:
         content = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
     text = content or said.get("refusal") or ""
     if not isinstance(text, str):
-        raise ValueError("`content` is no text")
+        raise ValueError("`content` is not a text")
     # JSON may spell half a surrogate pair, which no file takes.
     return text.encode("utf-8", "replace").decode()
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no JSON object")
+        raise ValueError(f"{what} is not a JSON object")
     return value
 
 
