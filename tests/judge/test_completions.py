@@ -47,7 +47,7 @@ def with_message(message: Any, **choice: Any) -> dict[str, Any]:
         pytest.param("<html>Log in</html>", "text/html", "Expecting value", id="a page"),
         pytest.param("<html>Log in</html>", "application/json", "Expecting value", id="a page as JSON"),
         pytest.param("", "application/json", "Expecting value", id="nothing"),
-        pytest.param("null", "application/json", "no JSON object", id="null"),
+        pytest.param("null", "application/json", "not a JSON object", id="null"),
         pytest.param({"error": {"message": "overloaded"}}, "application/json", "overloaded", id="an error"),
         pytest.param({"detail": "?"}, "application/json", "no list of `choices`", id="something else"),
         pytest.param(with_message(None), "application/json", "`message`", id="no message"),
