@@ -236,7 +236,10 @@ def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
     ]
     if rows:
         title = "smallest true difference found in 80 of 100 such sweeps, given how much these seeds vary"
-        note = "Shares in points of percent. How much few seeds vary is itself uncertain."
+        note = (
+            "Shares in points of percent. How much few seeds vary is itself uncertain. Accuracy on a suite: "
+            "where the answers to its questions leave more unsure than the seeds do, by them."
+        )
         yield {"part": "", "title": title, "note": note, "head": ["", "seeds", *found], "rows": rows}
 
 

@@ -93,7 +93,7 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
             source = Source(
                 data=data or asked.data,
                 format=asked.format,
-                data_from="",
+                data_from="restore it",
                 offers=asked.offers,
                 answer_in=asked.answer_in,
                 kind=asked.kind,
@@ -141,4 +141,4 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
 
 def _samples(data: Sequence[str]) -> Source:
     """Parquet files of samples, as they are."""
-    return Source(data=tuple(data), format=SAMPLES, data_from="", choices=None)
+    return Source(data=tuple(data), format=SAMPLES, data_from="restore it", choices=None)

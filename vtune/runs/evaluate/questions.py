@@ -194,7 +194,7 @@ def check_questions(
                     entry = error
             yield entry
 
-    _check_paths(source)
+    check_paths(source)
     if source.format == SAMPLES:
         check_data(_paths(source), scan)
     else:
@@ -206,7 +206,7 @@ def check_questions(
     return Checked(count, answers, looks, codes)
 
 
-def _check_paths(source: Source) -> None:
+def check_paths(source: Source) -> None:
     """Check that the files are there, each named once.
 
     Raises:

@@ -10,7 +10,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.metrics.by_source import steps_done
 from vtune.report.curves import charts_of
-from vtune.report.evaluation import HABITS
+from vtune.report.evaluation import BY_BOXES, HABITS, is_by_boxes
 from vtune.report.values import cell, is_estimate
 from vtune.runs.report.document import run_report
 from vtune.runs.report.results import read_results
@@ -117,7 +117,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
                 suite,
                 results["score"],
                 results["faithfulness"],
-                by_boxes=bool((results.get("judged_by") or {}).get("boxes")),
+                by_boxes=is_by_boxes(results),
             ),
             *audited_tables(path),
         ],
@@ -180,6 +180,7 @@ def _faithfulness(results: Mapping[str, Any]) -> Table:
     ]
     judged = ", ".join(f"{count} by {who}" for who, count in (results.get("judged_by") or {}).items())
     said = [looks.get("no_shares"), f"looks were judged {judged}" if judged else None]
+    said += [BY_BOXES] if is_by_boxes(results) else []
     return _table("faithfulness", ["", "in percent [95 % interval]"], rows, "; ".join(filter(None, said)))
 
 
