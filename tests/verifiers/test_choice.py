@@ -116,6 +116,24 @@ def test_the_first_letter_of_a_word_and_an_article_are_no_options(said: str, let
 
 
 @pytest.mark.parametrize(
+    ("said", "choices", "letter"),
+    [
+        ("是点B", ("点B", "点A", "点C"), "A"),
+        ("它是维生素C", ("维生素C", "维生素D", "维生素A"), "A"),
+        ("It's T_B", ("T_B", "T_A", "T_C"), "A"),
+        ("答案是B，点A", ("点B", "点A", "点C"), "B"),
+        ("答案是B", ("点B", "点A", "点C"), "B"),
+        ("The answer is B. B 点", ("点B", "点A", "点C"), "B"),
+        ("My choice: B. cat", ("A. dog", "B. cat", "C. cow"), "B"),
+    ],
+)
+def test_a_letter_within_the_text_of_an_option_is_not_the_letter_of_another(
+    said: str, choices: tuple[str, ...], letter: str
+) -> None:
+    assert loosely_chosen(said, choices) == letter
+
+
+@pytest.mark.parametrize(
     ("said", "letter"),
     [
         ("dark green", "D"),

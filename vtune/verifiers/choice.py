@@ -111,9 +111,9 @@ def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
     """The letter that is found in a text of any form, or None: VLMEvalKit's rules, but words are no letters.
 
     What is nothing but a letter or an option (`chosen_letter`); else the only option letter among the words,
-    if it first stands among the last four of them; else the letter in "answer is B"; else the option whose
-    text alone is contained, in a text at most twice as long as all options together. VLMEvalKit then asks a
-    model or guesses; here the answer is unreadable.
+    if it first stands among the last four of them, and not only within the text of an option (点B); else the
+    letter in "answer is B"; else the option whose text alone is contained, in a text at most twice as long as
+    all options together. VLMEvalKit then asks a model or guesses; here the answer is unreadable.
 
     Args:
         text: An answer, or a whole reply.
@@ -122,17 +122,19 @@ def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
     if (exact := chosen_letter(text, choices)) is not None:
         return exact
     letters = lettered(choices)
+    inside = [letter for letter, choice in letters.items() if choice.lower() in text.lower()]
     words = _words(text)
     named = {word for word in words if len(word) == 1 and word in letters}
     if len(named) == 1:
         (letter,) = named
+        if len(inside) == 1 and words.count(letter) == 1 and letter in _words(letters[inside[0]])[1:]:
+            return inside[0]
         if words.index(letter) >= len(words) - _LAST_WORDS:
             return letter
     if not named and (said := _ANSWER_IS.search(text)) and said[1].upper() in letters:
         return said[1].upper()
     if len(text) > 2 * sum(map(len, choices)):
         return None
-    inside = [letter for letter, choice in letters.items() if choice.lower() in text.lower()]
     return inside[0] if len(inside) == 1 else None
 
 
