@@ -23,6 +23,7 @@ from vtune.runs.train import prompt_lengths
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
+from vtune.schema.store import sample_store
 from vtune.tools.recoverable_session import RecoverableSession
 from vtune.update.checkpoint import complete, newest_checkpoint
 from vtune.update.deepspeed import Trainer
@@ -181,6 +182,25 @@ def test_a_judge_that_dies_ends_the_run_above_the_bound_and_it_can_go_on_with_an
         again = vtune(*words(judge.endpoint().base_url), "--resume")
     assert again.code == 0, again.err
     assert {step for step, _ in numbers(run)} == set(range(steps))
+
+
+def test_long_prompts_of_a_large_step_are_refused_only_where_they_must_end_it(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    """2 of the first 32 are more than 5 %, and 2 of the 64 of a step are not."""
+    data = tmp_path / "long.parquet"
+    (sample,) = islice(read_samples(lens / "train.parquet"), 1)
+    picture = replace(sample.images[0], data=load_picture(sample.images[0], lens), path=None)
+    (*before, last) = sample.prompt
+    prompts = [sample.prompt, (*before, replace(last, content=last.content + " please" * 400))]
+    rows = [replace(sample, id=f"{number}", images=(picture,)) for number in range(64)]
+    write_samples(data, rows)
+    first = [sample_store([data]).shuffled(number, seed=0)[0].id for number in range(32)]
+    for many, code in ((2, 0), (4, 2)):
+        write_samples(data, [replace(row, prompt=prompts[row.id in first[:many]]) for row in rows])
+        ended = vtune(*rl(tiny.resolve(), data, tmp_path / "run", "--dry-run"), *setting(prompts_per_step=64))
+        assert ended.code == code, ended.err
+    assert "4 of the first 32 prompts leave no room" in ended.err
 
 
 def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(

@@ -25,14 +25,17 @@ MEASURED = 32
 def check_prompt_lengths(recipe: RLRecipe) -> None:
     """Check that the prompts which are asked first leave room for a reply; others are checked in their turn.
 
-    What tools and environments add to a prompt is known when they are opened, and is not counted.
+    Of a first step that is larger than what is measured, a few long ones may be more than their share: it is
+    refused where it cannot but end the run, or where most are too long. What tools and environments add to a
+    prompt is known when they are opened, and is not counted.
 
     Raises:
         DataError: If more do not than may be unscored, or the tokenizer cannot be loaded.
     """
     chat, reader = load_reader(recipe.model, recipe.images)
     store = sample_store([Path(name) for name in recipe.data])
-    count = min(len(store), MEASURED)
+    step = recipe.prompts_per_step
+    count = min(step, MEASURED)
     limit = recipe.rollout.max_tokens
     long = []
     for number in range(count):
@@ -40,7 +43,8 @@ def check_prompt_lengths(recipe: RLRecipe) -> None:
         length = _length(recipe, sample, images, chat, reader)
         if length >= limit:
             long.append((length, sample.id))
-    if len(long) > recipe.reward.max_unscored * count:
+    most = recipe.reward.max_unscored
+    if len(long) > min(most * step, max(most, 0.5) * count):
         length, worst = max(long)
         raise DataError(
             f"{len(long)} of the first {count} prompts leave no room for a reply within {limit} tokens "
