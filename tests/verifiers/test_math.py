@@ -4,7 +4,7 @@ from math_verify import parse, verify
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError
 from vtune.verifiers import check_ground_truth
-from vtune.verifiers.math import LONGEST, parsed, verify_math
+from vtune.verifiers.math import LONGEST, in_latex, parsed, verify_math
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,7 @@ from vtune.verifiers.math import LONGEST, parsed, verify_math
         pytest.param("2√3/3", "\\frac{2\\sqrt{3}}{3}", 1.0, id="a root in a product"),
         pytest.param("√(12)", "2√3", 1.0, id="a root of brackets, and one in the truth"),
         pytest.param("√2", "\\sqrt{3}", 0.0, id="another root"),
+        pytest.param("√2.", "\\sqrt{2}", 1.0, id="a root before a full stop"),
         pytest.param("1.5×10³", "1500", 1.0, id="a raised digit"),
         pytest.param("10⁻²", "0.01", 1.0, id="a raised minus"),
         pytest.param("9⁹⁹⁹", "9", 0.0, id="a power too large to be an answer"),
@@ -101,3 +102,8 @@ def test_integers_are_read_as_math_verify_reads_them(text: str) -> None:
     assert type(number) is type(read)
     assert number == read
     assert verify([number], [read])
+
+
+@pytest.mark.parametrize("text", ["√1,000", "√x²"])
+def test_a_root_whose_end_is_not_clear_is_left_as_it_is(text: str) -> None:
+    assert "sqrt" not in in_latex(text)

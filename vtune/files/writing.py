@@ -114,13 +114,20 @@ def write_atomically(path: Path, content: str | bytes, *, option: str = "--out")
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def unwritable(path: Path, error: OSError, option: str) -> RecipeError | RunFailed:
-    """The error for an output that the machine refuses; a full disk is no fault of the input."""
+def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | RunFailed:
+    """The error for an output that the machine refuses; a full disk is no fault of the input.
+
+    Args:
+        path: Of the output.
+        error: What the machine says.
+        option: That names another place for it; None where it has its place in the folder of a run.
+    """
     why = error.strerror or str(error)
+    other = "" if option is None else f"choose another {option}, or "
     if error.errno in NO_ROOM:
         return RunFailed(
             f"{_shown(path)} cannot be written: {why}",
-            fix=f"make room (`df -h`) and start again, a run with --resume, or choose another {option}",
+            fix=f"{other}make room (`df -h`) and start again, a run with --resume",
         )
     if isinstance(error, FileExistsError | NotADirectoryError):
         # Where a folder should be, or be made.
@@ -128,7 +135,7 @@ def unwritable(path: Path, error: OSError, option: str) -> RecipeError | RunFail
         why = f"{files[0]} is a file, not a folder" if files else why
     return RecipeError(
         f"{_shown(path)} cannot be written: {why}",
-        fix=f"choose another {option}, or check its folder and your rights there",
+        fix=f"{other}check its folder and your rights there",
     )
 
 

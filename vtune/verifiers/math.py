@@ -50,7 +50,8 @@ _DEGREES = re.compile(r"([^°^!]*\d)\s*°(\s*\$?)")
 """Degrees at the end, of something plain: `size` does not know the sign, and 45°30' is no product."""
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
-_ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?|[a-zπ])|\(([^()√]*)\))")
+_ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?(?![0-9]|[.,][0-9])|[a-zπ](?![⁰¹²³⁴-⁹]))|\(([^()√]*)\))")
+"""Of a number, a letter or what stands in brackets; where the root ends is not clear in √1,000 and √x²."""
 _RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹](?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
 """One digit: a larger power is no way to write an answer."""
 _LONG_MINUS = re.compile(r"\A(\s*\$?\s*)[–—](?=\s*[0-9.\\])")

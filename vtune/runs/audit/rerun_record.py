@@ -66,6 +66,7 @@ class RerunRecord:
 
         Raises:
             RecipeError: If the file cannot be written.
+            RunFailed: If there is no room for it.
         """
         self._lines[line.key] = line
         text = json.dumps(asdict(line), ensure_ascii=False, allow_nan=False) + "\n"
@@ -76,13 +77,14 @@ class RerunRecord:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise unwritable(self.path, error, "--counterfactual") from error
+            raise unwritable(self.path, error, None) from error
 
     def trim(self) -> None:
         """Cut off what a kill has left of a line, before others follow it.
 
         Raises:
             RecipeError: If the file cannot be written.
+            RunFailed: If there is no room for it.
         """
         if not self.path.exists():
             return
@@ -91,7 +93,7 @@ class RerunRecord:
                 whole = stream.read().rfind(b"\n") + 1
                 stream.truncate(whole)
         except OSError as error:
-            raise unwritable(self.path, error, "--counterfactual") from error
+            raise unwritable(self.path, error, None) from error
 
 
 def _read(path: Path) -> dict[str, Line]:

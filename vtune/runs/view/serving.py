@@ -217,4 +217,4 @@ def _label(one: Opened, key: str, body: bytes) -> None:
     try:
         append_label(one.place.labels, label)
     except OSError as error:
-        raise unwritable(one.place.labels, error, "the run") from None
+        raise unwritable(one.place.labels, error, None) from None
