@@ -685,8 +685,8 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "mega_bench": mega_bench,
     "mathvista": shard("mathvista", "mathvista", {"choice": 1, "math": 2, "exact": 1}, "no answer"),
     "mathverse": shard("mathverse", "mathverse", {"choice": 2, "exact": 1}, "no answer"),
-    "mathvision": shard("mathvision", "mathvision", {"choice": 2, "exact": 1}, "no answer"),
-    "mathvision_mini": shard("mathvision_mini", "mathvision", {"choice": 2, "exact": 1}, "no answer"),
+    "mathvision": shard("mathvision", "mathvision", {"choice": 2, "math": 1}, "no answer"),
+    "mathvision_mini": shard("mathvision_mini", "mathvision", {"choice": 2, "math": 1}, "no answer"),
     "charxiv_reasoning": table(
         "charxiv_reasoning", "CharXiv_reasoning_val.tsv", {"exact": 2}, "inst_category", "inst_category"
     ),
