@@ -1,4 +1,4 @@
-"""How a process ends: when it is told to, and where it has a process group."""
+"""How a process ends: at SIGTERM, and where it has a process group."""
 
 import atexit
 import os
@@ -51,7 +51,8 @@ def heed_sigterm() -> None:
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
     # Schedulers, and `timeout`, say it more than once: the second must not cut short what the first began.
-    signal.signal(number, signal.SIG_IGN)
+    # A function and not SIG_IGN, which a process that is started meanwhile would inherit.
+    signal.signal(number, lambda *_: None)
     handler = signal.getsignal(signal.SIGINT)
     # An event loop has a handler of its own, which cancels what it runs. In the background of a shell Ctrl-C
     # is ignored, and nobody would hear of it.

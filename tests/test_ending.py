@@ -1,4 +1,4 @@
-"""The end of a process that is told to, and of one that has a process group."""
+"""The end of a process at SIGTERM, and of one that has a process group."""
 
 import signal
 import subprocess
@@ -74,7 +74,7 @@ def test_the_interpreters_teardown_would_abort_it() -> None:
 
 
 HALF_WRITTEN = """
-import asyncio, signal, sys, time
+import asyncio, signal, subprocess, sys, time
 from pathlib import Path
 from vtune.cli import main
 from vtune.files.writing import atomic_file
@@ -89,6 +89,8 @@ def work():
             sys.stderr.flush()
             WAITS
     except KeyboardInterrupt:
+        child = "import signal; print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
+        Path(sys.argv[1], "child").write_bytes(subprocess.check_output([sys.executable, "-c", child]))
         raise SystemExit(130) from None  # as typer does
 
 main.app = work
@@ -109,4 +111,5 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_pat
         said = process.stderr.read()
     assert process.returncode == 130, said
     assert said.startswith("interrupted; ")
-    assert list(tmp_path.iterdir()) == []
+    (child,) = tmp_path.iterdir()
+    assert child.read_text() == "True\n", "what is started meanwhile would ignore SIGTERM"

@@ -1,4 +1,4 @@
-"""Bodies of status 200 that are no completion, or are one in another form than OpenAI's."""
+"""Bodies of status 200 that are not completions, or have another form than OpenAI's."""
 
 import asyncio
 import json

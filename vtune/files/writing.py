@@ -115,7 +115,7 @@ def write_atomically(path: Path, content: str | bytes, *, option: str = "--out")
 
 
 def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | RunFailed:
-    """The error for an output that the machine refuses; a full disk is no fault of the input.
+    """The error for an output that the machine refuses; a full disk is not the fault of the input.
 
     Args:
         path: Of the output.

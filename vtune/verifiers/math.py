@@ -53,7 +53,7 @@ _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
 _ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?(?![0-9]|[.,][0-9])|[a-zπ](?![⁰¹²³⁴-⁹]))|\(([^()√]*)\))")
 """Of a number, a letter or what stands in brackets; where the root ends is not clear in √1,000 and √x²."""
 _RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹](?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
-"""One digit: a larger power is no way to write an answer."""
+"""One digit: larger powers may take long to compute, and are left as they are."""
 _LONG_MINUS = re.compile(r"\A(\s*\$?\s*)[–—](?=\s*[0-9.\\])")
 """A dash before a number; between two it may be a range."""
 _SIGNS = str.maketrans("０１２３４５６７８９", "0123456789", "") | {ord("∞"): r"\infty "}

@@ -26,8 +26,8 @@ def check_prompt_lengths(recipe: RLRecipe) -> None:
     """Check that the prompts which are asked first leave room for a reply; others are checked in their turn.
 
     Of a first step that is larger than what is measured, a few long ones may be more than their share: it is
-    refused where it cannot but end the run, or where most are too long. What tools and environments add to a
-    prompt is known when they are opened, and is not counted.
+    refused where they would certainly end the run, or where most are too long. What tools and environments
+    add to a prompt is known when they are opened, and is not counted.
 
     Raises:
         DataError: If more do not than may be unscored, or the tokenizer cannot be loaded.
