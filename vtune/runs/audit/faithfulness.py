@@ -33,7 +33,6 @@ from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import stored_audits
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
-from vtune.runs.evaluate.questions import check_paths
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.audit import keep_audit
 from vtune.schema.parquet import read_trajectories
@@ -93,7 +92,6 @@ def run_faithfulness(
         RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
     """
     audited = locate(path, tuple(map(str, data)))
-    check_paths(audited.source)
     reward = audited.reward
     ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
     reruns = None if rerun is None else prepared(rerun, audited, path)

@@ -13,7 +13,15 @@ from vtune.errors import DataError
 from vtune.protocols import ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.reward.recipe import RewardRecipe
-from vtune.runs.evaluate.questions import AnswerIn, Choices, Format, Source, as_today, read_records
+from vtune.runs.evaluate.questions import (
+    AnswerIn,
+    Choices,
+    Format,
+    Source,
+    as_today,
+    check_paths,
+    read_records,
+)
 from vtune.schema.sample import Sample
 from vtune.tools import ToolName
 from vtune.verifiers import verifier_of
@@ -119,8 +127,9 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
     Where boxes were judged by other thresholds in the course of a training, a sample has none.
 
     Raises:
-        DataError: If a file cannot be read, or files have different samples of one id.
+        DataError: If a file is not there or cannot be read, or files have different samples of one id.
     """
+    check_paths(audited.source)
     iou = audited.reward.iou
     thresholds = iou.thresholds if iou is not None and iou.schedule in ("fixed", "average") else ()
     samples: dict[str, Sample] = {}
