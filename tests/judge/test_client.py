@@ -238,6 +238,20 @@ def test_a_judge_that_is_down_is_no_matter_of_the_question() -> None:
         assert isinstance(ask_level(judge), NoVerdict)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_the_remedy_for_a_key_that_is_refused_is_another_key(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", "wrong")
+    with serve(status) as judge:
+        error = ask_level(judge, api_key_env="JUDGE_KEY")
+        nameless = ask_level(judge)
+    assert isinstance(error, ServiceError)
+    assert isinstance(nameless, ServiceError)
+    assert error.fix == "check the key in JUDGE_KEY, and that it may use this model"
+    assert nameless.fix == "name the environment variable that holds its key as api_key_env"
+
+
 def test_after_many_failures_questions_get_one_attempt() -> None:
     prompts = [Prompt("", str(number)) for number in range(6)]
     with serve(503) as judge:

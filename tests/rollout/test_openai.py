@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.judge.server import FakeJudge, serve
+from tests.judge.server import FakeJudge, JsonHandler, listening, serve
 from tests.models.rows import picture
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.budget import Prices
 from vtune.judge.completions import Completed
 from vtune.models.pictures import PixelBudget
@@ -124,6 +124,17 @@ def test_pictures_stand_where_their_marks_are(tmp_path: Path) -> None:
     assert [part["type"] for part in user["content"]] == ["text", "image_url", "text"]
     # Of a stop text that is no tag nobody could tell whether it was said.
     assert model.requests[0]["stop"] == ["</code>"]
+
+
+def test_a_reply_that_a_filter_withholds_is_no_answer_of_the_model(tmp_path: Path) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.body()
+            choice = {"finish_reason": "content_filter", "message": {"role": "assistant", "content": None}}
+            self.reply({"choices": [choice]})
+
+    with listening(Handler) as port, pytest.raises(ServiceError, match="filter withheld"):
+        draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
 
 
 def test_settings_that_a_model_refuses_are_left_out_and_noted(tmp_path: Path) -> None:

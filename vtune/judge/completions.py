@@ -22,6 +22,9 @@ WRONG_QUESTION = frozenset({400, 413, 415, 422, 451})
 
 _NOT_FOUND = 404
 
+_NOT_ALLOWED = frozenset({401, 403})
+"""Statuses that speak of the key."""
+
 _REFUSAL = re.compile(
     r"\b(?:un)?support|\bdeprecated\b|\bnot allowed\b|\bonly the default\b|\bcannot both be\b", re.IGNORECASE
 )
@@ -199,7 +202,7 @@ class Completions:
                 raise _kind_of(error)(
                     f"{self._who} gave no reply: {type(error).__name__}: {error}",
                     where=self.where,
-                    fix=self._fix,
+                    fix=self._remedy(error),
                 ) from None
         try:
             completed = self.read(parse_json(body))
@@ -225,6 +228,14 @@ class Completions:
         raw = await create(**self._body(messages, settings, refused))
         body: bytes = raw.http_response.content
         return body
+
+    def _remedy(self, error: "OpenAIError") -> str:
+        """What to do about a request that failed."""
+        if _status(error) not in _NOT_ALLOWED:
+            return self._fix
+        if self._key is None:
+            return "name the environment variable that holds its key as api_key_env"
+        return f"check the key in {self._key}, and that it may use this model"
 
     def body(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
         """What is sent for a conversation, without the settings that the model refuses."""

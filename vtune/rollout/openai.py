@@ -33,6 +33,9 @@ QUALITIES = (95, 85, 75)
 SEEDS = 2**31
 """Seeds are below it: some gateways take 32 bits with a sign."""
 
+FILTERED = "content_filter"
+"""The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
+
 _TAG = re.compile(r"</(\w+)>")
 
 
@@ -191,6 +194,9 @@ class OpenAIEngine:
         self._note(reply)
         if not reply.finish:
             raise ServiceError("the model's reply has no choice", where=self._completions.where)
+        if reply.finish == FILTERED and not reply.text:
+            why = "the endpoint's filter withheld the model's reply"
+            raise ServiceError(why, where=self._completions.where, fix="ask an endpoint without that filter")
         text, finish = said(reply, sampling.stop)
         return Completion(
             token_ids=(),

@@ -52,10 +52,11 @@ _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
 _ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?(?![0-9]|[.,][0-9])|[a-zπ](?![⁰¹²³⁴-⁹]))|\(([^()√]*)\))")
 """Of a number, a letter or what stands in brackets; where the root ends is not clear in √1,000 and √x²."""
-_RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹](?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
-"""One digit: larger powers may take long to compute, and are left as they are."""
-_LONG_MINUS = re.compile(r"\A(\s*\$?\s*)[–—](?=\s*[0-9.\\])")
-"""A dash before a number; between two it may be a range."""
+_RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
+_LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—](?=\s*[0-9.\\√])")
+"""A dash before a number, where nothing stands to its left; between two numbers it may be a range."""
+_FRACTION = re.compile(r"([0-9]*)([¼-¾⅐-⅞↉])")
+"""A sign for a fraction, with the whole number before it: 2½ is 2.5."""
 _SIGNS = str.maketrans("０１２３４５６７８９", "0123456789", "") | {ord("∞"): r"\infty "}
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -168,12 +169,18 @@ def _truth(sample: Sample) -> list[Any]:
 
 
 def in_latex(text: str) -> str:
-    """Signs of Unicode in an expression as LaTeX has them: math-verify does not know √2, 10³, ∞ or –5."""
+    """Signs of Unicode in an expression as LaTeX has them: math-verify does not know √2, 10³, ½, ∞ or –5."""
     if text.isascii():
         return text
     text = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", text.translate(_SIGNS))
     text = _RAISED.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", text)
-    return _LONG_MINUS.sub(r"\1-", text)
+    return _LONG_MINUS.sub(r"\1\2-", _FRACTION.sub(_fraction, text))
+
+
+def _fraction(found: re.Match[str]) -> str:
+    above, _, below = unicodedata.normalize("NFKC", found[2]).partition("\u2044")
+    fraction = rf"\frac{{{above}}}{{{below}}}"
+    return f"({found[1]}+{fraction})" if found[1] else fraction
 
 
 def parsed(text: str, *, words: bool = False) -> list[Any]:
