@@ -1,13 +1,16 @@
 """What a step learns: scored trajectories -> advantages, credit -> updates of the weights."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
 from vtune.advantage.group import group_advantages, overlong_penalty
-from vtune.advantage.recipe import Advantage, Credit
+from vtune.advantage.recipe import Advantage, Credit, Overlong
 from vtune.models.device import device_thread
+from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer
@@ -21,14 +24,30 @@ def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | Non
     for trajectory in scored:
         total = trajectory.reward.total if trajectory.reward else None
         if total is not None and recipe.overlong is not None:
-            total += overlong_penalty(
-                sum(trajectory.loss_mask),
-                limit=recipe.overlong.limit,
-                buffer=recipe.overlong.buffer,
-                factor=recipe.overlong.factor,
-            )
+            total += _penalty(trajectory, recipe.overlong)
         found.append(total)
     return found
+
+
+def overlong_rows(scored: Sequence[Trajectory], recipe: Advantage) -> dict[str, dict[str, float]]:
+    """`overlong_penalty` by source and of all: what the length of scored replies costs, a mean.
+
+    `reward` in the metrics is what it was before.
+    """
+    if recipe.overlong is None:
+        return {}
+    found: dict[str, list[float]] = defaultdict(list)
+    for trajectory in scored:
+        if trajectory.reward is not None and trajectory.reward.total is not None:
+            for name in (trajectory.source, ALL):
+                found[name].append(_penalty(trajectory, recipe.overlong))
+    return {name: {"overlong_penalty": fmean(penalties)} for name, penalties in found.items()}
+
+
+def _penalty(trajectory: Trajectory, recipe: Overlong) -> float:
+    return overlong_penalty(
+        sum(trajectory.loss_mask), limit=recipe.limit, buffer=recipe.buffer, factor=recipe.factor
+    )
 
 
 def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Trajectory]:

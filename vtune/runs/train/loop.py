@@ -28,7 +28,14 @@ from vtune.runs.interpreter import responsive
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
-from vtune.runs.train.learning import Learning, rewards, updates_of, with_advantages, with_credit
+from vtune.runs.train.learning import (
+    Learning,
+    overlong_rows,
+    rewards,
+    updates_of,
+    with_advantages,
+    with_credit,
+)
 from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_suites import Loaded, check_pinned, pin_suites, values_of
@@ -293,6 +300,8 @@ class _Loop:
             write_trajectories(file, step.learnt, run=run.out)
             self._record.trajectories(step.number, step.learnt, file)
         rows = by_source(step.everyone, evidence_score=recipe.reward.evidence.full)
+        for source, row in overlong_rows(step.everyone, recipe.advantage).items():
+            rows[source] |= row
         rows[ALL] |= (
             update_row(step.updates)
             | step.clock.row(step.updates, processes=self._ranks.world, peak=self._peak)
