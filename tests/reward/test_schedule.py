@@ -49,6 +49,12 @@ def test_the_loose_and_the_strict_variant_have_the_same_borders(stages: tuple[fl
     assert course == [stages[0]] * 2 + [stages[1]] * 3 + [stages[2]] * 15
 
 
+def test_a_stage_ends_at_its_share_as_it_is_written() -> None:
+    iou = STAGED.model_copy(update={"thresholds": (0.5, 0.9), "until": (0.28,)})
+    course = [thresholds_at(iou, None, step=step, steps=25)[0] for step in range(25)]
+    assert course == [0.5] * 7 + [0.9] * 18
+
+
 @given(steps=st.integers(1, 300))
 def test_stages_never_loosen(steps: int) -> None:
     course = [thresholds_at(STAGED, None, step=step, steps=steps) for step in range(steps)]

@@ -1,6 +1,7 @@
 """How tight a box has to be at each step of a run (V-Triune §3.2.1, appendices I and J)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
@@ -82,7 +83,8 @@ def thresholds_at(iou: IouSchedule, reached: float | None, *, step: int, steps: 
             raise ValueError("an adaptive schedule has a place to stand")
         return (reached,)
     if iou.schedule == "staged":
-        return (iou.thresholds[sum(step >= share * steps for share in iou.until)],)
+        # As it is written: in floats 0.28 of 25 steps is more than 7.
+        return (iou.thresholds[sum(step >= Fraction(str(share)) * steps for share in iou.until)],)
     return iou.thresholds
 
 
