@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.runs.launched import eventually
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.import_stubs import without_mlflow
-from vtune.runs.processes.launch import _command, _environment
+from vtune.runs.processes.launch import _check_devices, _command, _environment, processes_of
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
 from vtune.runs.processes.watcher import end_sessions, packed
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -38,6 +39,18 @@ def test_the_gpus_that_cuda_visible_devices_names_are_taken_on_every_machine(
     asked = command[command.index("--include") + 1]
     taken = parse_inclusion_exclusion(machines_of(tmp_path / "hosts"), asked, "")
     assert dict(taken) == {"first": [4, 5], "second": [4, 5]}
+
+
+@pytest.mark.parametrize("check", [processes_of, _check_devices])
+def test_a_working_directory_that_other_machines_would_not_find_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Callable[..., object]
+) -> None:
+    """DeepSpeed writes `cd` and the path into a line for their shells, as it is."""
+    folder = tmp_path / "my runs"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    with pytest.raises(RecipeError, match=r"the working directory is .*my runs'"):
+        check(2, hosts(tmp_path))
 
 
 def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

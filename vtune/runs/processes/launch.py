@@ -7,6 +7,7 @@ of its own, which sees every end of it, on whatever machine it runs.
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -291,12 +292,25 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
     if gpus is None:
         raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
     included(hostfile, gpus)
+    _check_paths()
     return gpus * len(machines_of(hostfile))
+
+
+def _check_paths() -> None:
+    """Check the paths that DeepSpeed writes into the command of other machines as they are."""
+    paths = (("the working directory", str(Path.cwd())), ("the path of this Python", sys.executable))
+    for what, path in paths:
+        if shlex.quote(path) != path:
+            raise RecipeError(
+                f"{what} is {path!r}, which the shells of other machines do not read as one word",
+                fix="start from a path of letters, digits, dots, dashes and underscores",
+            )
 
 
 def _check_devices(processes: int, hostfile: Path | None) -> None:
     if hostfile is not None:
         included(hostfile, processes)
+        _check_paths()
         if shutil.which("pdsh") is None:
             raise MissingExtra(
                 "many machines are reached through pdsh, which is not installed here",
