@@ -1,9 +1,9 @@
 import asyncio
-import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tests.rollout.load import asynchronous, by_turn, jobs
+from tests.rollout.virtual_time import VirtualTime
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -17,33 +17,6 @@ class Timed(ScriptedEngine):
     async def generate(self, request: Request) -> Completion:
         await asyncio.sleep(TOKEN * request.sampling.max_new_tokens)
         return await super().generate(request)
-
-
-class VirtualTime(asyncio.SelectorEventLoop):
-    """A loop whose clock is set forward to the next timer where nothing else is to be done: the times of
-    sleeps are counted, and neither those of the arithmetic nor of other tests."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-        super().__init__(_Jumping(self))
-
-    def time(self) -> float:
-        return self._now
-
-    def advance(self, seconds: float) -> None:
-        self._now += seconds
-
-
-class _Jumping(selectors.DefaultSelector):
-    def __init__(self, loop: VirtualTime) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        found = super().select(0 if timeout is not None else None)
-        if not found and timeout:
-            self._loop.advance(timeout)
-        return found
 
 
 def test_conversations_do_not_wait_for_each_other(policy: Policy) -> None:

@@ -8,6 +8,7 @@ from itertools import count
 
 from PIL import Image
 
+from vtune.environments import name_of
 from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
@@ -18,6 +19,7 @@ from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.rollout.picture_prefetch import PrefetchedPictures
 from vtune.rollout.prompts import ask
 from vtune.rollout.recipe import Rollout
+from vtune.rollout.stalls import Stalls
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech, Transcript
 from vtune.rollout.verdicts import Feedback, with_verdicts
@@ -30,6 +32,9 @@ from vtune.tools.observation import Observation
 from vtune.tools.toolbox import Results, Toolbox
 from vtune.verifiers.answer_instruction import ended
 from vtune.verifiers.tags import answer
+
+SHOWN = 120
+"""Characters of a turn, from its end, by which a message shows what it asks for; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Agent:
         waiting: Runs while conversations wait for their environments.
         tools: What samples may offer beside `python`.
         feedback: What the policy is told of its looks; None: nothing.
+        warn: Takes a line about a call that does not end.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class Agent:
         waiting: Stopwatch | None = None,
         tools: Toolbox | None = None,
         feedback: Feedback | None = None,
+        warn: Callable[[str], None] = lambda line: None,
     ) -> None:
         self._engine = engine
         self._sandbox = sandbox
@@ -83,6 +90,7 @@ class Agent:
         self._waiting = waiting or Stopwatch()
         self._tools = tools or Toolbox({})
         self._feedback = feedback
+        self._stalls = Stalls(warn)
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
         self._places: PrioritySemaphore | None = None
@@ -230,7 +238,7 @@ class Agent:
                 last=turn == recipe.max_turns - 1,
                 pictures=[picture.data or b"" for picture in book.images],
             )
-            with self._waiting:
+            with self._waiting, self._stalls.waiting(_asked(job.sample, said)):
                 acts = await episode.observe(said)
             if acts is None:
                 return "answer"
@@ -332,6 +340,11 @@ class Agent:
         book.calls.append(
             Call(tool=recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
         )
+
+
+def _asked(sample: Sample, said: Turn) -> str:
+    """What a turn asks of its environment, for a message."""
+    return f"the environment {name_of(sample)!r}, sample {sample.id!r}, to {said.text[-SHOWN:]!r}"
 
 
 def _record(job: Job, book: Transcript, stop: StopReason) -> Trajectory:

@@ -8,6 +8,7 @@ from typing import Protocol
 from vtune.errors import RecipeError
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.policy import Dtype, Policy, load_policy
+from vtune.report.progress import say
 from vtune.reward.evidence import Judges
 from vtune.rollout.agent import Agent
 from vtune.rollout.engine import Engine
@@ -117,6 +118,7 @@ async def open_agent(
             waiting=waiting,
             tools=tools,
             feedback=feedback,
+            warn=say,
         )
 
 

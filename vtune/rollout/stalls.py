@@ -1,0 +1,65 @@
+"""Conversations that wait for their environments for so long that somebody should look."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+PATIENCE = 300.0
+"""Seconds that a call may take before it is named; ours. What runs code ends calls long before."""
+
+
+class Stalls:
+    """Names the call that has been waited for longest, once it takes more than `PATIENCE`.
+
+    A tool or an environment of the user's own may wait for ever, and the run with it. It is named again each
+    time that it has taken twice as long.
+
+    Args:
+        warn: Takes one line.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._waiting: dict[int, tuple[float, str]] = {}
+        """When each wait began and for what, the oldest first."""
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._bound = PATIENCE
+
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Wait for something, as messages call it."""
+        number = next(self._numbers)
+        self._waiting[number] = (_now(), what)
+        if self._timer is None:
+            self._look_in(PATIENCE)
+        try:
+            yield
+        finally:
+            del self._waiting[number]
+            if not self._waiting and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def _look_in(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        now = _now()
+        began, what = next(iter(self._waiting.values()))
+        waited = now - began
+        if waited < PATIENCE:
+            self._bound = PATIENCE
+            self._look_in(PATIENCE - waited)
+            return
+        if waited >= self._bound:
+            late = sum(now - one >= PATIENCE for one, _ in self._waiting.values())
+            others = f" ({late - 1} more wait as long)" if late > 1 else ""
+            self._warn(f"no answer for {waited / 60:.0f} minutes from {what}{others}; still waiting")
+            self._bound = 2 * waited
+        self._look_in(min(PATIENCE, self._bound - waited))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
