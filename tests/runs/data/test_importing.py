@@ -1,6 +1,9 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.data.formats.published import MAKERS, lines, parquet
@@ -304,7 +307,7 @@ def test_a_trace_with_half_a_character_is_left_out(tmp_path: Path) -> None:
     assert "\\ud83d" in problem["what"]
 
 
-def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_on_is_told(tmp_path: Path) -> None:
     file, columns = tmp_path / "qa.parquet", tmp_path / "columns.yaml"
     parquet(file, [{"q": f"Which {number}?", "a": "x" * 1000} for number in range(5000)])
     content = bytearray(file.read_bytes())
@@ -312,9 +315,44 @@ def test_a_file_that_datasets_cannot_read_on_is_told(tmp_path: Path) -> None:
     file.write_bytes(content)
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
     options = Options(columns=columns)
-    with pytest.raises(DataError, match=r"datasets stopped reading") as caught:
+    with pytest.raises(DataError, match=r"breaks off or is damaged") as caught:
         import_data("hf", [file], tmp_path / "out.parquet", options=options, strict=False)
     assert str(file) in str(caught.value)
+
+
+def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> None:
+    folder, columns = tmp_path / "shards", tmp_path / "columns.yaml"
+    folder.mkdir()
+    shards: list[dict[str, Any]] = [
+        {"q": ["Which?"], "a": ["red"]},
+        {"q": pa.array([], pa.string()), "a": pa.array([], pa.string())},
+        {"q": ["How many?"], "a": [5], "more": ["x"]},
+        {"q": ["Who?"]},
+        {"q": pa.array(["Where?"]).dictionary_encode(), "a": pa.array(["here"], pa.large_string())},
+    ]
+    for number, shard in enumerate(shards):
+        pq.write_table(pa.table(shard), folder / f"train-{number:05}-of-00005.parquet")
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    out = tmp_path / "out.parquet"
+    result = import_data("hf", [folder], out, options=Options(columns=columns), strict=False)
+    assert [sample.ground_truth for sample in read_samples(out)] == ["red", "5", "here"]
+    (problem,) = result["problems"]
+    assert (problem["row"], problem["what"]) == (2, "the row has none of a (column `a`)")
+
+
+def test_a_damaged_shard_costs_its_own_rows_alone(tmp_path: Path) -> None:
+    folder, columns = tmp_path / "shards", tmp_path / "columns.yaml"
+    folder.mkdir()
+    for number in range(3):
+        parquet(folder / f"train-{number}.parquet", [{"q": f"Which {number}?", "a": "red"}])
+    (folder / "train-1.parquet").write_bytes((folder / "train-1.parquet").read_bytes()[:200])
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    out = tmp_path / "out.parquet"
+    result = import_data("hf", [folder], out, options=Options(columns=columns), strict=False)
+    assert [sample.question for sample in read_samples(out)] == ["Which 0?", "Which 2?"]
+    (problem,) = result["problems"]
+    assert "not a complete one" in problem["what"]
+    assert problem["file"] == str(folder / "train-1.parquet")
 
 
 @pytest.mark.parametrize("format_", ["hf", "verl"])

@@ -1,10 +1,12 @@
 """Any data set of Hugging Face `datasets`: a hub name, a folder or a file, with a map of its columns.
 
-CSV, TSV and JSON are read here, as they are written: `datasets` guesses types by the look of the cells.
+CSV, TSV and JSON are read here, as they are written: `datasets` guesses types by the look of the cells. So is
+Parquet on this machine: it ends at the first file that has other columns than the one before, or no row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +26,8 @@ from vtune.data.formats.values import text_of
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
 from vtune.schema.fields import Row, wrong
+from vtune.schema.parquet import columns as columns_of
+from vtune.schema.parquet import scan_rows
 from vtune.schema.sample import Sample
 from vtune.tools import ToolName
 
@@ -51,6 +55,32 @@ def _named(said: Any) -> Any:
 
 Boxes = Annotated[BoxColumn, BeforeValidator(_named)]
 ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_right")]
+
+
+PARQUET = ".parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """Files of one split; they need not have the same columns."""
+
+    paths: Sequence[Path]
+
+    def columns(self) -> list[str]:
+        """The columns that any of them has; one that is damaged is told when its rows are read."""
+        there: dict[str, str] = {}
+        for path in self.paths:
+            with suppress(DataError):
+                there |= columns_of(path)
+        return list(there)
+
+    def rows(self) -> Iterator[Row | DataError]:
+        """Every row; a damaged file is an error in the place of its rows, and the next file follows."""
+        for path in self.paths:
+            try:
+                yield from (row for _, row in scan_rows(path))
+            except DataError as error:
+                yield error
 
 
 class ColumnMap(Strict):
@@ -172,6 +202,10 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
 def _chosen(path: Path, names: ColumnMap) -> Iterable[Any]:
     """The rows, pictures encoded, of a data set that has the columns of the map."""
     opened = _opened(path, names)
+    if isinstance(opened, ParquetFiles):
+        if there := opened.columns():
+            _check_columns(path, names, there)
+        return opened.rows()
     if isinstance(opened, list):
         # From the start again: a first row may lack what others have.
         if there := columns(text_rows(opened), _wanted(names)):
@@ -206,26 +240,34 @@ def _check_columns(path: Path, names: ColumnMap, there: list[str]) -> None:
             )
 
 
-def _encoded(opened: Any) -> Iterable[Any]:
-    """A data set whose pictures are not decoded."""
+def _encoded(opened: Any) -> Iterator[Any]:
+    """The rows of a data set, with pictures that are not decoded."""
     import datasets
+    from datasets.table import CastError
 
     for column, kind in (opened.features or {}).items():
         if isinstance(kind, datasets.Image):
             opened = opened.cast_column(column, datasets.Image(decode=False))
         elif isinstance(getattr(kind, "feature", None), datasets.Image):
             opened = opened.cast_column(column, datasets.List(datasets.Image(decode=False)))
-    rows: Iterable[Any] = opened
-    return rows
+    try:
+        yield from opened
+    except CastError as error:
+        yield DataError(
+            f"datasets stopped reading, and all that follows is missing: {error}",
+            fix="its files have different columns: download them, and import the folder",
+        )
 
 
 def _opened(path: Path, names: ColumnMap) -> Any:
     """The rows of one split, streamed; a folder that `save_to_disk` wrote is mapped into memory.
 
-    Where they are text, its files.
+    Where they are text, or Parquet on this machine, its files.
     """
     if path.is_file() and (file := text_file(path)) is not None:
         return [file]
+    if path.is_file() and path.suffix.lower() == PARQUET:
+        return ParquetFiles([path])
     import datasets
 
     try:
@@ -237,34 +279,39 @@ def _opened(path: Path, names: ColumnMap) -> Any:
             kind = path.suffix.removeprefix(".")
             return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)
         builder = datasets.load_dataset_builder(str(path), names.config)
-        return _text_files(builder, names.split) or builder.as_streaming_dataset(split=names.split)
+        return _plain_files(builder, names.split) or builder.as_streaming_dataset(split=names.split)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(
             f"datasets cannot open it: {error}", where=str(path), fix="check name, config and split"
         ) from None
 
 
-def _text_files(builder: Any, split: str) -> list[TextFile]:
-    """The files of a split, where they are text, and their card asks for nothing that only `datasets` does.
+def _plain_files(builder: Any, split: str) -> list[TextFile] | ParquetFiles | None:
+    """The files of a split, where they are read here, and their card asks for no more than that.
 
-    Types that it names say nothing here: `datasets` guesses first, and makes them of its guesses.
+    Types that it names say nothing here: of text, `datasets` guesses first, and makes them of its guesses;
+    Parquet states its own.
     """
     from datasets.packaged_modules.csv.csv import Csv
     from datasets.packaged_modules.json.json import Json
+    from datasets.packaged_modules.parquet.parquet import Parquet
 
     config = builder.config
-    if not isinstance(builder, Csv | Json):
-        return []
+    if not isinstance(builder, Csv | Json | Parquet):
+        return None
     usual, ours = type(config)(), ("name", "version", "data_dir", "data_files", "description")
     for field in fields(config):
         if field.name not in (*ours, "sep", "delimiter") and getattr(config, field.name) != getattr(
             usual, field.name
         ):
-            return []
+            return None
     files = (config.data_files or {}).get(split, [])
+    if isinstance(builder, Parquet):
+        here = [Path(file) for file in files if "://" not in file]
+        return ParquetFiles(here) if here and len(here) == len(files) else None
     separator = config.sep if isinstance(builder, Csv) else None
     if any(Path(file).suffix.lower() not in SEPARATORS for file in files) or len(separator or ",") != 1:
-        return []  # packed, or separated by a pattern
+        return None  # packed, or separated by a pattern
     return [TextFile(file, separator) for file in files]
 
 
