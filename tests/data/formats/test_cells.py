@@ -82,7 +82,7 @@ def test_an_empty_cell_is_missing_and_changes_no_other(tmp_path: Path) -> None:
     first, second, third = mapped(file)
     assert isinstance(first, Sample)
     assert isinstance(second, Sample)
-    assert (first.id, second.id) == (f"my/{big}", "my/train/1")
+    assert (first.id, second.id) == (f"my/{big}", "my/1")
     assert isinstance(third, DataError)
     assert "none of a" in str(third)
 

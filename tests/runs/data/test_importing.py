@@ -340,6 +340,18 @@ def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> N
     assert (problem["row"], problem["what"]) == (2, "the row has none of a (column `a`)")
 
 
+def test_rows_without_an_id_of_several_files_are_all_there(tmp_path: Path) -> None:
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    files = [tmp_path / "train-0.parquet", tmp_path / "train-1.jsonl"]
+    parquet(files[0], [{"q": "Which?", "a": "red"}])
+    lines(files[1], [{"q": "Who?", "a": "me"}])
+    out = tmp_path / "out.parquet"
+    result = import_data("hf", files, out, options=Options(columns=columns), strict=False)
+    assert result["problems"] == []
+    assert [sample.id for sample in read_samples(out)] == ["own/train-0/0", "own/train-1/0"]
+
+
 def test_a_damaged_shard_costs_its_own_rows_alone(tmp_path: Path) -> None:
     folder, columns = tmp_path / "shards", tmp_path / "columns.yaml"
     folder.mkdir()

@@ -100,7 +100,7 @@ class ColumnMap(Strict):
     answer_is: AnswerIs | None = None
     """What the answers of questions with options are; None: decided row by row, where it can only be one."""
     id: str | None = None
-    """Column: unique in the data set; None: the row's number."""
+    """Column: unique in the data set; None: the name of the file, or of the split, and the row's number."""
     evidence: Boxes | None = None
     """Column: boxes of what the question is about; a bare name: xyxy in pixels of the stored picture."""
     ability: Said = ""
@@ -190,13 +190,15 @@ def _given(name: str | None) -> tuple[str, ...]:
 
 
 def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
+    # Several files may be given, and what tells rows without an id apart is the name of theirs.
+    name = path.stem if path.is_file() else names.split
     try:
         for number, row in enumerate(_chosen(path, names)):
-            yield Place(path, number, names.split), row if isinstance(row, DataError | Cells) else dict(row)
+            yield Place(path, number, name), row if isinstance(row, DataError | Cells) else dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # It reads Parquet many rows at a time, and does not say which of them it cannot read.
         broken = DataError(f"datasets stopped reading: {error}", fix="fix the file, or make it again")
-        yield Place(path, None, names.split), broken
+        yield Place(path, None, name), broken
 
 
 def _chosen(path: Path, names: ColumnMap) -> Iterable[Any]:
