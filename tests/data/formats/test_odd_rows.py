@@ -194,3 +194,15 @@ def test_a_number_in_a_column_of_texts_is_not_taken_for_an_answer_beside_the_opt
     assert (among.ground_truth, among.verifier, among.choices) == ("1", "choice", ("0", "1"))
     numbered = question_sample(QUESTION | {"answer": 1}, PLACE, OPTIONS, source="easyr1")
     assert (numbered.ground_truth, numbered.choices) == ("B", ("red", "blue"))
+
+
+def test_an_answer_that_is_no_option_is_refused_unless_somebody_names_a_verifier() -> None:
+    """It was a question of verifier `exact`, for which every letter was wrong."""
+    for answer in ("yellow", "2.5", "\\frac{1}{2}"):
+        with pytest.raises(DataError, match="is not one of the options") as caught:
+            question_sample(QUESTION | {"answer": answer}, PLACE, OPTIONS, source="easyr1")
+        assert "name a verifier" in caught.value.fix
+    named = question_sample(QUESTION | {"answer": "yellow"}, PLACE, Options(verifier="judge"), source="a")
+    assert (named.verifier, named.ground_truth) == ("judge", "yellow")
+    several = question_sample(QUESTION | {"answer": ["red", "yellow"]}, PLACE, OPTIONS, source="a")
+    assert several.verifier_parm == {"aliases": ["yellow"]}

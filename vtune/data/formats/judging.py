@@ -6,6 +6,8 @@ from vtune.errors import DataError
 from vtune.verifiers import VERIFIERS, choice, exact, judge, math
 
 _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
+_SMALL = re.compile(r"\(?([a-z])\)?\.?")
+"""A letter only where options reach as far: elsewhere `x` is a variable."""
 _NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|pi)\b")
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -38,6 +40,8 @@ def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: b
     """
     truth = ground_truth.strip()
     if _LETTER.fullmatch(truth) or _is_option(truth.lower(), [choice.strip().lower() for choice in choices]):
+        return choice.NAME
+    if (small := _SMALL.fullmatch(truth)) and ord(small[1]) - ord("a") < len(choices):
         return choice.NAME
     if _is_expression(truth):
         return math.NAME

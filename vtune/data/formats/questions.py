@@ -22,7 +22,7 @@ from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.sample import Sample
 from vtune.schema.source_names import named_by
-from vtune.verifiers import counting, judge
+from vtune.verifiers import choice, counting, judge
 
 AnswerIs = Literal["number", "text"]
 """Of an option: its number (or its letter or key), or its text."""
@@ -131,6 +131,8 @@ def question_sample(
         user["content"] = _listed(user["content"], given)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
     found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
+    if given and options.verifier is None and not isinstance(truth, list):
+        _check_named(found, given, answer[0])
     return build_sample(
         place,
         source=source,
@@ -200,6 +202,22 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[st
     return tuple(text_of(column, item) for _, item in entries), keys if keyed else []
 
 
+def _check_named(found: Mapping[str, Any], choices: Sequence[str], column: str) -> None:
+    """Check that a truth names an option, or one has it among its words (15 of `15 cm`).
+
+    Raises:
+        DataError: If no option has anything of it: a reply would be wrong, whichever letter it gives.
+    """
+    truth = " ".join(found["ground_truth"].casefold().split())
+    words = (f" {' '.join(option.casefold().split())} " for option in choices)
+    if found["verifier"] != choice.NAME and not any(f" {truth} " in text for text in words):
+        raise wrong(
+            column,
+            f"{found['ground_truth']!r:.40} is not one of the options",
+            "write the letter of one, or its text; or name a verifier, if options are not to be chosen from",
+        )
+
+
 def _listed(question: str, choices: Sequence[str]) -> str:
     """The question with the options below it, unless it lists them itself."""
     return question if listed_options(question) else f"{question}\n{listing(choices)}"
@@ -245,7 +263,7 @@ def _lettered(
     if place is not None and answer_is != "text":
         return ascii_uppercase[place]
     if isinstance(truth, str) and answer_is is None:
-        if text.isdecimal() and not any(text in choice.split() for choice in choices):
+        if text.isdecimal() and not any(text in option.split() for option in choices):
             # Of a table whose column has texts, too, all cells are texts: a number from 0, or from 1?
             raise wrong(
                 column, f"{text:.20} is not one of the options", "write the letter of one, or its text"
@@ -262,7 +280,7 @@ def _counted(cell: Any, choices: Sequence[str], options: Options) -> Any:
     if not choices and options.verifier != counting.NAME:
         return cell
     if _WHOLE.fullmatch(text):
-        begins = int(text) > len(choices) and any(text in choice.split() for choice in choices)
+        begins = int(text) > len(choices) and any(text in option.split() for option in choices)
         return cell if begins else int(text)  # 15 of the options `15 cm` and `20 cm`
     if text in choices or not _DECIMAL.fullmatch(text):
         return cell
