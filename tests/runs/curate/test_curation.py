@@ -631,6 +631,25 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
     assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
 
 
+def test_a_row_that_a_rule_drops_leaves_its_id_to_a_later_row(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    write_samples(first, [sample(id="0", ground_truth="a long answer"), sample(id="1", ground_truth="one")])
+    write_samples(second, [sample(id="0", ground_truth="two"), sample(id="1", ground_truth="three")])
+    out = tmp_path / "out"
+    recipe = write_recipe(
+        tmp_path / "r.yaml",
+        {"n": source(first), "m": source(second)},
+        [{"filter": "answer_length", "at_most": 5}],
+    )
+    curate(recipe, out)
+    kept = {(one.source, one.id, one.ground_truth) for one in read_samples(out / "samples.parquet")}
+    assert kept == {("n", "1", "one"), ("m", "0", "two")}
+    assert [(row["source"], row["id"], row["filter"]) for row in drops(out)] == [
+        ("n", "0", "answer_length"),
+        ("m", "1", "valid"),
+    ]
+
+
 def test_what_a_person_decides_while_it_runs_counts_from_the_next_run_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

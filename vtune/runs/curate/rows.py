@@ -102,7 +102,8 @@ class Found:
     keys: list[tuple[int, str, Any]] = field(default_factory=list)
     """(position, id, key) of the rows that passed and that the corpus filter looks at."""
     identities: list[tuple[int, str]] = field(default_factory=list)
-    """(position, id) of every sample that could be read; nothing of traces, whose ids may repeat."""
+    """(position, id) of the samples that passed: one that is dropped leaves its id to a later row. Nothing of
+    traces, whose ids may repeat."""
     concerned: Counter[int] = field(default_factory=Counter)
     """Column -> rows that the filter has looked at."""
 
@@ -204,13 +205,12 @@ def look(task: Task) -> Found:
         if isinstance(item, DataError):
             found.dropped.append(Dropped(position, VALID, None, _one_line(item)))
             continue
-        if task.kind == "samples":
+        if _passes(task, position, item, found) and task.kind == "samples":
             found.identities.append((position, identity(item.record)))
-        _judge(task, position, item, found)
     return found
 
 
-def _judge(task: Task, position: int, item: Item, found: Found) -> None:
+def _passes(task: Task, position: int, item: Item, found: Found) -> bool:
     """Send one row through the rules, up to the first that drops it, and take its key."""
     name = identity(item.record)
     for column, spec in task.rules:
@@ -225,9 +225,9 @@ def _judge(task: Task, position: int, item: Item, found: Found) -> None:
             reason = _one_line(error)
         if reason is not None:
             found.dropped.append(Dropped(position, column, name, reason))
-            return
+            return False
     if task.corpus is None:
-        return
+        return True
     column, spec = task.corpus
     corpus = FILTERS[spec.filter].corpus
     assert corpus is not None
@@ -237,6 +237,8 @@ def _judge(task: Task, position: int, item: Item, found: Found) -> None:
             found.keys.append((position, name, corpus.key(spec, item)))
         except DataError as error:
             found.dropped.append(Dropped(position, column, name, _one_line(error)))
+            return False
+    return True
 
 
 def _items(task: Task) -> Iterator[tuple[int, Item | DataError]]:
