@@ -35,7 +35,7 @@ from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.workers import looking
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.schema.message import Message
+from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample
 from vtune.uses import forget, used
@@ -631,6 +631,21 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
     assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
 
 
+def test_a_row_whose_picture_is_missing_is_dropped_where_no_filter_looks_at_pictures(tmp_path: Path) -> None:
+    rows = [
+        replace(sample(id=name, pictures=(b"x",)), images=(Picture(path=name),))
+        for name in ("here.png", "gone.png")
+    ]
+    write_samples(tmp_path / "a.parquet", rows)
+    (tmp_path / "here.png").write_bytes(png((8, 8)))
+    out = tmp_path / "out"
+    curate(write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "a.parquet")}, []), out)
+    assert [one.id for one in read_samples(out / "samples.parquet")] == ["here.png"]
+    (row,) = drops(out)
+    assert (row["row"], row["filter"]) == (1, "valid")
+    assert row["reason"] == f"no picture at {tmp_path / 'gone.png'}"
+
+
 def test_a_row_that_a_rule_drops_leaves_its_id_to_a_later_row(tmp_path: Path) -> None:
     first, second = tmp_path / "a.parquet", tmp_path / "b.parquet"
     write_samples(first, [sample(id="0", ground_truth="a long answer"), sample(id="1", ground_truth="one")])
@@ -748,7 +763,6 @@ def test_rows_that_nothing_has_are_refused_before_anything_is_read(tmp_path: Pat
 
 @pytest.mark.parametrize("linked", [False, True], ids=["folder", "link to a folder elsewhere"])
 def test_pictures_in_files_are_found_from_the_new_folder(linked: bool, tmp_path: Path) -> None:
-    from vtune.schema.message import Picture
     from vtune.schema.parquet import load_picture
 
     (tmp_path / "in").mkdir()

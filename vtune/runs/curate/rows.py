@@ -262,14 +262,30 @@ def _record(task: Task, row: Row, number: int) -> Record:
     name, source = task.part.source, task.source
     if task.kind == "traces":
         trace = trajectory_from_row(row)
+        _check_pictures(trace, task.part.path.parent)
         return replace(trace, source=name) if source.rename else trace
     sample = sample_from_row(row, place=f"{task.part.name}/{number}")
+    _check_pictures(sample, task.part.path.parent)
     if source.tools is not None:
         sample = offering(sample, source.tools)
     if sample.source == name or not source.rename:
         check_source(sample.source)
         return sample
     return replace(sample, source=name, extra={**sample.extra, "data_source": sample.source})
+
+
+def _check_pictures(record: Record, base: Path) -> None:
+    """Check that the pictures that a row names by paths are there; many filters look at none.
+
+    Raises:
+        DataError: Naming the first that is missing.
+    """
+    for picture in record.images:
+        if picture.data is None and picture.path is not None and not (base / picture.path).is_file():
+            raise DataError(
+                f"no picture at {base / picture.path}",
+                fix="paths are relative to the folder of the Parquet file",
+            )
 
 
 def names_of(source: str, paths: Sequence[Path]) -> dict[Path, str]:
