@@ -175,7 +175,7 @@ def test_files_of_verl_open_with_a_default_verifier(tmp_path: Path) -> None:
         extra_info={"index": 7, "split": "train", "question": None},
     )
     path = written(tmp_path / "verl.parquet", [verl])
-    with pytest.raises(DataError, match="default_verifier"):
+    with pytest.raises(DataError, match="vtune data import verl"):
         list(parquet.read_samples(path))
     (sample,) = parquet.read_samples(path, default_verifier="exact")
     assert (sample.id, sample.verifier, sample.accuracy_ratio) == ("signs/train/7", "exact", 1.0)

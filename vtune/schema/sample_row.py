@@ -135,7 +135,7 @@ def sample_from_row(row: Row, *, place: str, default_verifier: str | None = None
         raise wrong(
             "reward_model.verifier",
             "the row names no verifier (the layout of verl: style and ground_truth)",
-            "write a verifier into each row, or pass default_verifier",
+            "import the file (`vtune data import verl`, `deepeyes`, `codev` …), or name one in each row",
         )
     extra: dict[str, Any] = _given(fields.struct("extra_info").values) if row.get("extra_info") else {}
     more = extra.pop("more_json", None)
