@@ -33,6 +33,10 @@ BAD = {
     "no picture": (replace(GOOD, images=(Picture(path="none.png"),)), "no picture at"),
     "broken picture": (replace(GOOD, images=(Picture(data=b"no"),)), "a picture cannot be opened (2 bytes)"),
     "evidence outside": (replace(GOOD, evidence=(Evidence("x", 0, (0, 0, 61, 9)),)), "leaves image 0"),
+    "evidence in shares of the sides": (
+        replace(GOOD, evidence=(Evidence("x", 0, (0.2, 0, 0.5, 1)),)),
+        "lies in the first pixel of image 0",
+    ),
 }
 
 

@@ -81,8 +81,9 @@ def validate(
 
     A row of samples is good if it is a valid sample, its id is in no other row of any file, metrics call no
     row of their own as its `data_source` is called, its verifier exists and gives the ground truth, as a
-    reply, full marks, its pictures are there and can be opened, and its evidence lies inside them. A row of
-    traces is good if it can be learnt from. Of a bad row the first problem is listed.
+    reply, full marks, its pictures are there and can be opened, and its evidence lies inside them and not
+    in a first pixel, as shares do. A row of traces is good if it can be learnt from. Of a bad row the first
+    problem is listed.
 
     Args:
         paths: Files of samples or of traces.
@@ -183,6 +184,12 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
     for item in sample.evidence:
         width, height = sizes[item.image]
         x0, y0, x1, y1 = item.bbox
+        if x1 <= 1 < width and y1 <= 1 < height:
+            raise DataError(
+                f"evidence {list(item.bbox)} lies in the first pixel of image {item.image}",
+                fix="write pixels of the stored image; for shares of its sides, a map of columns (format hf) "
+                "has `space: relative_1`",
+            )
         if not (x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height):
             raise DataError(
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
