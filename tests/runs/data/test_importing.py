@@ -340,6 +340,20 @@ def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> N
     assert (problem["row"], problem["what"]) == (2, "the row has none of a (column `a`)")
 
 
+@pytest.mark.parametrize("format_", ["hf", "verl"])
+@pytest.mark.parametrize("name", ["rows.jsonl.gz", "rows.parquet.zst", "rows"])
+def test_a_packed_file_is_told_to_be_unpacked_and_not_looked_for_on_the_hub(
+    format_: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(b"packed")
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: q\nanswer: a\n")
+    options = Options(columns=columns if format_ == "hf" else None)
+    with pytest.raises(DataError, match="unpack it") as caught:
+        import_data(format_, [tmp_path / name], tmp_path / "out.parquet", options=options, strict=False)
+    assert name in str(caught.value)
+
+
 def test_rows_without_an_id_of_several_files_are_all_there(tmp_path: Path) -> None:
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\n")

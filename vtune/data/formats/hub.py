@@ -7,6 +7,7 @@ Parquet on this machine: it ends at the first file that has other columns than t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,6 +59,7 @@ ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_rig
 
 
 PARQUET = ".parquet"
+UNREAD = "unpack it, if it is packed (.gz, .zst); else write Parquet, Arrow, CSV, TSV or JSON lines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +281,10 @@ def _opened(path: Path, names: ColumnMap) -> Any:
             return part.to_iterable_dataset()
         if path.is_file():
             kind = path.suffix.removeprefix(".")
+            # By a name that it does not know, it would look for a data set of that name on the hub.
+            if not kind.isidentifier() or find_spec(f"datasets.packaged_modules.{kind}") is None:
+                what = f"no reader of files called {path.suffix or path.name}"
+                raise DataError(what, where=str(path), fix=UNREAD)
             return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)
         builder = datasets.load_dataset_builder(str(path), names.config)
         return _plain_files(builder, names.split) or builder.as_streaming_dataset(split=names.split)

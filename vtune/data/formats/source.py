@@ -94,7 +94,8 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
             yield number, as_row(row)
     else:
         raise DataError(
-            f"{file} is not one of {', '.join(ENDINGS)}", fix="give files as the data set publishes them"
+            f"{file} is not one of {', '.join(ENDINGS)}",
+            fix="unpack it, if it is packed (.gz, .zst); else give files as the data set publishes them",
         )
 
 
