@@ -1,10 +1,13 @@
 """Trackers: the real ones where they are installed, and what happens when one breaks."""
 
+import hashlib
 import io
 import json
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -108,6 +111,59 @@ def test_trackio_gets_numbers_and_pictures(tmp_path: Path, monkeypatch: pytest.M
     tracker, told = tracked("trackio", tmp_path)
     assert (tracker.failures, told) == (0, [])
     assert any((tmp_path / "trackio").rglob("*"))
+
+
+@pytest.mark.parametrize(("name", "key"), [("wandb", "id"), ("trackio", "name")])
+def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
+    name: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both trackers append to whatever has the same identity, and drop or mix the steps that it has."""
+    told: list[str] = []
+
+    def init(**given: Any) -> SimpleNamespace:
+        told.append(given[key])
+        return SimpleNamespace(finish=lambda **_: None)
+
+    monkeypatch.setitem(
+        sys.modules,
+        name,
+        SimpleNamespace(init=init, finish=lambda: None),  # type: ignore[arg-type]
+    )
+
+    def opened(out: Path, first_step: int) -> str:
+        out.mkdir(parents=True, exist_ok=True)
+        with Tracker(name, out, {}, first_step=first_step, warn=told.append) as tracker:
+            assert tracker.failures == 0
+        return told[-1]
+
+    run = tmp_path / "neither" / "seed-0"
+    first = opened(run, 0)
+    assert opened(run, 0) == first, "continued from its beginning"
+    run.rename(tmp_path / "moved")
+    assert opened(tmp_path / "moved", 6) == first
+    assert len({first, opened(run, 0), opened(tmp_path / "both" / "seed-0", 0)}) == 3
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_a_run_from_before_its_identity_was_kept_continues_as_what_it_was(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+
+    def init(**given: Any) -> SimpleNamespace:
+        told.append(given)
+        return SimpleNamespace(finish=lambda **_: None)
+
+    module = SimpleNamespace(init=init, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    for _ in range(2):
+        with Tracker(name, tmp_path, {}, first_step=4, warn=told.append):
+            pass
+    one, two = told
+    path = hashlib.blake2b(str(tmp_path).encode(), digest_size=8).hexdigest()
+    known = {"wandb": ("id", path), "trackio": ("name", tmp_path.name)}
+    key, value = known[name]
+    assert (one[key], two[key]) == (value, value)
 
 
 class Broken:

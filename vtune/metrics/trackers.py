@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import secrets
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from PIL import Image
 
 from vtune.errors import MissingExtra, RecipeError
 from vtune.files.terminal import clean, one_line
+from vtune.files.writing import write_atomically
 from vtune.metrics.montage import caption, montage
 from vtune.schema.trajectory import Trajectory
 
@@ -47,6 +49,31 @@ def local_key(out: Path, file: Path, row: int) -> str:
     """
     key = f"{file.stem}/{row}"
     return f"{key}: #/0/{key} on the page of `{local_page(out)}`"
+
+
+def title(out: Path) -> str:
+    """What a run is called where many are listed: by its folder alone all runs of a sweep are `seed-0`."""
+    return str(Path(*out.resolve().parts[-2:]))
+
+
+def identity(out: Path, tracker: str, *, fresh: str, before: str, first_step: int) -> str:
+    """Who a run is to a tracker that continues whatever has the same identity; kept in the run's folder.
+
+    So it goes where the folder goes, and a new run in the place of one that was removed is another.
+
+    Args:
+        out: The run folder.
+        tracker: Its name.
+        fresh: The identity of a run that begins.
+        before: That of a run which was begun when none was kept, and which continues.
+        first_step: The first step that will be reported.
+    """
+    file = out / f"{tracker}-run"
+    if file.is_file():
+        return file.read_text(encoding="utf-8").strip()
+    found = before if first_step else fresh
+    write_atomically(file, found + "\n")
+    return found
 
 
 def verbatim(text: str) -> str:
@@ -111,11 +138,12 @@ class WandB:
         import wandb
 
         self._wandb: Any = wandb
-        identity = hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest()
+        path = hashlib.blake2b(str(out.resolve()).encode(), digest_size=8).hexdigest()
+        fresh = secrets.token_hex(8)
         self._run: Any = self._wandb.init(
             project=PROJECT,
-            name=out.name,
-            id=identity,
+            name=title(out),
+            id=identity(out, "wandb", fresh=fresh, before=path, first_step=first_step),
             dir=str(out),
             config=dict(settings),
             notes=local_page(out),
@@ -150,7 +178,10 @@ class Trackio:
 
         self._trackio: Any = trackio
         config = {**settings, "page": local_page(out)}  # trackio has no notes
-        self._trackio.init(project=PROJECT, name=out.name, config=config, **self.QUIET)
+        # Its runs have no identity but their name, which is that of a folder too.
+        fresh = f"{title(out).replace(os.sep, '-').lstrip('-')}-{secrets.token_hex(4)}"
+        name = identity(out, "trackio", fresh=fresh, before=out.name, first_step=first_step)
+        self._trackio.init(project=PROJECT, name=name, config=config, **self.QUIET)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
@@ -180,7 +211,7 @@ class MLflow:
             return
         found = self._client.get_experiment_by_name(PROJECT)
         experiment = found.experiment_id if found else self._client.create_experiment(PROJECT)
-        self._run = self._client.create_run(experiment, run_name=out.name).info.run_id
+        self._run = self._client.create_run(experiment, run_name=title(out)).info.run_id
         self._client.log_dict(self._run, dict(settings), "recipe.json")
         self._client.set_tag(self._run, "mlflow.note.content", verbatim(local_page(out)))
         known.write_text(self._run, encoding="utf-8")
