@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,26 @@ def test_a_failing_run_costs_no_other_and_is_named(plan: Plan, tmp_path: Path, r
     assert "sharp/seed-3: training was killed by signal 9" in str(caught.value)
     assert "--resume" in caught.value.fix
     render_sweeps([table])
+
+
+def test_a_run_that_failed_by_its_settings_is_tried_with_others_when_its_folder_is_gone(
+    plan: Plan, tiny: Path, lens: Path, tmp_path: Path, runs: Runs
+) -> None:
+    out = tmp_path / "out"
+    runs.fails = {"sharp/seed-3": 1, "sharp/seed-5": 1}
+    sweep(plan, out, runs)
+    variants = {"plain": {}, "sharp": {**SWEEP["variants"]["sharp"], "update.learning_rate": 1.0e-7}}
+    file = write(tmp_path / "sweeps", held_out=held_out(lens), variants=variants)
+    corrected = load_sweep(file, RECIPE, words(tiny, lens))
+    runs.fails, runs.words = {}, []
+    for seed in (3, 5):
+        folder = out / f"sharp/seed-{seed}"
+        with pytest.raises(RecipeError, match=r"differs in update\.learning_rate") as caught:
+            sweep(corrected, out, runs, resume=True)
+        assert f"remove {folder} to do this run anew" in caught.value.fix
+        shutil.rmtree(folder)
+    assert sweep(corrected, out, runs, resume=True)["unfinished"] == []
+    assert [word[0] for word in runs.words] == ["rl", "eval"] * 2, "of the others none is done again"
 
 
 def test_a_mean_of_fewer_runs_than_there_are_says_so(plan: Plan, tmp_path: Path, runs: Runs) -> None:

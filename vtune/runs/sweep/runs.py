@@ -72,7 +72,7 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
                 if file not in prints and Path(file).is_file():
                     prints[file] = fingerprint(Path(file))
             own = {file: prints[file] for file in recipe.data if file in prints}
-            check_same_run(run.folder, recipe, own, processes=processes, uses=recipe.uses)
+            _check_same_training(run.folder, recipe, own, processes=processes)
         for name, suite in _suites(plan, run, out).items():
             if (run.evaluation(name) / RESULTS).exists():
                 _check_same_evaluation(run.evaluation(name), suite, _start(plan, run, out))
@@ -90,6 +90,17 @@ def _suites(plan: Plan, run: Run, out: Path) -> Mapping[str, EvalSuite]:
 def _start(plan: Plan, run: Run, out: Path) -> str | None:
     """The model of a run without training; None of others."""
     return None if run.trained else plan.model_of(run.variant, run.seed, prepared_in(out, run.seed))
+
+
+def _check_same_training(
+    folder: Path, recipe: RLRecipe, prints: Mapping[str, str], *, processes: int
+) -> None:
+    """Check that a run is the one that would be made now; else it alone has to go, not the whole sweep."""
+    try:
+        check_same_run(folder, recipe, prints, processes=processes, uses=recipe.uses)
+    except (RecipeError, DataError) as error:
+        anew = f"set that back, or remove {folder} to do this run anew"
+        raise type(error)(error.what, where=error.where, fix=anew) from None
 
 
 def _check_same_evaluation(folder: Path, suite: EvalSuite, model: str | None) -> None:
@@ -322,5 +333,6 @@ def check_failed(failed: Sequence[Mapping[str, str]]) -> None:
         said = [f"{one['name']} {one['how']}:\n{one['said']}" for one in failed]
         raise RunFailed(
             "\n".join([f"{len(failed)} of the sweep's runs failed", *said]),
-            fix="fix what they say; --resume tries them again, and repeats none that is finished",
+            fix="fix what they say (where that changes their settings, remove their folders as well); "
+            "--resume tries them again, and repeats none that is finished",
         )
