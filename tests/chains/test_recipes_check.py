@@ -14,6 +14,7 @@ from tests.runs.commands import vtune
 from vtune.data import lens
 from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
+from vtune.errors import RecipeError
 from vtune.reward import format as form
 from vtune.reward.format import format_reward
 from vtune.runs.data import importing
@@ -334,6 +335,36 @@ def test_own_recipes_join_by_the_commands_in_their_headers(shipped: list[Node], 
     assert [b["why"] for b in breaks(check_joins([str(tmp_path)], shipped=shipped))] == [
         "nothing makes data/other/samples.parquet"
     ]
+
+
+def test_every_recipe_of_a_folder_is_looked_at(shipped: list[Node], tmp_path: Path) -> None:
+    text = find_shipped("rl/codev-tiny").path.read_text()
+    paid, unpaid = tmp_path / "paid", tmp_path / "unpaid"
+    for folder in (paid, unpaid):
+        folder.mkdir()
+        (folder / "mine.yaml").write_text(text)
+    with pytest.raises(RecipeError, match="are both rl/mine") as caught:
+        check_joins([str(tmp_path)], shipped=shipped)
+    assert str(paid / "mine.yaml") in caught.value.what
+    assert str(unpaid / "mine.yaml") in caught.value.what
+    with pytest.raises(RecipeError, match="are both rl/mine"):
+        check_joins([str(paid), str(unpaid / "mine.yaml")], shipped=shipped)
+    (unpaid / "mine.yaml").rename(unpaid / "other.yml")
+    # A file that is named and lies in a folder that is named, too, is one.
+    found = check_joins([str(tmp_path), str(paid / "mine.yaml")], shipped=shipped)
+    assert found["recipes"] == ["rl/mine", "rl/other"]
+
+
+def test_a_file_takes_the_place_of_a_shipped_one_in_whatever_order_they_are_named(
+    shipped: list[Node], tmp_path: Path
+) -> None:
+    own = tmp_path / "codev-tiny.yaml"
+    text = find_shipped("rl/codev-tiny").path.read_text()
+    for part in ("accuracy: 1.0", "format: 0.3", "tool: 0.5"):
+        text = text.replace(f"  {part}", f"  {part.partition(':')[0]}: 0.0")
+    own.write_text(text)
+    for names in ([str(own), "rl/codev-tiny"], ["rl/codev-tiny", str(own)]):
+        assert breaks(check_joins(names, shipped=shipped))
 
 
 def test_a_file_that_is_there_is_looked_at_itself(

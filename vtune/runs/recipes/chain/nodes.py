@@ -103,15 +103,17 @@ def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
         shipped: From `shipped_nodes`.
 
     Raises:
-        RecipeError: If there is none of a name, or one cannot be read.
+        RecipeError: If there is none of a name, one cannot be read, or two files have one kind and name.
     """
     there = {node.title: node for node in shipped}
     asked: dict[str, Node] = {}
+    own: dict[str, Node] = {}
     for name in names:
         path = Path(name)
         if path.is_dir():
             # Column maps may lie there, too.
-            files = [file for file in sorted(path.rglob("*.yaml")) if _kind(file) is not None]
+            there_too = sorted({*path.rglob("*.yaml"), *path.rglob("*.yml")})
+            files = [file for file in there_too if _kind(file) is not None]
             if not files:
                 raise RecipeError(f"{path} holds no recipe", fix="name a folder of YAML files")
             found = [_node(None, file) for file in files]
@@ -119,11 +121,29 @@ def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
             found = [_node(None, path)]
         else:
             entry = find_shipped(name)
-            found = [there[f"{entry.kind}/{entry.name}"]]
-        asked |= {node.title: node for node in found}
+            title = f"{entry.kind}/{entry.name}"
+            asked[title] = there[title]
+            continue
+        for node in found:
+            _check_alone(node, own.get(node.title))
+            own[node.title] = node
+    asked |= own
     everything = there | asked
     replaced = [node for title, node in there.items() if everything[title] is not node]
     return Chosen([*everything.values()], [*(asked or there).values()], replaced)
+
+
+def _check_alone(node: Node, other: Node | None) -> None:
+    """Check that no other file has its kind and name: one of the two would not be looked at.
+
+    Raises:
+        RecipeError: If one has.
+    """
+    if other is not None and other.path.resolve() != node.path.resolve():
+        raise RecipeError(
+            f"{other.path} and {node.path} are both {node.title}; recipes go by kind and file name",
+            fix="rename one of them, or check them one at a time",
+        )
 
 
 def _node(kind: str | None, path: Path) -> Node:
