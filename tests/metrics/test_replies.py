@@ -82,6 +82,15 @@ def test_replies_of_steps_that_are_done_again_are_forgotten(tmp_path: Path) -> N
     assert [path.name for path in (tmp_path / "replies").iterdir()] == ["step-000000.jsonl"]
 
 
+@pytest.mark.parametrize("name", ["step-000005-good.jsonl", "step-000005_good.jsonl"])
+def test_a_copy_beside_kept_replies_is_neither_read_nor_forgotten(name: str, tmp_path: Path) -> None:
+    keep_replies(tmp_path, 5, [reply(1.0)])
+    (tmp_path / "replies" / name).write_text("mine")
+    assert [one["step"] for one in last_replies(tmp_path)] == [5]
+    forget_replies(tmp_path, 4)
+    assert [path.name for path in (tmp_path / "replies").iterdir()] == [name]
+
+
 def test_stored_replies_are_chosen_as_kept_ones_are(tmp_path: Path) -> None:
     drawn = [reply(total, number) for number, total in enumerate((0.5, None, 1.0, 0.0))]
     drawn.append(reply(0.25, source="other"))

@@ -88,9 +88,15 @@ def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
 
 def forget_replies(run: Path, first_step: int) -> None:
     """Remove what was kept of this step and of later ones, which a run that continues will draw again."""
-    for path in (run / "replies").glob("step-*.jsonl"):
-        if int(path.stem.removeprefix("step-")) >= first_step:
+    for step, path in _files(run):
+        if step >= first_step:
             path.unlink()
+
+
+def _files(run: Path) -> list[tuple[int, Path]]:
+    """The files of replies by their steps, oldest first; a copy beside them is somebody's, and left alone."""
+    found = [(re.fullmatch(r"step-(\d{6,})", path.stem), path) for path in (run / "replies").glob("*.jsonl")]
+    return sorted((int(name[1]), path) for name, path in found if name is not None)
 
 
 def last_replies(run: Path) -> list[dict[str, Any]]:
@@ -103,16 +109,16 @@ def last_replies(run: Path) -> list[dict[str, Any]]:
     Raises:
         DataError: If the file cannot be read.
     """
-    kept = sorted((run / "replies").glob("step-*.jsonl"))
+    kept = _files(run)
     if not kept:
         return []
-    step = int(kept[-1].stem.removeprefix("step-"))
+    step, path = kept[-1]
     try:
-        lines = read_text(kept[-1], limit=MAX_DOCUMENT).split("\n")[:-1]
+        lines = read_text(path, limit=MAX_DOCUMENT).split("\n")[:-1]
         return [{"step": step, **parse_json(line)} for line in lines]
     except (OSError, ValueError, TypeError) as error:
         what = f"kept replies cannot be read: {error}"
-        raise DataError(what, where=str(kept[-1]), fix="remove the file") from None
+        raise DataError(what, where=str(path), fix="remove the file") from None
 
 
 def stored_replies(file: Path, *, each: int) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The files of a run's trajectories: one per step that keeps them, and process."""
 
+import re
 from pathlib import Path
 
 from vtune.update.ranks import Ranks
@@ -16,9 +17,10 @@ def trajectory_file(run: Path, step: int, ranks: Ranks) -> Path:
 def forget_trajectories(run: Path, first_step: int) -> None:
     """Remove the files of this step and of later ones, which a run that continues draws again.
 
-    It need not write them again: it may keep fewer steps, end elsewhere, or have other processes.
+    It need not write them again: it may keep fewer steps, end elsewhere, or have other processes. A copy
+    beside them (`step-000020-good`) is somebody's, and stays.
     """
     for path in (run / FOLDER).glob("step-*.parquet"):
-        number = path.stem.removeprefix("step-").partition("-")[0]
-        if number.isdigit() and int(number) >= first_step:
+        name = re.fullmatch(r"step-(\d{6,})(-rank-\d+)?", path.stem)
+        if name is not None and int(name[1]) >= first_step:
             path.unlink()
