@@ -1,11 +1,14 @@
 import json
+import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
 
 from tests.conftest import load
 from tests.models.rows import ragged
@@ -76,6 +79,44 @@ def test_a_folder_without_a_model_is_our_error(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="there is no model folder") as caught:
             read(tmp_path / "none")
         assert caught.value.fix
+
+
+def cut_short(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def without_a_weight(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    del weights[next(name for name in weights if name.endswith("layers.1.mlp.down_proj.weight"))]
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+def of_another_width(folder: Path) -> None:
+    values = json.loads((folder / "config.json").read_text())
+    values["text_config"]["intermediate_size"] = 200
+    (folder / "config.json").write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what", "where"),
+    [
+        (cut_short, "a file of weights is damaged", "model.safetensors"),
+        (without_a_weight, r"hold no weights for model\.language_model\.layers\.1\.mlp\.down_proj", ""),
+        (of_another_width, r"has the shape \(96, 288\) in the files, and \(96, 200\)", ""),
+    ],
+)
+def test_weights_that_are_not_all_there_are_never_drawn_at_random(
+    spoil: Callable[[Path], None], what: str, where: str, policy: Policy, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(policy.model.config._name_or_path, folder)
+    spoil(folder)
+    with pytest.raises(DataError, match=what) as caught:
+        loaded(folder)
+    assert caught.value.where == str(folder / where)
+    assert caught.value.fix
 
 
 def test_a_model_of_another_family_is_refused_by_name(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vtune.errors import DataError, RecipeError
+from vtune.files.terminal import brief
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
@@ -116,10 +117,10 @@ def load_policy(
         computes: Where it will compute, if the weights do not stay where they go.
 
     Raises:
-        DataError: If the folder is incomplete or the family is not known.
+        DataError: If the folder is incomplete, its weights are not those of its configuration, or the family
+            is not known.
     """
     import torch
-    from transformers import AutoModelForImageTextToText
 
     from vtune.models.fused import use_fused_modules
     from vtune.models.varlen import place_vision_attention
@@ -129,11 +130,7 @@ def load_policy(
     kind = getattr(torch, dtype)
     try:
         processor = _image_processor(name)
-        model: Any = (
-            AutoModelForImageTextToText.from_pretrained(name, dtype=kind, trust_remote_code=False)
-            if weights
-            else _skeleton(config, dtype=kind)
-        )
+        model: Any = _with_weights(name, kind) if weights else _skeleton(config, dtype=kind)
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
     if family.fused:
@@ -145,6 +142,57 @@ def load_policy(
         merge=shape_of(config.to_dict()).merge,
         vision_attention=place_vision_attention(model, family, computes or device),
     )
+
+
+def _with_weights(name: str, kind: "torch.dtype") -> Any:
+    """The model of a folder or a hub name, every weight read from its files.
+
+    Raises:
+        DataError: If a file is damaged, or lacks a weight that the configuration asks for: transformers would
+            draw it at random and go on.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoModelForImageTextToText
+
+    load: Any = AutoModelForImageTextToText.from_pretrained
+    try:
+        model, found = load(
+            name, dtype=kind, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except SafetensorError as error:
+        raise DataError(
+            f"a file of weights is damaged: {error}",
+            where=", ".join(damaged(Path(name))) or name,
+            fix="copy or download it again: it was cut short",
+        ) from error
+    if lacking := sorted(found["missing_keys"]):
+        raise DataError(
+            f"the files hold no weights for {brief(', '.join(lacking), most=200)}",
+            where=name,
+            fix="restore the folder: a file was written in part, or its config.json is another model's",
+        )
+    if unlike := sorted(found["mismatched_keys"]):
+        weight, there, wanted = unlike[0]
+        raise DataError(
+            f"{weight} has the shape {tuple(there)} in the files, and {tuple(wanted)} by config.json",
+            where=name,
+            fix="put weights and config.json of one model into the folder",
+        )
+    return model
+
+
+def damaged(folder: Path) -> list[str]:
+    """The files of weights in a folder that cannot be read."""
+    from safetensors import SafetensorError, safe_open
+
+    found = []
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="pt"):
+                pass
+        except SafetensorError:
+            found.append(str(path))
+    return found
 
 
 def load_skeleton(name: str) -> Any:
