@@ -2,14 +2,14 @@ import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from math import nan
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.runs.commands import same_weights, vtune, with_nan
 from vtune.errors import RunFailed
@@ -89,6 +89,43 @@ def test_merged_adapters_are_the_same_policy(adapters: Path, tiny: Path, tmp_pat
     assert before.keys() == after.keys()
     assert changed
     assert all("q_proj" in name or "down_proj" in name for name in changed)
+
+
+def renamed(file: Path) -> None:
+    """As an older transformers called the layers."""
+    older = {name.replace(".language_model.", "."): one for name, one in load_file(file).items()}
+    save_file(older, file, metadata={"format": "pt"})
+
+
+def halved(file: Path) -> None:
+    half = {name: one for name, one in load_file(file).items() if "layers.1" not in name}
+    save_file(half, file, metadata={"format": "pt"})
+
+
+def narrowed(file: Path) -> None:
+    narrow = {name: one[:, :3].contiguous() for name, one in load_file(file).items()}
+    save_file(narrow, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (renamed, "8 matrices of adapters are not in the file"),
+        (halved, "4 matrices of adapters are not in the file"),
+        (narrowed, "cannot be laid over their base"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "cannot be laid over their base"),
+        (lambda file: file.unlink(), "neither adapter_model.safetensors"),
+    ],
+    ids=["renamed", "halved", "narrowed", "cut short", "missing"],
+)
+def test_adapters_that_are_not_all_merged_are_no_export(
+    spoil: Callable[[Path], None], what: str, adapters: Path, tmp_path: Path
+) -> None:
+    spoil(adapters / "adapter_model.safetensors")
+    ended = vtune("export", adapters, tmp_path / "out")
+    assert ended.code == 2
+    assert all(part in ended.err for part in (what, str(adapters), "fix"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_policy_is_no_export_and_leaves_nothing(

@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import io
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,18 @@ from PIL import Image
 
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
+from vtune.files.terminal import brief
 from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, resolved, save_policy
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.schema.message import Message
+from vtune.update.lora import ADAPTER
 
 ADAPTERS = "adapter_config.json"
 """What peft writes beside adapters."""
+ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
+"""The files in which it writes them."""
 OURS = ("manifest.json",)
 """Files of a checkpoint that belong to the run and not to the model."""
 TOLERANCE = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
@@ -136,9 +141,41 @@ def _stored_dtype(folder: Path) -> str:
 
 
 def _with_adapters(policy: Policy, source: Path) -> Policy:
-    from peft import PeftModel
+    """The policy with the adapters of a folder laid beside its weights.
 
-    model = PeftModel.from_pretrained(policy.model, str(source)).eval()
+    Raises:
+        DataError: If they are not there, or are not all of this model's: peft would leave out what it finds
+            no place for.
+    """
+    from peft import PeftModel
+    from safetensors import SafetensorError
+
+    if not any((source / name).is_file() for name in ADAPTER_WEIGHTS):
+        raise DataError(
+            f"the folder has neither {' nor '.join(ADAPTER_WEIGHTS)}",
+            where=str(source),
+            fix="restore the folder of adapters",
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Found missing adapter keys")  # they are an error below
+            model = PeftModel.from_pretrained(policy.model, str(source)).eval()
+            found = model.load_adapter(str(source), ADAPTER)
+    except (ValueError, RuntimeError, SafetensorError) as error:
+        raise DataError(
+            f"the adapters cannot be laid over their base: {brief(str(error), most=300)}",
+            where=str(source),
+            fix=f"see that {ADAPTERS} names the base that they were trained on; restore a file cut short",
+        ) from error
+    if found.missing_keys or found.unexpected_keys:
+        lacking, left = ([*keys, "none"][0] for keys in (found.missing_keys, found.unexpected_keys))
+        raise DataError(
+            f"{len(found.missing_keys)} matrices of adapters are not in the file ({lacking}), and "
+            f"{len(found.unexpected_keys)} of the file belong to no layer ({left})",
+            where=str(source),
+            fix="the file may name layers as an older transformers did: rename them, or merge them with the "
+            "version that they were trained with",
+        )
     return replace(policy, model=model)
 
 
