@@ -158,7 +158,10 @@ def test_a_walk_is_kept_sent_and_learnt_from(policy: Policy, tmp_path: Path) -> 
     assert (sent.environment, there.outcome) == ("maze", found.outcome)
     assert scored(sent, there).reward == scored(maze(), found).reward
     check_trace(read, where="walk")
-    assert replay(read, policy.chat, policy.pictures).token_ids[:20] == list(found.token_ids[:20])
+    book = replay(read, policy.chat, policy.pictures)
+    assert book.token_ids == list(found.token_ids)
+    # Each move has ended its turn, and is taught to.
+    assert book.loss_mask == list(found.loss_mask)
 
 
 OURS = 'raise __import__("vtune.errors").errors.ServiceError("the maze is shut")'

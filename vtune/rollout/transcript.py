@@ -14,6 +14,7 @@ from vtune.rollout.picture_prefetch import PrefetchedPictures
 from vtune.schema.message import Message, Picture
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import OPEN, responses
+from vtune.tools.python import CODE
 
 
 class Speech(Protocol):
@@ -198,8 +199,9 @@ def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
     for index, message in enumerate(trace.messages[first:], start=first):
         if message.role == "assistant":
             ids = chat.words(message.content)
-            # Generation stops at the end of code, so only answers and tool calls are taught to end the turn.
-            ends = index == len(trace.messages) - 1 or OPEN in message.content
+            # Generation stops at the end of code: such a turn is not taught to end, as any other is.
+            stopped = f"</{CODE}>" in message.content and OPEN not in message.content
+            ends = index == len(trace.messages) - 1 or not stopped
             count = len(ids) + ends
             said = (*ids, chat.end_id) if ends else tuple(ids)
             book.wrote(Completion(said, (0.0,) * count, "end", (0,) * count))
