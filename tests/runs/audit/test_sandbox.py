@@ -40,6 +40,11 @@ def photo(tmp_path: Path) -> Path:
     return path
 
 
+def typed(code: bytes) -> io.TextIOWrapper:
+    """Standard input as the locale C has it, which lets any byte through as half of a surrogate pair."""
+    return io.TextIOWrapper(io.BytesIO(code), encoding="utf-8", errors="surrogateescape")
+
+
 def run(tmp_path: Path, code: str, *words: str | Path) -> Ended:
     file = tmp_path / "snippet.py"
     file.write_text(code)
@@ -73,8 +78,23 @@ def test_code_is_scanned_as_a_models_code_is(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("print(6 * 7)"))
+    monkeypatch.setattr("sys.stdin", typed(b"print(6 * 7)"))
     assert json.loads(vtune("sandbox", "run", "-", "--json").out)["output"] == "42"
+
+
+@pytest.mark.parametrize(
+    ("stream", "why"),
+    [(typed(b"print('\xe9')"), "write it in UTF-8"), (None, "closed"), (typed(b"#" * (17 << 20)), "16 MiB")],
+    ids=["Latin-1", "closed", "too long"],
+)
+def test_standard_input_that_is_no_code_is_a_message(
+    monkeypatch: pytest.MonkeyPatch, stream: io.TextIOWrapper | None, why: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", stream)
+    ended = vtune("sandbox", "run", "-")
+    assert ended.code == 2
+    assert "standard input" in ended.err
+    assert why in ended.err
 
 
 def test_a_byte_order_mark_is_no_code(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import PIL.Image
 
 from vtune.errors import DataError
-from vtune.files.reading import read_bytes, read_text
+from vtune.files.reading import MAX_TEXT, read_bytes, read_text
 from vtune.files.writing import check_folder_output, write_atomically
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.types import Isolation
@@ -71,16 +71,30 @@ async def _run(
 
 
 def _code(file: str) -> str:
-    if file == STANDARD_INPUT:
-        return sys.stdin.read().removeprefix("\ufeff")
     try:
-        return read_text(Path(file))
+        return _typed() if file == STANDARD_INPUT else read_text(Path(file))
     except (OSError, UnicodeDecodeError) as error:
+        utf8 = isinstance(error, UnicodeDecodeError)
         raise DataError(
             f"the code cannot be read: {error}",
-            where=file,
-            fix="give a file of Python, or - to read standard input",
+            where="standard input" if file == STANDARD_INPUT else file,
+            fix="write it in UTF-8" if utf8 else "give a file of Python, or - to read standard input",
         ) from error
+
+
+def _typed() -> str:
+    """What comes by standard input, in UTF-8 wherever it runs: Python's own reader goes by the locale.
+
+    Raises:
+        OSError: If it is closed, or more than code may be.
+        UnicodeDecodeError: If it is in another encoding.
+    """
+    if sys.stdin is None:
+        raise OSError("it is closed")
+    content = sys.stdin.buffer.read(MAX_TEXT + 1)
+    if len(content) > MAX_TEXT:
+        raise OSError(f"it is larger than {MAX_TEXT >> 20} MiB")
+    return content.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def _bytes(path: Path) -> bytes:
