@@ -4,6 +4,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import PIL.Image
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -148,6 +149,29 @@ def test_a_change_of_perspective_is_followed() -> None:
     back = inverted(matrix)
     assert back is not None
     assert compose(matrix, back) == pytest.approx((1, 0, 0, 0, 1, 0, 0, 0, 1), abs=1e-9)
+
+
+@pytest.mark.parametrize("angle", [-170, -60, -20, 7, 30, 45, 90])
+def test_a_crop_of_a_turned_picture_has_the_box_of_the_pixels_in_it(angle: int) -> None:
+    ys, xs = np.mgrid[:HEIGHT, :WIDTH]
+    input_ = PIL.Image.fromarray(np.stack([xs, ys, xs * 0 + 255], axis=-1).astype(np.uint8))
+    turned = np.asarray(input_.resize((WIDTH * 4, HEIGHT * 4), 0).rotate(angle, expand=True))
+    height, width = turned.shape[:2]
+    # As `rotate` does it: about the middle.
+    cos, sin = np.cos(np.radians(angle)) / 4, np.sin(np.radians(angle)) / 4
+    middle = (WIDTH / 2 - cos * width / 2 + sin * height / 2, HEIGHT / 2 - sin * width / 2 - cos * height / 2)
+    region = whole_input(0, (WIDTH, HEIGHT), Cuts()).moved(
+        (cos, -sin, middle[0], sin, cos, middle[1]), (width, height)
+    )
+    assert region is not None
+    for x, y in ((0, 0), (width // 2, 0), (0, height // 2), (width // 2, height // 2)):
+        part = turned[y : y + height // 2, x : x + width // 2]
+        part = part[part[..., 2] == 255]
+        crop = region.moved((1, 0, x, 0, 1, y), (width // 2, height // 2))
+        assert crop is not None
+        left, top, right, bottom = crop.box
+        assert (left, top) == pytest.approx(part[:, :2].min(0), abs=1)
+        assert (right, bottom) == pytest.approx(part[:, :2].max(0) + 1, abs=1)
 
 
 def grey(pixels: np.ndarray) -> np.ndarray:

@@ -62,5 +62,55 @@ def mapped_box(matrix: Matrix, box: Box) -> Box | None:
     return (min(px), min(py), max(px), max(py))
 
 
+def shown_box(matrix: Matrix, size: Size, box: Box) -> Box | None:
+    """The box around what a picture shows of a box.
+
+    The box around all of a turned picture holds more: of what lies beyond the edge it shows nothing, and
+    beside its slanted sides neither.
+
+    Args:
+        matrix: From pixels of the picture to where the box is.
+        size: Of the picture.
+        box: All that can be shown.
+
+    Returns:
+        None where nothing is, or where the horizon of a perspective runs through the picture.
+    """
+    spread = mapped_box(matrix, (0, 0, *size))
+    if spread is None:
+        return None
+    if len(matrix) == 6 and not matrix[1] and not matrix[3]:
+        x0, y0, x1, y1 = spread
+        found = (max(x0, box[0]), max(y0, box[1]), min(x1, box[2]), min(y1, box[3]))
+        return found if found[0] < found[2] and found[1] < found[3] else None
+    corners = [_at(matrix, x, y) for x, y in ((0, 0), (size[0], 0), size, (0, size[1]))]
+    for axis, sign, edge in ((0, 1, box[0]), (1, 1, box[1]), (0, -1, box[2]), (1, -1, box[3])):
+        corners = _cut(corners, axis, sign, edge)
+    if not corners:
+        return None
+    xs, ys = zip(*corners, strict=True)
+    return (min(xs), min(ys), max(xs), max(ys))
+
+
+def _at(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
+    """Where a point goes."""
+    a, b, c, d, e, f, *rest = matrix
+    depth = rest[0] * x + rest[1] * y + rest[2] if rest else 1.0
+    return (a * x + b * y + c) / depth, (d * x + e * y + f) / depth
+
+
+def _cut(corners: list[tuple[float, float]], axis: int, sign: int, edge: float) -> list[tuple[float, float]]:
+    """What of a convex polygon lies on one side of an edge: above it on an axis, or below if `sign` is -1."""
+    kept = []
+    for here, there in zip(corners, corners[1:] + corners[:1], strict=True):
+        inside = sign * (here[axis] - edge) >= 0
+        if inside:
+            kept.append(here)
+        if inside != (sign * (there[axis] - edge) >= 0):
+            share = (edge - here[axis]) / (there[axis] - here[axis])
+            kept.append((here[0] + share * (there[0] - here[0]), here[1] + share * (there[1] - here[1])))
+    return kept
+
+
 def _square(matrix: Matrix) -> Any:
     return np.array(matrix if len(matrix) == 9 else (*matrix, 0, 0, 1), float).reshape(3, 3)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .maps import IDENTITY, Box, Matrix, Size, compose, inverted, mapped_box
+from .maps import IDENTITY, Box, Matrix, Size, compose, inverted, mapped_box, shown_box
 
 MAX_CUTS = 64
 """Cut-out regions kept of one call; a loop over tiles makes thousands, and nobody reads them."""
@@ -72,16 +72,10 @@ class Region:
         if self.beside:
             return together([part.moved(matrix, size) for part in self.parts])
         total = compose(self.matrix, matrix)
-        spread = mapped_box(total, (0, 0, size[0], size[1]))
-        if spread is None:
+        shown = shown_box(total, size, self.box)
+        if shown is None:
             return None
-        x0, y0, x1, y1 = self.box
-        box = (
-            round(max(spread[0], x0), 3),
-            round(max(spread[1], y0), 3),
-            round(min(spread[2], x1), 3),
-            round(min(spread[3], y1), 3),
-        )
+        box = (round(shown[0], 3), round(shown[1], 3), round(shown[2], 3), round(shown[3], 3))
         if box[0] >= box[2] or box[1] >= box[3]:
             return None
         if box != self.box:
