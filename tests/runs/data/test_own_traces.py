@@ -141,7 +141,7 @@ def test_what_cannot_be_looked_at_is_left_out_and_counted(tmp_path: Path) -> Non
         pytest.param((2000, 1000), (10.0, 100.0, 1510.0, 101.0), id="a line of one pixel"),
         pytest.param((640, 480), (100.0, 100.0, 100.004, 137.0), id="a hair"),
         pytest.param((640, 480), (100.0, 100.0, 100.0 + 1e-13, 137.0), id="nothing but rounding"),
-        pytest.param((640, 480), (0.0, 0.0, 5e-324, 5e-324), id="the smallest number"),
+        pytest.param((640, 480), (0.0, 0.0, 5e-324, 137.0), id="the smallest number"),
     ],
 )
 def test_what_no_sandbox_could_show_is_left_out_and_takes_no_memory(
