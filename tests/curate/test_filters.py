@@ -60,6 +60,15 @@ def test_english_stays_also_where_a_word_is_borrowed(question: str, truth: str) 
     assert foreign(ENGLISH, item(question, truth)) is None
 
 
+@pytest.mark.parametrize(
+    "sign", ["5 \u2126", "3 k\u03a9", "7 \u00b5m", "7 \u03bcm", "2\u03c0", "\U0001d465", "\u2113"]
+)
+def test_a_sign_of_a_unit_or_a_formula_is_no_other_script(sign: str) -> None:
+    assert foreign(ENGLISH, item(f"Is the resistance in the picture {sign}?", "yes")) is None
+    assert foreign(ENGLISH, item("What does the display show?", sign)) is None
+    assert foreign(ENGLISH, item("What does the sign say?", "\u03a3\u03a4\u039f\u03a0"))
+
+
 def test_what_no_reply_could_get_right_is_dropped() -> None:
     own = Verifiable(filter="verifiable", rows="all", verifier=None)
     assert unverifiable(own, item(truth="B", choices=("x", "y"), verifier="choice")) is None

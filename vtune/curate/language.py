@@ -1,5 +1,6 @@
 """Is it English? Counting and OCR keep English data only (V-Triune, appendix A)."""
 
+import re
 import unicodedata
 from functools import cache
 from typing import Any
@@ -11,6 +12,8 @@ from vtune.schema.sample import Sample
 SURE = 0.5
 """Probability from which on another language is believed (ours): it is near 1 for whole sentences, and spread
 over many languages for a word or two, which then pass."""
+_SIGN = re.compile(r"(?<![\u0370-\u03ff])[\u0370-\u03ff](?![\u0370-\u03ff])")
+"""A Greek letter alone is a sign (5 Ω, 3 μm, 2π), and no word of Greek."""
 
 
 class English(Selected):
@@ -21,7 +24,8 @@ def foreign(spec: English, item: Item) -> str | None:
     """The reason to drop what is not English."""
     text = question(item.record)
     written = f"{text}\n{item.record.ground_truth}" if isinstance(item.record, Sample) else text
-    for letter in written:
+    # Letters of formulas (an italic x) are such of the alphabet.
+    for letter in _SIGN.sub("", unicodedata.normalize("NFKC", written)):
         if letter.isalpha() and not letter.isascii() and "LATIN" not in unicodedata.name(letter, ""):
             return f"the letter {letter!r} is not of the Latin script"
     language, probability = _identifier().classify(text)
