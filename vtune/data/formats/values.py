@@ -18,7 +18,7 @@ from vtune.files.json_text import parse_json
 from vtune.files.reading import read_bytes
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE, Picture
-from vtune.schema.pixels import Refused, examine, size_of
+from vtune.schema.pixels import REMEDY, Refused, examine, size_of
 
 _OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 """`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
@@ -124,7 +124,7 @@ def seen_to_open(column: str, picture: Picture) -> None:
         examine(picture.data or b"")
     except Refused as refused:
         name = picture.path or f"{len(picture.data or b'')} bytes"
-        raise wrong(column, f"a picture cannot be opened ({name}): {refused}", "drop the row") from None
+        raise wrong(column, f"a picture cannot be opened ({name}): {refused}", REMEDY) from None
 
 
 def marked(text: str, count: int) -> str:
