@@ -125,12 +125,12 @@ def question_sample(
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)
-    truth = _truth(row, truth, given, keys, options, answer[0], answer_is)
+    truth = _counted(truth, given, options) if isinstance(row, Cells) and answer_is != "text" else truth
     if given:
+        truth = _lettered(truth, given, keys, answer[0], answer_is)
         user["content"] = _listed(user["content"], given)
     used = {*question, *answer, *images, *choices, *identity, *read, "data_source", "ability"}
-    found = judged(user["content"], truth, options, column=answer[0], choices=given or None)
-    _check_named(found, truth, given, options, answer[0])
+    found = _judged(user["content"], truth, options, given, answer[0])
     return build_sample(
         place,
         source=source,
@@ -142,21 +142,6 @@ def question_sample(
         extra=others(row, *used, *([evidence.column] if evidence else ())),
         **(found | {"verifier_parm": {**verifier_parm, **found["verifier_parm"]}}),
     )
-
-
-def _truth(
-    row: Row,
-    truth: Any,
-    choices: Sequence[str],
-    keys: Sequence[str],
-    options: Options,
-    column: str,
-    answer_is: AnswerIs | None,
-) -> Any:
-    """The reference; beside options, the letter of the right one where it names one."""
-    if isinstance(row, Cells) and answer_is != "text":
-        truth = _counted(truth, choices, options)
-    return _lettered(truth, choices, keys, column, answer_is) if choices else truth
 
 
 def _identity(row: Row, columns: Sequence[str], source: str) -> str | None:
@@ -215,26 +200,27 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[st
     return tuple(text_of(column, item) for _, item in entries), keys if keyed else []
 
 
-def _check_named(
-    found: Mapping[str, Any], truth: Any, choices: Sequence[str], options: Options, column: str
-) -> None:
-    """Check that a truth names an option, or one has it among its words (15 of `15 cm`).
-
-    Nothing is checked without options, where the caller names a verifier, or of a list of truths.
+def _judged(
+    question: str, truth: Any, options: Options, choices: tuple[str, ...], column: str
+) -> dict[str, Any]:
+    """Who judges, where a truth names an option, or one has it among its words (15 of `15 cm`).
 
     Raises:
-        DataError: If no option has anything of it: a reply would be wrong, whichever letter it gives.
+        DataError: If no option has anything of it: a reply would be wrong, whichever letter it gives. Where
+            somebody names the verifier, options may be no more than a help.
     """
+    found = judged(question, truth, options, column=column, choices=choices or None)
     if not choices or options.verifier is not None or isinstance(truth, list):
-        return
-    text = " ".join(found["ground_truth"].casefold().split())
-    words = [f" {' '.join(option.casefold().split())} " for option in choices]
-    if found["verifier"] != choice.NAME and not any(f" {text} " in option for option in words):
+        return found
+    right = " ".join(found["ground_truth"].casefold().split())
+    words = (f" {' '.join(option.casefold().split())} " for option in choices)
+    if found["verifier"] != choice.NAME and not any(f" {right} " in text for text in words):
         raise wrong(
             column,
             f"{found['ground_truth']!r:.40} is not one of the options",
             "write the letter of one, or its text; or name a verifier, if options are not to be chosen from",
         )
+    return found
 
 
 def _listed(question: str, choices: Sequence[str]) -> str:
