@@ -143,6 +143,13 @@ def test_a_judge_that_errs_turns_so_many_looks_round_and_always_the_same() -> No
     assert asyncio.run(always.of(what).shows_target(what, looks(TARGET), 0))
 
 
+def test_arguments_with_half_a_surrogate_pair_are_judged_like_others() -> None:
+    done = looks(TARGET)
+    odd = dataclasses.replace(done.calls[0], arguments='{"code": "\'\ud83d\'"}')
+    scored = asyncio.run(score_call(sample(TARGET), dataclasses.replace(done, calls=(odd,)), 0, NO_MODEL))
+    assert scored.score == call_score(sample(TARGET), NO_MODEL, TARGET)
+
+
 def test_a_red_flag_outweighs_what_the_call_shows() -> None:
     assert call_score(sample(TARGET), NO_MODEL, TARGET, flags=("repeated_crop",)) == LEVELS.red_flag
 

@@ -153,7 +153,8 @@ def _errs(sample: Sample, call: Call, share: float) -> bool:
 
     The same look at the same question is always judged alike, as by a model at temperature 0.
     """
-    drawn = hashlib.sha256(f"{sample.id}\n{call.tool}\n{call.arguments}".encode()).digest()
+    look = f"{sample.id}\n{call.tool}\n{call.arguments}"  # a client may spell half a surrogate pair
+    drawn = hashlib.sha256(look.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(drawn[:8], "big") < share * 2**64
 
 
