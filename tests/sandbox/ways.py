@@ -259,6 +259,10 @@ NUMPY: dict[str, str | Way] = {
         + S,
         f"[{LEFT}, {RIGHT}]",
     ),
+    "appended": Way(
+        A + "m = x0 + w // 2\nc = np.append(a[y0:y1, x0:m], a[y0:y1, m:x1], axis=1)\n" + S,
+        f"[{LEFT}, {RIGHT}]",
+    ),
     "concatenated": Way(
         A + "m = y0 + h // 2\nc = np.concatenate((a[m:y1, x0:x1], a[y0:m, x0:x1]), axis=0)\n" + S,
         "[(x0, y0, x1, y0 + h // 2), (x0, y0 + h // 2, x1, y1)]",

@@ -23,6 +23,7 @@ def install() -> None:
     for name, axis in SIDE_BY_SIDE.items():
         after(np, name, lambda result, arrays, axis=axis, **_k: _joined(result, arrays, axis))
     after(np, "concatenate", lambda result, *a, **k: _joined(result, a[0], argument(a, k, 1, "axis", 0)))
+    after(np, "append", lambda result, arr, values, axis=None: _joined(result, (arr, values), axis))
     after(np, "stack", _stacked)
     after(np, "pad", _padded)
     after(np, "kron", _enlarged)
