@@ -344,6 +344,11 @@ OPENCV: dict[str, str | Way] = {
     "hsv mask": B + "c = a[y0:y1, x0:x1]\nv = cv2.cvtColor(c, cv2.COLOR_BGR2HSV)\n"
     "m = cv2.inRange(v, (0, 0, 40), (179, 255, 255))\n"
     "cv2.imwrite('c.png', cv2.bitwise_and(c, c, mask=m))",
+    "through a mask": B + "m = np.zeros(a.shape[:2], np.uint8)\nm[y0:y1, x0:x1] = 255\n"
+    "cv2.imwrite('c.png', cv2.bitwise_and(a, a, mask=m))",
+    "copied through a mask": B
+    + "m = np.zeros((H, W), np.uint8)\ncv2.rectangle(m, (x0, y0), (x1 - 1, y1 - 1), 255, -1)\n"
+    "cv2.imwrite('c.png', cv2.copyTo(a, m))",
     "canny": B + "cv2.imwrite('c.png', cv2.Canny(a[y0:y1, x0:x1], 50, 150))",
     "colour map": B + "g = cv2.cvtColor(a[y0:y1, x0:x1], cv2.COLOR_BGR2GRAY)\n"
     "cv2.imwrite('c.png', cv2.applyColorMap(g, cv2.COLORMAP_JET))",

@@ -75,13 +75,21 @@ AS_A_WHOLE = (
     "extractChannel",
 )
 """Functions of OpenCV whose result shows the same part of the input as their first argument."""
+MASKS = {
+    "bitwise_and": (3, 2),
+    "bitwise_or": (3, 2),
+    "bitwise_xor": (3, 2),
+    "bitwise_not": (2, 1),
+    "copyTo": (1, 2),
+}
+"""Those of them that leave black what is outside a mask: which of their arguments are the mask and `dst`."""
 
 
 def install(tracker: Tracker) -> None:
     """Hook `cv2`."""
     for name in AS_A_WHOLE:
         if hasattr(cv2, name):
-            after(cv2, name, _whole_result)
+            after(cv2, name, functools.partial(_masked, MASKS[name]) if name in MASKS else _whole_result)
     after(cv2, "threshold", lambda result, *a, **k: (result[0], _whole_result(result[1], *a, **k)))
     after(cv2, "split", lambda result, *a, **k: type(result)(_whole_result(part, *a, **k) for part in result))
     after(cv2, "flip", _flipped)
@@ -122,6 +130,18 @@ def _whole_result(result: Any, *args: Any, **kwargs: Any) -> Any:
     if region is None or not isinstance(result, np.ndarray) or result.ndim < 2:
         return result
     return track(result, region.scaled(_size(result)))
+
+
+def _masked(at: tuple[int, int], result: Any, *args: Any, **kwargs: Any) -> Any:
+    """Of the first argument what lies in the box around a mask, where there is one, and in its place."""
+    result = _whole_result(result, *args, **kwargs)
+    mask, into = argument(args, kwargs, at[0], "mask"), argument(args, kwargs, at[1], "dst")
+    region = region_of(result)
+    if mask is None or into is not None or region is None:
+        return result
+    x, y, width, height = cv2.boundingRect(np.asarray(mask, np.uint8))
+    cut = region.moved((1, 0, x, 0, 1, y), (width, height)) if width else None
+    return track(result, cut and cut.moved((1, 0, -x, 0, 1, -y), _size(result)))
 
 
 def _flipped(result: Any, *args: Any, **kwargs: Any) -> Any:
