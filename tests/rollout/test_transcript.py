@@ -109,6 +109,31 @@ def test_calls_keep_what_they_showed(policy: Policy) -> None:
 TRACE = "a.parquet, row 7"
 
 
+REPLY, SHOWN = LOOKING.messages[1], LOOKING.messages[2]
+UNLIKE: dict[str, tuple[tuple[Message, ...], str]] = {
+    "two replies": ((USER, REPLY, *LOOKING.messages[1:]), "turn 2 of a trace is of the assistant"),
+    "two observations": ((USER, REPLY, SHOWN, USER, REPLY), "turn 3 of a trace is of the user"),
+    "a system turn late": (
+        (USER, REPLY, SHOWN, Message("system", "Be brief."), REPLY),
+        "turn 3 of a trace is of the system",
+    ),
+    "no question": ((REPLY, *LOOKING.messages[2:]), "begins with an assistant turn"),
+    "a picture of the assistant": (
+        (*LOOKING.messages[:-1], Message("assistant", "<image>", (0,))),
+        "an assistant turn of a trace has pictures",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_turns_that_no_rollout_has_are_known_without_a_model(name: str) -> None:
+    messages, what = UNLIKE[name]
+    with pytest.raises(DataError, match=what) as caught:
+        check_trace(replace(LOOKING, messages=messages), where=TRACE)
+    assert caught.value.where == TRACE
+    assert caught.value.fix
+
+
 def test_a_good_trace_is_known_without_a_model() -> None:
     for trace in TRACES:
         check_trace(trace, where=TRACE)

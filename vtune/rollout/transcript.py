@@ -160,14 +160,11 @@ def check_trace(trace: Trajectory, *, where: str) -> None:
     """Check that a trace can be learnt from, without a model.
 
     Raises:
-        DataError: If it does not end with the assistant, has other than one call for each observation,
-            or holds a picture without bytes.
+        DataError: If no rollout could have its turns, it has other than one call for each
+            observation, or it holds a picture without bytes.
     """
     roles = [message.role for message in trace.messages]
-    if "assistant" not in roles or roles[-1] != "assistant":
-        raise DataError(
-            "a trace must end with an assistant turn", where=where, fix="drop the row or complete it"
-        )
+    _check_turns(trace, roles, where=where)
     observations = sum(
         responses(message.content)
         for message in trace.messages[roles.index("assistant") :]
@@ -181,6 +178,33 @@ def check_trace(trace: Trajectory, *, where: str) -> None:
         )
     if any(picture.data is None for picture in trace.images):
         raise DataError("a picture of a trace has no bytes", where=where, fix="store pictures as bytes")
+
+
+def _check_turns(trace: Trajectory, roles: Sequence[str], *, where: str) -> None:
+    if "assistant" not in roles or roles[-1] != "assistant":
+        raise DataError(
+            "a trace must end with an assistant turn", where=where, fix="drop the row or complete it"
+        )
+    first = roles.index("assistant")
+    if first == 0:
+        raise DataError(
+            "a trace begins with an assistant turn", where=where, fix="put the question before it"
+        )
+    for number, role in enumerate(roles[first:], start=first):
+        # Nothing would stand between two turns of the assistant, and an empty one between two observations.
+        wanted = "user" if (number - first) % 2 else "assistant"
+        if role != wanted:
+            raise DataError(
+                f"turn {number} of a trace is of the {role}, behind one of the {roles[number - 1]}",
+                where=where,
+                fix="let both alternate from the first assistant turn on: join turns, or drop the row",
+            )
+    if any(message.role == "assistant" and message.images for message in trace.messages):
+        raise DataError(
+            "an assistant turn of a trace has pictures, which no policy can write",
+            where=where,
+            fix="put them into the user turn that shows them",
+        )
 
 
 def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
