@@ -7,7 +7,7 @@ from tests.conftest import load
 from tests.update.build import update
 from vtune.errors import RecipeError
 from vtune.models.policy import Policy
-from vtune.update.lora import adapter_units, add_adapters, check_alone, units
+from vtune.update.lora import adapter_units, add_adapters, check_alone, check_targets, units
 from vtune.update.recipe import LoRA
 
 LORA = LoRA(rank=4, alpha=8, targets=("q_proj", "down_proj"))
@@ -39,6 +39,11 @@ def test_adapters_alone_are_what_merged_weights_hold_beside_the_starting_ones(ti
     assert found == {name for name, tensor in merged.items() if not torch.equal(tensor, start[name])}
     assert len(found) == len(alone) // 2 == 4
     assert sum(t.numel() for t in alone.values()) < 0.1 * sum(t.numel() for t in merged.values())
+
+
+def test_an_output_head_that_is_the_embedding_gets_no_adapter(tiny: Path) -> None:
+    with pytest.raises(RecipeError, match="lm_head has the weights of the input embedding"):
+        check_targets(str(tiny), update(lora=LoRA(rank=4, alpha=8, targets=("q_proj", "lm_head"))))
 
 
 @pytest.mark.parametrize(

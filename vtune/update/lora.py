@@ -54,7 +54,8 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
     """Names of the linear layers of a model that get adapters.
 
     Raises:
-        RecipeError: If a target names none outside of the frozen parts.
+        RecipeError: If a target names none outside of the frozen parts, or one that shares its weights with
+            the input embedding: no plain model has one of the two changed.
     """
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     wanted = [name for name in linear if name.rpartition(".")[2] in lora.targets]
@@ -67,6 +68,13 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
             f"update.lora.targets: no trainable linear layer is called {', '.join(missing)}",
             fix=f"the model's linear layers are {', '.join(there)}",
         )
+    embedding = model.get_input_embeddings().weight
+    if tied := [name for name in wanted if model.get_submodule(name).weight is embedding]:
+        raise RecipeError(
+            f"update.lora.targets: {tied[0]} has the weights of the input embedding, which would not get "
+            "what an adapter adds to them",
+            fix=f"take {tied[0].rpartition('.')[2]} out of the targets",
+        )
     return wanted
 
 
@@ -78,7 +86,7 @@ def check_targets(model: str, update: Update) -> None:
         update: What is to be trained of it, and how.
 
     Raises:
-        RecipeError: If a target of `update.lora` names no linear layer outside of the frozen parts.
+        RecipeError: If a target of `update.lora` names no linear layer that can have an adapter.
         DataError: If the model cannot be loaded.
     """
     if update.lora is not None:
