@@ -25,6 +25,7 @@ from vtune.models.policy import (
     policy_logprobs,
     save_policy,
 )
+from vtune.models.tiny import build_tiny
 from vtune.update.gathered import without_weights
 
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=12544)
@@ -117,6 +118,19 @@ def test_weights_that_are_not_all_there_are_never_drawn_at_random(
         loaded(folder)
     assert caught.value.where == str(folder / where)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize("size", [280, 2000], ids=["smaller", "larger"])
+def test_the_tokenizer_of_another_model_is_refused(size: int, policy: Policy, tmp_path: Path) -> None:
+    folder, other = tmp_path / "model", tmp_path / "other"
+    shutil.copytree(policy.model.config._name_or_path, folder)
+    build_tiny(other, [" ".join(map(hex, range(4000)))], seed=0, vocab_size=size)
+    shutil.copy2(other / "tokenizer.json", folder)
+    for read in (loaded, lambda folder: load_chat(str(folder))):
+        with pytest.raises(DataError, match="the tokenizer is another model's") as caught:
+            read(folder)
+        assert caught.value.where == str(folder)
+        assert caught.value.fix
 
 
 def test_a_model_of_another_family_is_refused_by_name(tmp_path: Path) -> None:

@@ -55,18 +55,28 @@ def load_chat(name: str) -> Chat:
     """The tokenizer of a folder or a hub name.
 
     Raises:
-        DataError: If it cannot be loaded, or no family has the model's type.
+        DataError: If it cannot be loaded, is another model's, or no family has the model's type.
     """
-    return _chat(name, family_of(_config(name).model_type, name))
+    return _chat(name, _config(name))
 
 
-def _chat(name: str, family: Family) -> Chat:
+def _chat(name: str, config: Any) -> Chat:
     from transformers import AutoTokenizer
 
     try:
-        return Chat(AutoTokenizer.from_pretrained(name, trust_remote_code=False), family)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        chat = Chat(tokenizer, family_of(config.model_type, name))
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
+    rows, image_id = config.get_text_config().vocab_size, getattr(config, "image_token_id", chat.image_id)
+    if chat.image_id != image_id or len(tokenizer) > rows:
+        raise DataError(
+            f"the tokenizer is another model's: it has {len(tokenizer)} tokens, and that of a picture is "
+            f"{chat.image_id}; by config.json there are at most {rows}, and it is {image_id}",
+            where=name,
+            fix="put the model's own tokenizer files into the folder",
+        )
+    return chat
 
 
 def load_reader(name: str, budget: PixelBudget) -> tuple[Chat, PictureReader]:
@@ -117,8 +127,7 @@ def load_policy(
         computes: Where it will compute, if the weights do not stay where they go.
 
     Raises:
-        DataError: If the folder is incomplete, its weights are not those of its configuration, or the family
-            is not known.
+        DataError: If the folder is incomplete, holds another model's weights, or the family is not known.
     """
     import torch
 
@@ -137,7 +146,7 @@ def load_policy(
         use_fused_modules(model)
     return Policy(
         model=model.to(device) if weights else model,
-        chat=_chat(name, family),
+        chat=_chat(name, config),
         pictures=PictureReader(family.processor(processor), budget),
         merge=shape_of(config.to_dict()).merge,
         vision_attention=place_vision_attention(model, family, computes or device),
@@ -171,8 +180,7 @@ def _with_weights(name: str, kind: "torch.dtype") -> Any:
             where=name,
             fix="restore the folder: a file was written in part, or its config.json is another model's",
         )
-    if unlike := sorted(found["mismatched_keys"]):
-        weight, there, wanted = unlike[0]
+    for weight, there, wanted in sorted(found["mismatched_keys"]):
         raise DataError(
             f"{weight} has the shape {tuple(there)} in the files, and {tuple(wanted)} by config.json",
             where=name,
@@ -188,8 +196,7 @@ def damaged(folder: Path) -> list[str]:
     found = []
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            with safe_open(path, framework="pt"):
-                pass
+            safe_open(path, framework="pt")
         except SafetensorError:
             found.append(str(path))
     return found
