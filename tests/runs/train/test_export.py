@@ -91,6 +91,26 @@ def test_merged_adapters_are_the_same_policy(adapters: Path, tiny: Path, tmp_pat
     assert all("q_proj" in name or "down_proj" in name for name in changed)
 
 
+def test_a_head_that_adapters_bring_is_one_by_the_configuration_too(tiny: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(tiny)
+    how = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj"], modules_to_save=["lm_head"])
+    wide = get_peft_model(model, how)
+    for name, parameter in wide.named_parameters():
+        if "lm_head.modules_to_save" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    wide.save_pretrained(tmp_path / "adapters")
+    ended = vtune("export", tmp_path / "adapters", tmp_path / "out", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["transformers"] < 1e-4
+    assert "lm_head.weight" in load_file(tmp_path / "out" / "model.safetensors")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert not config["tie_word_embeddings"]
+    assert not config["text_config"]["tie_word_embeddings"]
+
+
 def renamed(file: Path) -> None:
     """As an older transformers called the layers."""
     older = {name.replace(".language_model.", "."): one for name, one in load_file(file).items()}

@@ -98,6 +98,7 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
         raise RunFailed(f"the weights of {source} give no numbers", fix="export an earlier checkpoint")
     if merged or chosen != stored:
         model = before.model.merge_and_unload() if merged else before.model
+        _say_whether_tied(model)
         save_policy(model.to(getattr(torch, chosen)), str(base), folder)
         del model
     else:
@@ -177,6 +178,16 @@ def _with_adapters(policy: Policy, source: Path) -> Policy:
             "version that they were trained with",
         )
     return replace(policy, model=model)
+
+
+def _say_whether_tied(model: Any) -> None:
+    """Let the configuration say so where adapters brought an output head beside the input embedding.
+
+    peft does in one place of two: who goes by the language model's would leave out the head.
+    """
+    if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
+        for config in (model.config, model.config.get_text_config()):
+            config.tie_word_embeddings = False
 
 
 def _copy(source: Path, folder: Path) -> None:
