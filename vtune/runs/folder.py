@@ -79,6 +79,7 @@ MAY_CHANGE = (
     "checkpoints.minutes",
     "trajectories_every",
     "max_tokens",  # of `vtune sft`: a longer trace is an error and never cut
+    *_within("update", "micro_tokens", "activation_checkpointing"),  # sums are rounded otherwise
     "rollout.servers",
     "rollout.gpu_memory",
     "rollout.tensor_parallel",

@@ -21,6 +21,7 @@ from vtune.models.network import free_port, name_interface
 from vtune.models.policy import Policy
 from vtune.update.balance import balanced
 from vtune.update.batch import Item, Read, dummy_item, micro_batch
+from vtune.update.device_memory import within_memory
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
@@ -201,7 +202,14 @@ class Trainer:
 
         Returns:
             None, and no update, where no process has a token to learn from.
+
+        Raises:
+            RunFailed: If its loss or gradient is not a number, or a GPU has no room for it.
         """
+        with within_memory(self._recipe):
+            return self._step(items)
+
+    def _step(self, items: Sequence[Item]) -> StepStats | None:
         engine, ranks = self._engine, self._ranks
         done = engine.global_steps
         rate = learning_rate_at(done, self._recipe, steps=self._steps)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import vtune.runs.train.sft as training
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
@@ -208,3 +209,32 @@ def test_a_run_has_epochs_or_steps_and_a_warm_up_beyond_its_end_is_told(
     assert ended.code == code
     assert said in ended.out + ended.err
     assert bool(said.startswith("warning")) == ("warning" in ended.err)
+
+
+def test_a_run_for_which_a_gpu_has_no_room_goes_on_with_less_at_a_time(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    short = setting(epochs="null", steps=4, batch_size=4, checkpoints__every=2)
+    assert vtune(*sft(tiny, lens / "traces.parquet", whole, *short)).code == 0
+    words = sft(tiny, lens / "traces.parquet", run, *short)
+    step, done = Trainer._step, []
+
+    def full(self: Trainer, items: Any) -> Any:
+        done.append(items)
+        if len(done) == 4:
+            raise torch.OutOfMemoryError(
+                "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total …"
+            )
+        return step(self, items)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", full)
+        ended = vtune(*words)
+    assert ended.code == 1, ended.err
+    assert "ran out of memory in an update: CUDA out of memory. Tried to allocate 2.00 GiB\n" in ended.err
+    assert "(update.micro_tokens below 4096, or update.activation_checkpointing: true)" in ended.err
+    less = setting(update__micro_tokens=200, update__activation_checkpointing=True)
+    ended = vtune(*words, *less, "--resume")
+    assert ended.code == 0, ended.err
+    assert losses(run) == pytest.approx(losses(whole), rel=1e-4)
