@@ -312,6 +312,18 @@ def test_logits_that_are_no_numbers_end_the_run(broken: Policy, temperature: flo
     assert "earlier checkpoint" in caught.value.fix
 
 
+def test_a_gpu_without_room_for_a_batch_says_what_to_lower(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has …")
+
+    monkeypatch.setattr(Decoder, "step", full)
+    with pytest.raises(RunFailed, match=r"turns were drawn: .* allocate 3\.00 GiB\n") as caught:
+        draw(policy, requests(ragged(policy)))
+    assert (caught.value.fix or "").startswith("lower rollout.max_batch (at most 64 turns are")
+
+
 def test_drawing_leaves_the_model_in_its_mode(policy: Policy) -> None:
     for training in (True, False):
         policy.model.train(training)

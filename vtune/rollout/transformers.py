@@ -134,6 +134,12 @@ class TransformersEngine:
                     for start in range(0, len(asked), self._max_batch):
                         await self._draw_batch(asked[start : start + self._max_batch])
                     asked = self._ready()
+        except torch.OutOfMemoryError as error:
+            raise RunFailed(
+                f"a GPU ran out of memory while turns were drawn: {str(error).partition('. GPU')[0]}",
+                fix=f"lower rollout.max_batch (at most {self._max_batch} turns are drawn together) or "
+                "images.max_pixels, or draw with vLLM (rollout.engine: vllm)",
+            ) from error
         finally:
             model.train(training)
 
