@@ -31,6 +31,7 @@ class Update(Strict):
     warmup_steps: int = Field(ge=0)
     betas: tuple[Decay, Decay]
     weight_decay: float = Field(ge=0)
+    """AdamW's, of all that is trained, norms, biases and embeddings included."""
     grad_clip: float = Field(gt=0)
     """Largest gradient norm."""
     micro_tokens: int = Field(gt=0)
