@@ -10,9 +10,11 @@ import pytest
 import torch
 from vllm.multimodal.hasher import MultiModalHasher
 
+import vtune.rollout.vllm
 from tests.conftest import load
 from tests.models.padded import Batch, collate
 from tests.models.rows import picture, ragged
+from vtune.errors import RunFailed
 from vtune.models.batch import Row, image_features
 from vtune.models.packed import pack
 from vtune.models.policy import Policy
@@ -38,6 +40,29 @@ def run() -> Iterator[Run[Any]]:
 def trained(tiny: Path) -> Policy:
     """The weights in training."""
     return load(tiny)
+
+
+def test_a_vllm_that_does_not_start_says_what_to_change(
+    tiny: Path, trained: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A conversation for which its cache has no room: seen by its own process, which says why."""
+    setup = Setup(
+        model=str(tiny),
+        dtype="float32",
+        max_tokens=512,
+        max_batch=64,
+        gpu_memory=0.4,
+        threads=1,
+        device=torch.device("cpu"),
+    )
+    monkeypatch.setattr(vtune.rollout.vllm, "KV_CACHE", 1)
+
+    async def start() -> VllmEngine:
+        return VllmEngine(trained, setup, tmp_path)
+
+    with pytest.raises(RunFailed, match="the vLLM of this process does not start: ") as caught:
+        asyncio.run(start())
+    assert "rollout.gpu_memory (now 0.4;" in (caught.value.fix or "")
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
 from vtune.rollout.transfer import FILES, HANDLES, send_files
-from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment
+from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment, starting
 from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
 from vtune.rollout.vllm_senders import FilesTransfer, HandleSender, HandlesTransfer
 from vtune.rollout.vllm_sleep import clear_what_wakes
@@ -112,8 +112,8 @@ class VllmEngine:
         self._adapter: LoRARequest | None = None
         # vLLM asks for its share of what is free when it starts.
         release_cache(setup.device)
-        gpus = setup.tensor_parallel
-        with environment(child_environment(setup.device, threads=setup.threads, gpus=gpus)):
+        variables = child_environment(setup.device, threads=setup.threads, gpus=setup.tensor_parallel)
+        with environment(variables), starting(setup.gpu_memory):
             self._llm = AsyncLLM.from_engine_args(_arguments(policy, setup))
         keep_numbers_alone(self._llm.output_processor)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from vtune.errors import RunFailed
+
 BATCHED_TOKENS = 8192
 """That vLLM reads at once on a GPU (`max_num_batched_tokens`), ours: its default in a process is 2,048. A
 plan counts the memory that they need."""
@@ -83,3 +85,23 @@ def _set(values: Mapping[str, str | None]) -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+@contextlib.contextmanager
+def starting(gpu_memory: float) -> Iterator[None]:
+    """Start vLLM; it says why it does not itself, in a process of its own, and here no more than that.
+
+    Args:
+        gpu_memory: The share of a GPU that it may take.
+
+    Raises:
+        RunFailed: If it does not start.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise RunFailed(
+            f"the vLLM of this process does not start: {error}",
+            fix="its messages above say why; where it finds too little memory, change rollout.gpu_memory "
+            f"(now {gpu_memory:g}; what others hold of the GPU counts) or lower rollout.max_tokens",
+        ) from error
