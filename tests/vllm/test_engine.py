@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 import torch
 from vllm.multimodal.hasher import MultiModalHasher
+from vllm.v1.engine.async_llm import AsyncLLM
 
-import vtune.rollout.vllm
 from tests.conftest import load
 from tests.models.padded import Batch, collate
 from tests.models.rows import picture, ragged
@@ -45,7 +45,7 @@ def trained(tiny: Path) -> Policy:
 def test_a_vllm_that_does_not_start_says_what_to_change(
     tiny: Path, trained: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A conversation for which its cache has no room: seen by its own process, which says why."""
+    """As where its cache has no room for a conversation: its own process says why, and it this."""
     setup = Setup(
         model=str(tiny),
         dtype="float32",
@@ -55,7 +55,11 @@ def test_a_vllm_that_does_not_start_says_what_to_change(
         threads=1,
         device=torch.device("cpu"),
     )
-    monkeypatch.setattr(vtune.rollout.vllm, "KV_CACHE", 1)
+
+    def failed(*_: object) -> None:
+        raise RuntimeError("Engine core initialization failed. See root cause above.")
+
+    monkeypatch.setattr(AsyncLLM, "from_engine_args", failed)
 
     async def start() -> VllmEngine:
         return VllmEngine(trained, setup, tmp_path)
