@@ -8,6 +8,7 @@ from tests.rollout.virtual_time import VirtualTime
 from vtune.models.policy import Policy
 from vtune.rollout.agent import Agent, Job
 from vtune.rollout.scripted import ScriptedEngine
+from vtune.rollout.stalls import Stalls
 from vtune.sandbox import Execution
 
 MINUTES = 60.0
@@ -59,3 +60,27 @@ def test_calls_that_stall_together_are_named_once(policy: Policy) -> None:
 
 def test_calls_that_end_are_not_named(policy: Policy) -> None:
     assert said(policy, 4.9, [job(rollout=number) for number in range(4)]) == []
+
+
+def test_a_call_is_named_whatever_was_named_before_it() -> None:
+    """One after another, and one that began while the first was waited for."""
+    assert waits({"first": (0, 9), "second": (10, 9)}) == ["5 minutes from first", "5 minutes from second"]
+    assert waits({"first": (0, 11), "second": (8, 9)})[2:] == ["7 minutes from second"]
+
+
+def waits(calls: dict[str, tuple[float, float]]) -> list[str]:
+    """What is said of calls by the minute at which each begins and the minutes that it takes."""
+    lines: list[str] = []
+    stalls = Stalls(lines.append)
+
+    async def call(name: str, begins: float, takes: float) -> None:
+        await asyncio.sleep(begins * MINUTES)
+        with stalls.waiting(name):
+            await asyncio.sleep(takes * MINUTES)
+
+    async def every() -> None:
+        await asyncio.gather(*(call(name, *times) for name, times in calls.items()))
+
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        runner.run(every())
+    return [line.removeprefix("no answer for ").partition(";")[0] for line in lines]

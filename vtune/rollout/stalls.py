@@ -25,7 +25,10 @@ class Stalls:
         """When each wait began and for what, the oldest first."""
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
+        self._oldest = -1
+        """The number of the wait that was the oldest at the last look."""
         self._bound = PATIENCE
+        """Seconds after which that one is named next."""
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -47,12 +50,10 @@ class Stalls:
 
     def _look(self) -> None:
         now = _now()
-        began, what = next(iter(self._waiting.values()))
+        number, (began, what) = next(iter(self._waiting.items()))
+        if number != self._oldest:
+            self._oldest, self._bound = number, PATIENCE
         waited = now - began
-        if waited < PATIENCE:
-            self._bound = PATIENCE
-            self._look_in(PATIENCE - waited)
-            return
         if waited >= self._bound:
             late = sum(now - one >= PATIENCE for one, _ in self._waiting.values())
             others = f" ({late - 1} more wait as long)" if late > 1 else ""
