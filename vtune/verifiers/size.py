@@ -76,7 +76,7 @@ def too_large(text: str) -> str | None:
     Args:
         text: LaTeX, or as one types it (`2**3`).
     """
-    tokens = [token for token in _TOKEN.findall(_SPACING.sub(" ", text)) if token.strip()]
+    tokens = [token for token in _TOKEN.findall(_SPACING.sub(" ", text.replace("−", "-"))) if token.strip()]
     try:
         _check_depth(tokens)
         _Reader(tokens).all()
