@@ -634,16 +634,17 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
 def test_a_row_whose_picture_is_missing_is_dropped_where_no_filter_looks_at_pictures(tmp_path: Path) -> None:
     rows = [
         replace(sample(id=name, pictures=(b"x",)), images=(Picture(path=name),))
-        for name in ("here.png", "gone.png")
+        for name in ("here.png", "gone.png", "A" * 300)
     ]
     write_samples(tmp_path / "a.parquet", rows)
     (tmp_path / "here.png").write_bytes(png((8, 8)))
     out = tmp_path / "out"
     curate(write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "a.parquet")}, []), out)
     assert [one.id for one in read_samples(out / "samples.parquet")] == ["here.png"]
-    (row,) = drops(out)
-    assert (row["row"], row["filter"]) == (1, "valid")
-    assert row["reason"] == f"no picture at {tmp_path / 'gone.png'}"
+    gone, no_path = drops(out)
+    assert (gone["row"], gone["filter"]) == (1, "valid")
+    assert gone["reason"] == f"no picture at {tmp_path / 'gone.png'}"
+    assert (no_path["row"], no_path["filter"]) == (2, "valid")
 
 
 def test_a_row_that_a_rule_drops_leaves_its_id_to_a_later_row(tmp_path: Path) -> None:

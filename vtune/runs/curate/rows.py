@@ -281,11 +281,18 @@ def _check_pictures(record: Record, base: Path) -> None:
         DataError: Naming the first that is missing.
     """
     for picture in record.images:
-        if picture.data is None and picture.path is not None and not (base / picture.path).is_file():
+        if picture.data is None and picture.path is not None and not _is_file(base / picture.path):
             raise DataError(
                 f"no picture at {base / picture.path}",
                 fix="paths are relative to the folder of the Parquet file",
             )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # longer than a name may be, as where a picture is written in base64
+        return False
 
 
 def names_of(source: str, paths: Sequence[Path]) -> dict[Path, str]:
