@@ -115,3 +115,8 @@ def test_integers_are_read_as_math_verify_reads_them(text: str) -> None:
 @pytest.mark.parametrize("text", ["√1,000", "√x²"])
 def test_a_root_whose_end_is_not_clear_is_left_as_it_is(text: str) -> None:
     assert "sqrt" not in in_latex(text)
+
+
+@pytest.mark.parametrize("text", ["1,000½", "2.5½"])
+def test_a_fraction_whose_whole_number_is_not_clear_is_left_as_it_is(text: str) -> None:
+    assert in_latex(text) == text

@@ -55,8 +55,8 @@ _ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?(?![0-9]|[.,][0-9])|[a-zπ](?!
 _RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
 _LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—](?=\s*[0-9.\\√])")
 """A dash before a number, where nothing stands to its left; between two numbers it may be a range."""
-_FRACTION = re.compile(r"([0-9]*)([¼-¾⅐-⅞↉])")
-"""A sign for a fraction, with the whole number before it: 2½ is 2.5."""
+_FRACTION = re.compile(r"(?<![0-9.,])([0-9]*)([¼-¾⅐-⅞↉])")
+"""A sign for a fraction, with the whole number before it: 2½ is 2.5. It is not read behind 1,000."""
 _SIGNS = str.maketrans("０１２３４５６７８９", "0123456789", "") | {ord("∞"): r"\infty "}
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 

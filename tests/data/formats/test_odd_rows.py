@@ -202,6 +202,10 @@ def test_an_answer_that_is_no_option_is_refused_unless_somebody_names_a_verifier
         with pytest.raises(DataError, match="is not one of the options") as caught:
             question_sample(QUESTION | {"answer": answer}, PLACE, OPTIONS, source="easyr1")
         assert "name a verifier" in caught.value.fix
+    for answer in ("A, B", "AB", "(A) and (B)"):
+        assert question_sample(QUESTION | {"answer": answer}, PLACE, OPTIONS, source="a").verifier == "exact"
+    with pytest.raises(DataError, match="is not one of the options"):
+        question_sample(QUESTION | {"answer": "A, Z"}, PLACE, OPTIONS, source="a")
     named = question_sample(QUESTION | {"answer": "yellow"}, PLACE, Options(verifier="judge"), source="a")
     assert (named.verifier, named.ground_truth) == ("judge", "yellow")
     several = question_sample(QUESTION | {"answer": ["red", "yellow"]}, PLACE, OPTIONS, source="a")

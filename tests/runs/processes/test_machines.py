@@ -42,15 +42,23 @@ def test_the_gpus_that_cuda_visible_devices_names_are_taken_on_every_machine(
 
 
 @pytest.mark.parametrize("check", [processes_of, _check_devices])
+@pytest.mark.parametrize("name", ["my runs", "a&b", "$x", "%h"])
 def test_a_working_directory_that_other_machines_would_not_find_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Callable[..., object]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Callable[..., object], name: str
 ) -> None:
     """DeepSpeed writes `cd` and the path into a line for their shells, as it is."""
-    folder = tmp_path / "my runs"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    with pytest.raises(RecipeError, match=r"the working directory is .*my runs'"):
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(RecipeError, match=r"the working directory is .*, shells of other machines"):
         check(2, hosts(tmp_path))
+
+
+def test_letters_of_any_language_in_a_working_directory_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "müller_~1").mkdir()
+    monkeypatch.chdir(tmp_path / "müller_~1")
+    assert processes_of(2, hosts(tmp_path)) == 4
 
 
 def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,8 @@ IMAGES = ("images", "image", "decoded_image")
 IDENTITY = ("id", "qid", "doc_id", "question_id")
 PARTS = ("data_source", "source", "dataset", "dataset_name")
 """Columns that may say which data set a row was collected from."""
+_LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:\s*(?:[,;&/]|and)\s*|\s*)\(?[A-Z]\)?)+\.?")
+"""Several letters: a question of which more than one option is right, whose answers are texts."""
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """With a zero before it, it is a text: of a door, or of a year."""
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,15}")
@@ -211,6 +213,9 @@ def _judged(
     """
     found = judged(question, truth, options, column=column, choices=choices or None)
     if not choices or options.verifier is not None or isinstance(truth, list):
+        return found
+    letters = {*re.findall("[A-Z]", found["ground_truth"])}
+    if _LETTERS.fullmatch(found["ground_truth"]) and letters <= {*ascii_uppercase[: len(choices)]}:
         return found
     right = " ".join(found["ground_truth"].casefold().split())
     words = (f" {' '.join(option.casefold().split())} " for option in choices)

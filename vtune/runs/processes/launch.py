@@ -7,7 +7,7 @@ of its own, which sees every end of it, on whatever machine it runs.
 
 import contextlib
 import os
-import shlex
+import re
 import shutil
 import signal
 import subprocess
@@ -51,6 +51,8 @@ SETTLE = 2.0
 TAIL = 100
 """Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
 LOST = "killed by signal"
+CHANGED = re.compile(r"""[\s"'\\`$&|;<>(){}*?\[\]!%]""")
+"""What shells, or pdsh (`%h`), do not leave as it is."""
 
 
 def launch(
@@ -298,12 +300,14 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
 
 def _check_paths() -> None:
     """Check the paths that DeepSpeed writes into the command of other machines as they are."""
-    paths = (("the working directory", str(Path.cwd())), ("the path of this Python", sys.executable))
-    for what, path in paths:
-        if shlex.quote(path) != path:
+    for what, path in (
+        ("the working directory", str(Path.cwd())),
+        ("the path of this Python", sys.executable),
+    ):
+        if found := CHANGED.search(path):
             raise RecipeError(
-                f"{what} is {path!r}, which the shells of other machines do not read as one word",
-                fix="start from a path of letters, digits, dots, dashes and underscores",
+                f"{what} is {path!r}: for its {found[0]!r}, shells of other machines would read another path",
+                fix="start from a path without spaces and signs of the shell",
             )
 
 
