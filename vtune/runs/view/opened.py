@@ -160,7 +160,7 @@ class Opened:
             located = locate(self.place.path, data)
         except (DataError, RecipeError) as error:
             # Supervised runs have no trajectories, and traces name no samples: both can be looked at.
-            self.why_not_asked = error.what
+            self.why_not_asked = f"{error.what}; {error.fix}" if error.fix else error.what
             return None, LIKELY_SHOWN_FROM
         self._paid = located.reward
         return located.source, located.reward.evidence.partial
