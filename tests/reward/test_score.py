@@ -302,7 +302,7 @@ def test_too_many_unscored_trajectories_stop_the_run() -> None:
     assert unscored_share([good, bad]) == 0.5
     assert unscored_share([]) == 0.0
     check_unscored([good, bad], 0.5)
-    with pytest.raises(RunFailed, match=r"50\.0% .*unscored(.|\n)*1 of 2: the rollout failed"):
+    with pytest.raises(RunFailed, match=r"50\.0% .*unscored(.|\n)*1 of 2: the rollout failed(.|\n)*the tool"):
         check_unscored([good, bad], 0.05)
 
 
