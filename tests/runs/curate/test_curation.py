@@ -629,6 +629,7 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
         (1, "n/1", "its id has come before"),
     ]
     assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
+    assert "rows of m dropped because their ids have come before: 3" in result["warnings"]
 
 
 def test_a_row_whose_picture_is_missing_is_dropped_where_no_filter_looks_at_pictures(tmp_path: Path) -> None:

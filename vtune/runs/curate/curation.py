@@ -277,7 +277,7 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
             told.append(f"`{ledger.columns[column]}` did not look into {', '.join(absent)}: not here")
     for source, count in ledger.repeated.items():
         if count:
-            told.append(f"{count} rows of {source} were dropped, for their ids have come before")
+            told.append(f"rows of {source} dropped because their ids have come before: {count}")
     for source, row in table.items():
         if source == "all":
             continue
