@@ -261,6 +261,13 @@ def test_a_line_that_is_not_json_costs_only_itself(tmp_path: Path) -> None:
     assert "not JSON" in second.what
 
 
+def test_a_line_that_ends_within_a_text_is_said_to_do_so(tmp_path: Path) -> None:
+    (tmp_path / "my.jsonl").write_text('{"id": "1", "q": "Whi\n')
+    (broken,) = mapped(tmp_path / "my.jsonl")
+    assert isinstance(broken, DataError)
+    assert "Unterminated string" in broken.what
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_rows_of_text_pass_through_a_bounded_memory(ending: str, tmp_path: Path) -> None:
     rows = [{"id": f"{number}", "q": f"{number}" * 100_000, "a": "x"} for number in range(10, 70)]

@@ -117,7 +117,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
         if line.strip():
             try:
                 # A table from Windows begins with a mark.
-                yield number, as_row(parse_json(line.removeprefix(b"\xef\xbb\xbf")))
+                yield number, as_row(parse_json(line.removeprefix(b"\xef\xbb\xbf").strip()))
             except ValueError as error:
                 yield number, DataError(f"the line is not JSON: {error}", fix="fix or drop the line")
 
