@@ -337,7 +337,7 @@ def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> N
     result = import_data("hf", [folder], out, options=Options(columns=columns), strict=False)
     assert [sample.ground_truth for sample in read_samples(out)] == ["red", "5", "here"]
     (problem,) = result["problems"]
-    assert (problem["row"], problem["what"]) == (2, "the row has none of a (column `a`)")
+    assert (problem["row"], problem["what"]) == (2, "the row has no value for a (column `a`)")
 
 
 @pytest.mark.parametrize("format_", ["hf", "verl"])

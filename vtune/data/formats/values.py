@@ -40,7 +40,8 @@ def needed(row: Mapping[str, Any], *names: str) -> Any:
     value = first(row, *names)
     if value is None:
         held = ", ".join(key for key in row if row[key] is not None)
-        raise wrong(names[0], f"the row has none of {', '.join(names)}", f"it has {held}")
+        what = f"no value for {names[0]}" if len(names) == 1 else f"none of {', '.join(names)}"
+        raise wrong(names[0], f"the row has {what}", f"it has {held}")
     return value
 
 
