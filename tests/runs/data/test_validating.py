@@ -88,6 +88,12 @@ def test_each_kind_of_bad_row_is_found_with_file_row_and_remedy(bad: type, what:
         check_data([path])
 
 
+def test_a_box_outside_is_told_what_says_other_corners_and_spaces(tmp_path: Path) -> None:
+    write_samples(tmp_path / "bad.parquet", [BAD["evidence outside"][0]])
+    (problem,) = validate([tmp_path / "bad.parquet"])["problems"]
+    assert "`corners` and `space`" in problem["fix"]
+
+
 def test_all_bad_rows_of_all_files_are_listed(tmp_path: Path) -> None:
     paths = [tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "none.parquet"]
     many = [replace(GOOD, id=f"signs/{n}", ground_truth="Z") for n in range(12)]

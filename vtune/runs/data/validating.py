@@ -193,7 +193,8 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
         if not (x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height):
             raise DataError(
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
-                fix="write xyxy in pixels of the stored image",
+                fix="write xyxy in pixels of the stored image; for other corners or spaces, a map of columns "
+                "(format hf) has `corners` and `space`",
             )
 
 
