@@ -476,7 +476,9 @@ def test_a_dry_run_of_what_is_here_reads_shape_and_pictures_from_it(
         check = json.loads(ended.out)["check"]
         assert check["missing"] == []
         assert check["plan"]["fits"]
-        assert check["plan"]["shape"].startswith(str(tiny / "config.json"))
+        file, _, count = check["plan"]["shape"].partition(": ")
+        assert file == str(tiny / "config.json")
+        assert re.fullmatch(r"\d\.\d\d M parameters", count)
         assert check["plan"]["assumed"]["from data"]
         assert not (tmp_path / "run").exists()
 

@@ -163,6 +163,10 @@ def _pictures(names: Sequence[str], pictures: Callable[[Path], Iterator[Sequence
     return Pictures(pixels=pixels, each=len(sizes) / len(counts), most=max(counts))
 
 
+def _count(parameters: float) -> str:
+    return f"{parameters / GB:.2f} B" if parameters >= 0.1 * GB else f"{parameters / 1e6:.2f} M"
+
+
 def _asked(path: Path) -> Iterator[Sequence[Picture]]:
     return (sample.images for sample in read_samples(path))
 
@@ -211,7 +215,7 @@ def plan(
     result = {
         "fits": fits(recipe, size, machine),
         "machine": where,
-        "shape": f"{said}: {size.total / GB:.2f} B parameters",
+        "shape": f"{said}: {_count(size.total)} parameters",
         "memory_gb": {
             phase: {part: round(gb, 2) for part, gb in parts.items() if gb >= 0.005}
             for phase, parts in phases.items()
