@@ -84,7 +84,7 @@ def test_an_empty_cell_is_missing_and_changes_no_other(tmp_path: Path) -> None:
     assert isinstance(second, Sample)
     assert (first.id, second.id) == (f"my/{big}", "my/1")
     assert isinstance(third, DataError)
-    assert "none of a" in str(third)
+    assert "no value for a" in str(third)
 
 
 @pytest.mark.parametrize("values", [["2021-05-01", "2021-05-02"], ["7", 7, 1.5], ["007", "x"]])

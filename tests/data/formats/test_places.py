@@ -45,7 +45,7 @@ def test_screenspot_pro_asks_for_a_point_and_keeps_what_scores_are_split_by(tmp_
         ({"instruction": " "}, "what is to be done"),
         ({"img_filename": "win/none.jpg"}, "none.jpg"),
         ({"img_filename": "../../secret.jpg"}, "leaves the folder"),
-        ({"group": None}, "none of group"),
+        ({"group": None}, "no value for group"),
     ],
 )
 def test_a_row_of_screenspot_pro_that_cannot_be_scored_is_an_error(
