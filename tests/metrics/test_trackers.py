@@ -118,10 +118,10 @@ def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
     name: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both trackers append to whatever has the same identity, and drop or mix the steps that it has."""
-    told: list[str] = []
+    ids: list[str] = []
 
     def init(**given: Any) -> SimpleNamespace:
-        told.append(given[key])
+        ids.append(given[key])
         return SimpleNamespace(finish=lambda **_: None)
 
     monkeypatch.setitem(
@@ -132,9 +132,9 @@ def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
 
     def opened(out: Path, first_step: int) -> str:
         out.mkdir(parents=True, exist_ok=True)
-        with Tracker(name, out, {}, first_step=first_step, warn=told.append) as tracker:
+        with Tracker(name, out, {}, first_step=first_step, warn=ids.append) as tracker:
             assert tracker.failures == 0
-        return told[-1]
+        return ids[-1]
 
     run = tmp_path / "neither" / "seed-0"
     first = opened(run, 0)
@@ -148,18 +148,18 @@ def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
 def test_a_run_from_before_its_identity_was_kept_continues_as_what_it_was(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Any] = []
+    inits: list[Any] = []
 
     def init(**given: Any) -> SimpleNamespace:
-        told.append(given)
+        inits.append(given)
         return SimpleNamespace(finish=lambda **_: None)
 
     module = SimpleNamespace(init=init, finish=lambda: None)
     monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
     for _ in range(2):
-        with Tracker(name, tmp_path, {}, first_step=4, warn=told.append):
+        with Tracker(name, tmp_path, {}, first_step=4, warn=inits.append):
             pass
-    one, two = told
+    one, two = inits
     path = hashlib.blake2b(str(tmp_path).encode(), digest_size=8).hexdigest()
     known = {"wandb": ("id", path), "trackio": ("name", tmp_path.name)}
     key, value = known[name]

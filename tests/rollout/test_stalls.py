@@ -55,7 +55,7 @@ def test_a_call_is_named_after_five_minutes_and_each_time_it_has_doubled(policy:
 
 def test_calls_that_stall_together_are_named_once(policy: Policy) -> None:
     (line,) = said(policy, 6, [job(rollout=number) for number in range(4)])
-    assert "(3 more wait as long)" in line
+    assert "(3 more have waited for over 5)" in line
 
 
 def test_calls_that_end_are_not_named(policy: Policy) -> None:

@@ -42,11 +42,9 @@ def trained(tiny: Path) -> Policy:
     return load(tiny)
 
 
-def test_a_vllm_that_does_not_start_says_what_to_change(
-    tiny: Path, trained: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where its cache has no room for a conversation: its own process says why, and it this."""
-    setup = Setup(
+@pytest.fixture(scope="module")
+def setup(tiny: Path) -> Setup:
+    return Setup(
         model=str(tiny),
         dtype="float32",
         max_tokens=512,
@@ -55,6 +53,12 @@ def test_a_vllm_that_does_not_start_says_what_to_change(
         threads=1,
         device=torch.device("cpu"),
     )
+
+
+def test_a_vllm_that_does_not_start_says_what_to_change(
+    setup: Setup, trained: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its cache has no room for a conversation; its own process prints why."""
 
     def failed(*_: object) -> None:
         raise RuntimeError("Engine core initialization failed. See root cause above.")
@@ -71,18 +75,8 @@ def test_a_vllm_that_does_not_start_says_what_to_change(
 
 @pytest.fixture(scope="module")
 def engine(
-    tiny: Path, trained: Policy, run: Run[Any], tmp_path_factory: pytest.TempPathFactory
+    setup: Setup, trained: Policy, run: Run[Any], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[VllmEngine]:
-    setup = Setup(
-        model=str(tiny),
-        dtype="float32",
-        max_tokens=512,
-        max_batch=64,
-        gpu_memory=0.4,
-        threads=1,
-        device=torch.device("cpu"),
-    )
-
     async def start() -> VllmEngine:
         return VllmEngine(trained, setup, tmp_path_factory.mktemp("weights"))
 

@@ -57,15 +57,15 @@ def title(out: Path) -> str:
 
 
 def identity(out: Path, tracker: str, *, fresh: str, before: str, first_step: int) -> str:
-    """Who a run is to a tracker that continues whatever has the same identity; kept in the run's folder.
+    """The id of a run in a tracker that continues whatever run has the same id; stored in the run folder.
 
     So it goes where the folder goes, and a new run in the place of one that was removed is another.
 
     Args:
         out: The run folder.
         tracker: Its name.
-        fresh: The identity of a run that begins.
-        before: That of a run which was begun when none was kept, and which continues.
+        fresh: The id of a run that begins.
+        before: The id of a run that continues and that an earlier version began, which stored none.
         first_step: The first step that will be reported.
     """
     file = out / f"{tracker}-run"

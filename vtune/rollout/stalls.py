@@ -56,7 +56,7 @@ class Stalls:
         waited = now - began
         if waited >= self._bound:
             late = sum(now - one >= PATIENCE for one, _ in self._waiting.values())
-            others = f" ({late - 1} more wait as long)" if late > 1 else ""
+            others = f" ({late - 1} more have waited for over {PATIENCE / 60:.0f})" if late > 1 else ""
             self._warn(f"no answer for {waited / 60:.0f} minutes from {what}{others}; still waiting")
             self._bound = 2 * waited
         self._look_in(min(PATIENCE, self._bound - waited))

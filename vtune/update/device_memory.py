@@ -1,4 +1,4 @@
-"""What an update that a GPU has no room for says."""
+"""Turns a GPU that runs out of memory in an update into an error with a remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from vtune.update.recipe import Update
 
 @contextmanager
 def within_memory(update: Update) -> Iterator[None]:
-    """Do an update; name what makes one smaller where a GPU runs out of memory.
+    """Cover an update: where a GPU runs out of memory, the error names the settings that need less.
 
     Raises:
         RunFailed: If one does.

@@ -69,7 +69,7 @@ class ParquetFiles:
     paths: Sequence[Path]
 
     def columns(self) -> list[str]:
-        """The columns that any of them has; one that is damaged is told when its rows are read."""
+        """The columns that any of them has; a damaged one is reported when its rows are read."""
         there: dict[str, str] = {}
         for path in self.paths:
             with suppress(DataError):
