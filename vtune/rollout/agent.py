@@ -13,6 +13,7 @@ from vtune.environments.environment import Act, Episode, Services, Start, Turn
 from vtune.environments.opened import opened
 from vtune.errors import DataError, ServiceError
 from vtune.models.pictures import PictureReader
+from vtune.rollout.blocking import Blocking
 from vtune.rollout.call_record import call_of, recorded_as
 from vtune.rollout.concurrency import PrioritySemaphore
 from vtune.rollout.engine import Engine, Request, Sampling
@@ -65,7 +66,7 @@ class Agent:
         waiting: Runs while conversations wait for their environments.
         tools: What samples may offer beside `python`.
         feedback: What the policy is told of its looks; None: nothing.
-        warn: Takes a line about a call that does not end.
+        warn: Takes a line about a call that does not end, or keeps the event loop; from any thread.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Agent:
         self._tools = tools or Toolbox({})
         self._feedback = feedback
         self._stalls = Stalls(warn)
+        self._blocking = Blocking(warn)
         self._closing: set[asyncio.Task[None]] = set()
         """What ends while something else is done."""
         self._places: PrioritySemaphore | None = None
@@ -131,9 +133,10 @@ class Agent:
         for cohort, _ in lanes:
             self._engine.join(cohort)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                for cohort, left in lanes:
-                    tasks.create_task(self._lane(cohort, left, found, results, order, done, ended))
+            with self._blocking.watched():
+                async with asyncio.TaskGroup() as tasks:
+                    for cohort, left in lanes:
+                        tasks.create_task(self._lane(cohort, left, found, results, order, done, ended))
         except ExceptionGroup as failures:
             first = failures.exceptions[0]
             raise first from first.__cause__  # what it says of its own cause is kept

@@ -1,0 +1,104 @@
+"""Code of a user's own that keeps the event loop is named by its line."""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Awaitable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.environments.worlds import changed, maze, using, way
+from tests.rollout.build import FakeSandbox, job, recipe
+from vtune import uses
+from vtune.models.policy import Policy
+from vtune.rollout import blocking
+from vtune.rollout.agent import Agent
+from vtune.rollout.blocking import Blocking
+from vtune.rollout.scripted import ScriptedEngine
+
+SOURCE = """
+import asyncio
+import time
+
+async def sleeps(seconds):
+    time.sleep(seconds)
+
+async def often(times, seconds):
+    for _ in range(times):
+        time.sleep(seconds)
+        await asyncio.sleep(0)
+
+async def waits(seconds):
+    await asyncio.sleep(seconds)
+"""
+TICK = 0.02
+LONG = 2 * TICK * blocking.LOOKS
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The user's file, loaded as a run loads it; whoever sleeps is looked at often."""
+    monkeypatch.setattr(blocking, "TICK", TICK)
+    monkeypatch.setattr(uses, "_check_added", lambda file, others: None)  # it adds no part
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE)
+    (file,) = uses.use([path])
+    yield sys.modules[file.module]
+    uses.forget([file])
+
+
+def said(*calls: Awaitable[None]) -> list[str]:
+    """What is said of calls that run at the same time."""
+    lines: list[str] = []
+    block = Blocking(lines.append)
+
+    async def all_of_them() -> None:
+        with block.watched():
+            await asyncio.gather(*calls)
+
+    asyncio.run(all_of_them())
+    return lines
+
+
+def test_the_line_that_does_not_let_go_is_named_while_it_runs(mine: Any) -> None:
+    (line,) = said(mine.sleeps(LONG), mine.waits(0))
+    assert re.match(r"mine\.py:6 \(time\.sleep\(seconds\)\) keeps the event loop, \d+% of the last", line)
+    assert "asyncio.to_thread" in line
+
+
+def test_many_short_calls_one_after_the_other_are_named_once(mine: Any) -> None:
+    assert len(said(mine.often(40, LONG / 40), mine.often(40, LONG / 40))) == 1
+
+
+def test_what_awaits_and_what_is_short_is_not_named(mine: Any) -> None:
+    assert said(mine.waits(LONG), mine.sleeps(2 * TICK)) == []
+
+
+def test_what_is_not_theirs_is_not_named(mine: Any) -> None:
+    async def ours() -> None:
+        time.sleep(LONG)
+
+    assert said(ours(), mine.waits(0)) == []
+
+
+def test_nobody_is_watched_without_a_file_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking.threading, "Thread", lambda **_: pytest.fail("a thread was started"))
+    assert said(asyncio.sleep(0)) == []
+
+
+def test_an_environment_that_blocks_is_named_by_the_agent(
+    policy: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "TICK", TICK)
+    sleeps = ("named = [move", f"import time; time.sleep({LONG})\n        named = [move")
+    lines: list[str] = []
+    with using(changed(tmp_path, sleeps)):
+        engine = ScriptedEngine(policy.chat, way())
+        agent = Agent(
+            engine, FakeSandbox(), policy.chat, policy.pictures, recipe(max_tokens=2000), warn=lines.append
+        )
+        asyncio.run(agent.run([job(maze())]))
+    assert [one.partition(" keeps")[0] for one in lines] == [f"maze.py:35 (import time; time.sleep({LONG}))"]
