@@ -51,6 +51,7 @@ OTHER_MEANINGS = {
     ("vtune/data/charts.py", "counting"): "a kind of question",
     ("vtune/data/mathematics.py", "math"): "an ability",
     ("vtune/data/formats/specimens.py", "*"): "rows as others write them",
+    ("vtune/data/formats/specimens_traces.py", "*"): "rows as others write them",
     ("vtune/data/formats/vtriune.py", "ocr"): "a word of an ability",
     ("vtune/data/shapes.py", "*"): "tasks of puzzles",
     ("vtune/data/formats/megabench.py", "mega_bench"): "the format, and the source of its rows",

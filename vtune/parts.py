@@ -77,8 +77,8 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
         "environment": _listed("vtune.environments", "tools"),
         "format": _listed(
             "vtune.data.formats",
-            "samples vtriune verl deepeyes codev questions:thinklite thyme questions:easyr1 search:mars "
-            "search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench "
+            "samples vtriune verl deepeyes codev questions:thinklite thyme conversations questions:easyr1 "
+            "search:mars search:mmsearch coco coco:v3det coco:objects365 benchmarks:vstar benchmarks:hrbench "
             "benchmarks:mme_realworld benchmarks:treebench benchmarks:mmmu benchmarks:mmmu_pro "
             "benchmarks:mmmu_pro_vision benchmarks:countbench benchmarks:vlmblind "
             "benchmarks:mathvista benchmarks:mathverse benchmarks:mathvision "

@@ -34,14 +34,14 @@ class Asked:
     """Index behind its last character in the turn."""
 
 
-def read_calls(turn: str, offered: Sequence[str]) -> list[Asked]:
+def read_calls(turn: str, offered: Sequence[str] | None) -> list[Asked]:
     """The calls of a turn, in order; [] where it makes none.
 
     What is malformed, or one too many, is the model's mistake: it is kept, as a call that has failed already.
 
     Args:
         turn: What the policy wrote in one turn.
-        offered: Names of the tools that its sample offers.
+        offered: Names of the tools that its sample offers; None: any.
     """
     calls = [
         _read(found[1], found[0].endswith(CLOSE), found.end(), offered) for found in _CALL.finditer(turn)
@@ -53,7 +53,7 @@ def read_calls(turn: str, offered: Sequence[str]) -> list[Asked]:
     ]
 
 
-def _read(text: str, closed: bool, end: int, offered: Sequence[str]) -> Asked:
+def _read(text: str, closed: bool, end: int, offered: Sequence[str] | None) -> Asked:
     def invalid(problem: str) -> Asked:
         return Asked(INVALID, {"text": text.strip()}, problem, end)
 
@@ -66,8 +66,9 @@ def _read(text: str, closed: bool, end: int, offered: Sequence[str]) -> Asked:
     if not isinstance(value, dict) or set(value) != {"name", "arguments"}:
         return invalid('a tool call is an object with "name" and "arguments" and nothing else')
     name, arguments = value["name"], value["arguments"]
-    if not isinstance(name, str) or name not in offered:
-        return invalid(f"there is no tool {json.dumps(name)[:80]}; the tools are {', '.join(offered)}")
+    if not isinstance(name, str) or (offered is not None and name not in offered):
+        known = f"; the tools are {', '.join(offered)}" if offered is not None else ""
+        return invalid(f"there is no tool {json.dumps(name)[:80]}{known}")
     if not isinstance(arguments, dict):
         return invalid('"arguments" is an object')
     return Asked(name, arguments, "", end)

@@ -264,6 +264,51 @@ def thyme(folder: Path) -> Published:
     )
 
 
+def conversations(folder: Path) -> Published:
+    """As ms-swift's guide to own data sets, LLaMA-Factory's to multimodal ShareGPT, and TRL have them."""
+    for number in range(2):
+        (folder / f"{number}.jpg").write_bytes(jpeg(number))
+    box = {"name": "image_zoom_in_tool", "arguments": {"bbox_2d": [2, 2, 20, 20]}}
+    end = "<think>Seven.</think>\n<answer>7</answer>"
+    shown = ["0.jpg", "1.jpg"]
+    swift = [("user", "<image>Which?"), ("tool_call", json.dumps(box)), ("tool_response", "<image>")]
+    sharegpt = [("human", "Which?"), ("gpt", "<code>x</code>"), ("observation", "7"), ("gpt", end)]
+    chat = [("user", "<image>Which?"), ("assistant", "No more."), ("user", "Sure?"), ("assistant", end)]
+    file = folder / "swift.jsonl"
+    return Published(
+        [
+            lines(
+                file,
+                [
+                    {"messages": turns_of([*swift, ("assistant", end)]), "images": shown, "id": "one"},
+                    {"messages": turns_of(chat), "images": shown[:1]},
+                    {"messages": turns_of([*swift, ("assistant", end)]), "images": shown[:1]},
+                ],
+            ),
+            parquet(
+                folder / "sharegpt.parquet",
+                [
+                    {
+                        "conversations": [{"from": who, "value": said} for who, said in sharegpt],
+                        "images": as_image(0),
+                    }
+                ],
+            ),
+        ],
+        {},
+        {
+            f"{file}, row 1": "neither ends with </code> nor has a <tool_call>",
+            f"{file}, row 2": "1 pictures for 2 <image> mark(s)",
+        },
+        sources=("conversations",),
+    )
+
+
+def turns_of(said: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Turns {role, content}."""
+    return [{"role": who, "content": text} for who, text in said]
+
+
 def easyr1(folder: Path) -> Published:
     rows = [
         {"problem": "<image>How long is it?", "images": as_image(0), "answer": "3\\pi"},
@@ -658,6 +703,7 @@ MAKERS: dict[str, Callable[[Path], Published]] = {
     "codev": codev,
     "thinklite": thinklite,
     "thyme": thyme,
+    "conversations": conversations,
     "easyr1": easyr1,
     "mars": mars,
     "mmsearch": mmsearch,

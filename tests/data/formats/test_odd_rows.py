@@ -16,6 +16,7 @@ from tests.data.formats.published import THYME_RESPONSE, coded, jpeg, user
 from vtune.config import load_recipe
 from vtune.data.formats.building import Options
 from vtune.data.formats.codev import codev_sample
+from vtune.data.formats.conversations import conversation_trace
 from vtune.data.formats.deepeyes import deepeyes_sample
 from vtune.data.formats.hub import ColumnMap
 from vtune.data.formats.questions import question_sample
@@ -58,6 +59,16 @@ VTRIUNE = VERL | {
 }
 QUESTION = {"problem": "Which?", "images": [jpeg(0)], "answer": "red", "options": ["red", "blue"], "id": 1}
 THYME = {"image": [coded(0), coded(1)], "question": "<image>Which?", "response": THYME_RESPONSE}
+CHAT = {
+    "messages": [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Which?"}]},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "zoom", "arguments": '{"x": 1}'}}]},
+        {"role": "tool", "content": "<image>"},
+        {"role": "assistant", "content": "<answer>7</answer>"},
+    ],
+    "images": [jpeg(0), coded(1)],
+    "tools": '[{"name": "zoom", "parameters": {}}]',
+}
 MARS = {"prompt": user("<image>Who?"), "image": [jpeg(0)], "reward_model": {"ground_truth": ["a", "b"]}}
 
 CASES: dict[str, tuple[Row, Callable[[Row], Any]]] = {
@@ -68,6 +79,7 @@ CASES: dict[str, tuple[Row, Callable[[Row], Any]]] = {
     "vtriune": (VTRIUNE, lambda row: vtriune_sample(row, PLACE, OPTIONS)),
     "questions": (QUESTION, lambda row: question_sample(row, PLACE, OPTIONS, source="a")),
     "thyme": (THYME, lambda row: thyme_trace(row, PLACE, OPTIONS)),
+    "conversations": (CHAT, lambda row: conversation_trace(row, PLACE, OPTIONS)),
     "mars": (MARS, lambda row: mars_sample(row, PLACE, OPTIONS, source="a", rule=None)),
 }
 

@@ -14,7 +14,7 @@ from vtune.runs.data.validating import validate
 from vtune.schema.parquet import read_samples, read_trajectories
 
 EVERY = pytest.mark.parametrize("name", MAKERS)
-SAMPLES = [name for name in MAKERS if name != "thyme"]
+SAMPLES = [name for name in MAKERS if FORMATS[name].makes == "samples"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Publis
 
 
 def records(path: Path, name: str) -> list:
-    return list(read_trajectories(path) if name == "thyme" else read_samples(path))
+    return list(read_samples(path) if name in SAMPLES else read_trajectories(path))
 
 
 def test_every_format_has_a_published_file() -> None:

@@ -10,6 +10,7 @@ from vtune.data.formats.building import Options
 from vtune.data.formats.samples import ADDED
 from vtune.data.formats.source import files, read_rows
 from vtune.data.formats.table import FORMATS
+from vtune.data.formats.values import first
 from vtune.data.harness import TARGETS
 from vtune.data.vstar import CATEGORIES
 from vtune.errors import DataError
@@ -56,8 +57,8 @@ def check_look(name: str, path: Path, options: Options) -> None:
 def look_of(file: Path) -> str | None:
     """The layout that a file looks like, by its first row or first characters; None where it is unclear."""
     if file.suffix in (".parquet", ".jsonl"):
-        first = next(read_rows(file), None)
-        return None if first is None or isinstance(first[1], DataError) else look_of_row(first[1])
+        found = next(read_rows(file), None)
+        return None if found is None or isinstance(found[1], DataError) else look_of_row(found[1])
     if file.suffix not in (".json", ".tsv"):
         return None
     try:
@@ -89,11 +90,21 @@ def look_of_row(row: Row) -> str | None:
         return "mars" if {"image", "image_search_title_list"} & row.keys() else None
     if "question" in row and "response" in row:
         return "thyme"
+    if _is_conversation(row):
+        return "conversations"
     for name, columns in _OF_MATHS.items():
         if columns <= row.keys():
             return name
     asked, answered = {"problem", "question", "query"} & row.keys(), {"answer", "solution"} & row.keys()
     return "easyr1" if asked and answered else None
+
+
+def _is_conversation(row: Row) -> bool:
+    """Whether a row has turns of which one is the assistant's."""
+    turns = first(row, "messages", "conversations", "conversation")
+    spoken = turns if isinstance(turns, list) else []
+    roles = [first(turn, "role", "from") for turn in spoken if isinstance(turn, Mapping)]
+    return "assistant" in roles or "gpt" in roles
 
 
 def _json(head: str) -> str | None:

@@ -33,7 +33,7 @@ class Specimen:
 
 def samples(folder: Path) -> Specimen:
     """JSON lines of ours: one with a box and code, as a user's own data would have it, and one without."""
-    asked = {"data_source": "mine", "images": [_name(folder, 0)], "tools": ["python"]}
+    asked = {"data_source": "mine", "images": [picture_file(folder, 0)], "tools": ["python"]}
     box = {"label": "sign", "image": 0, "bbox_2d": list(TARGET)}
     rows = [
         asked
@@ -41,7 +41,7 @@ def samples(folder: Path) -> Specimen:
         asked
         | {"prompt": "How many signs are there?", "reward_model": _judge("3", "counting"), "evidence": [box]},
     ]
-    return Specimen(_lines(folder / "mine.jsonl", rows))
+    return Specimen(json_lines(folder / "mine.jsonl", rows))
 
 
 FIGURE_8 = """<image>
@@ -79,7 +79,7 @@ def vtriune(folder: Path) -> Specimen:
         _vtriune(folder, number, ability, FIGURE_8, boxes, boxes=True)
         for number, ability in enumerate(("cv_detection", "cv_grounding"), start=len(plain))
     ]
-    return Specimen(_lines(folder / "orsta.jsonl", rows))
+    return Specimen(json_lines(folder / "orsta.jsonl", rows))
 
 
 def _vtriune(folder: Path, number: int, ability: str, text: str, truth: str, *, boxes: bool) -> Row:
@@ -91,7 +91,7 @@ def _vtriune(folder: Path, number: int, ability: str, text: str, truth: str, *, 
         ratio |= {"iou_max_label_first": 1.0, "iou_completeness": 0.3}
     return {
         "data_source": "orsta",
-        "images": [_name(folder, number)],
+        "images": [picture_file(folder, number)],
         "prompt": _user(text),
         "ability": ability,
         "reward_model": {
@@ -112,7 +112,7 @@ def verl(folder: Path) -> Specimen:
         _verl(folder, 0, "hiyouga/geometry3k", _user("<image>Find x."), "2 \\sqrt{221}", "rule"),
         _verl(folder, 1, "hiyouga/geometry3k", _user("<image>Which?\n(A) red\n(B) blue"), "B", "rule"),
     ]
-    return Specimen(_lines(folder / "train.jsonl", rows))
+    return Specimen(json_lines(folder / "train.jsonl", rows))
 
 
 def _verl(
@@ -121,7 +121,7 @@ def _verl(
     return {
         "data_source": source,
         "prompt": prompt,
-        "images": [_name(folder, number)],
+        "images": [picture_file(folder, number)],
         "ability": "vl",
         "reward_model": {"style": style, "ground_truth": truth},
         "extra_info": {
@@ -167,7 +167,7 @@ def deepeyes(folder: Path) -> Specimen:
         zooming(2, "chart", "Which year has the highest bar?", "1999"),
         _verl(folder, 3, "thinklite_eureka", turns, "5", "rule", env_name=None),
     ]
-    return Specimen(_lines(folder / "deepeyes.jsonl", rows))
+    return Specimen(json_lines(folder / "deepeyes.jsonl", rows))
 
 
 def codev(folder: Path) -> Specimen:
@@ -177,51 +177,35 @@ def codev(folder: Path) -> Specimen:
         _verl(folder, number, source, turns, f"To hall {number}", "model", env_name="code")
         for number, source in enumerate(("vstar", "high_res"))
     ]
-    return Specimen(_lines(folder / "codev.jsonl", rows))
+    return Specimen(json_lines(folder / "codev.jsonl", rows))
 
 
 def thinklite(folder: Path) -> Specimen:
     """ThinkLite-VL: a number, a letter."""
     rows = [
-        {"image": _name(folder, 0), "problem": "<image>What is the area?", "answer": "12.5", "id": "GeoQA_0"},
         {
-            "image": _name(folder, 1),
+            "image": picture_file(folder, 0),
+            "problem": "<image>What is the area?",
+            "answer": "12.5",
+            "id": "GeoQA_0",
+        },
+        {
+            "image": picture_file(folder, 1),
             "problem": "<image>Which?\nA. red\nB. blue",
             "answer": "A",
             "id": "IconQA_1",
         },
     ]
-    return Specimen(_lines(folder / "ThinkLite-VL-70k.jsonl", rows))
-
-
-def thyme(folder: Path) -> Specimen:
-    """Thyme-SFT: one `<think>` around all the code of a trace; with one call, with two, and with none."""
-    crop = "<code>\n```python\nimage.crop((20, 20, 70, 60)).save('a.jpg')\n```\n</code>"
-    shown = "<sandbox_output><image></sandbox_output>"
-    end = "Enough.</think>\n<answer>7</answer>"
-    responses = [
-        f"<think>I cut it out.\n{crop}\n{shown}\n{end}",
-        f"<think>I cut it out.\n{crop}\n{shown}\nOnce more.\n{crop}\n{shown}\n{end}",
-        "<think>It is large.</think>\n<answer>7</answer>",
-    ]
-    rows = [
-        {
-            "image": [coded(number) for number in range(1 + response.count(shown))],
-            "question": "<image>\nWhich number is on the sign?",
-            "response": response,
-        }
-        for response in responses
-    ]
-    return Specimen(_lines(folder / "thyme.jsonl", rows))
+    return Specimen(json_lines(folder / "ThinkLite-VL-70k.jsonl", rows))
 
 
 def easyr1(folder: Path) -> Specimen:
     """EasyR1's Geometry3K, and VisualProbe with an answer in words."""
     rows = [
-        {"problem": "<image>How long is it?", "images": [_name(folder, 0)], "answer": "3\\pi"},
-        {"problem": "<image>What colour is it?", "images": [_name(folder, 1)], "answer": "red"},
+        {"problem": "<image>How long is it?", "images": [picture_file(folder, 0)], "answer": "3\\pi"},
+        {"problem": "<image>What colour is it?", "images": [picture_file(folder, 1)], "answer": "red"},
     ]
-    return Specimen(_lines(folder / "geometry3k.jsonl", rows))
+    return Specimen(json_lines(folder / "geometry3k.jsonl", rows))
 
 
 MARS = {
@@ -247,11 +231,11 @@ def mars(folder: Path) -> Specimen:
         truth = "A" if pick else ["Gustave Eiffel", "G. Eiffel"]
         row = {
             "prompt": _user(f"<image>{question}"),
-            "image": [_name(folder, number)],
+            "image": [picture_file(folder, number)],
             "index": number,
             "reward_model": {"ground_truth": truth},
         }
-        _lines(folder / f"{name}.jsonl", [row | cached])
+        json_lines(folder / f"{name}.jsonl", [row | cached])
         meta[name] = {"root": ".", "annotation": f"{name}.jsonl", "reward_fn": [score, "format_score"]}
     file = folder / "train_qwen3_vl_8b.json"
     file.write_text(json.dumps(meta), encoding="utf-8")
@@ -264,12 +248,12 @@ def mmsearch(folder: Path) -> Specimen:
     row = {
         "data_source": "mmsearch_r1/fvqa_train",
         "prompt": _user("<image>Which team plays here?"),
-        "images": [_name(folder, 0)],
+        "images": [picture_file(folder, 0)],
         "ability": "direct_answer",
         "reward_model": judge,
         "data_id": "fvqa_0",
     }
-    return Specimen(_lines(folder / "fvqa.jsonl", [row]))
+    return Specimen(json_lines(folder / "fvqa.jsonl", [row]))
 
 
 def coco(folder: Path) -> Specimen:
@@ -347,12 +331,13 @@ def _user(text: str) -> list[Row]:
     return [{"role": "user", "content": text}]
 
 
-def _lines(file: Path, rows: Sequence[Row]) -> Path:
+def json_lines(file: Path, rows: Sequence[Row]) -> Path:
+    """The file, with a row per line."""
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return file
 
 
-def _name(folder: Path, number: int) -> str:
+def picture_file(folder: Path, number: int) -> str:
     """The name of a picture in the folder, which is written."""
     name = f"{number}.jpg"
     (folder / name).write_bytes(_picture(number))

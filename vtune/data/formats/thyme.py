@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from vtune.data.formats import own, specimens
+from vtune.data.formats import own, specimens_traces
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
@@ -169,9 +169,14 @@ def _restored(packed: object, calls: Sequence[Call]) -> tuple[Call, ...]:
     return tuple(call_from_row(Fields(row, f"{own.KEY}.")) for row in rows)
 
 
+def failed(words: str) -> bool:
+    """Whether words of a sandbox report code that failed."""
+    return _FAILED.search(words) is not None
+
+
 def _call(code: str, output: str, images: tuple[int, ...]) -> Call:
     words = output.replace(IMAGE, "").strip()
-    status: Status = "error" if _FAILED.search(words) else "ok"
+    status: Status = "error" if failed(words) else "ok"
     return Call(
         tool=PYTHON,
         arguments=json.dumps({"code": code}),
@@ -184,5 +189,11 @@ def _call(code: str, output: str, images: tuple[int, ...]) -> Call:
 
 FORMATS.add(
     "thyme",
-    Format(read_thyme, "Parquet or JSON lines of Thyme-SFT", "traces", ("images",), specimen=specimens.thyme),
+    Format(
+        read_thyme,
+        "Parquet or JSON lines of Thyme-SFT",
+        "traces",
+        ("images",),
+        specimen=specimens_traces.thyme,
+    ),
 )

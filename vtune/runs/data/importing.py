@@ -17,7 +17,13 @@ from vtune.files.writing import check_file_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
-from vtune.runs.data.validating import check_sample, has_turned, problem_of, write_problems
+from vtune.runs.data.validating import (
+    check_learnable,
+    check_sample,
+    has_turned,
+    problem_of,
+    write_problems,
+)
 from vtune.schema.fields import check_unicode
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.sample import Sample
@@ -173,6 +179,7 @@ class _Reading:
         try:
             if isinstance(record, Trajectory):
                 check_unicode("", trajectory_to_row(record))
+                check_learnable(record, self._base, here)
             else:
                 check_unicode("", sample_to_row(record))
                 if record.id in self._places:  # also where one file was given twice

@@ -108,7 +108,7 @@ def validate(
                     if isinstance(entry, DataError):
                         raise entry
                     if isinstance(entry, Trajectory):
-                        _check_trace(entry, path, row)
+                        check_learnable(entry, path.parent, f"{path}, row {row}")
                     else:
                         check_sample(entry, path.parent, f"{path}, row {row}", places)
                 except DataError as error:
@@ -198,12 +198,17 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
             )
 
 
-def _check_trace(trace: Trajectory, path: Path, row: int) -> None:
+def check_learnable(trace: Trajectory, base: Path, where: str) -> None:
+    """Check that a trace can be learnt from, and that its pictures open.
+
+    Raises:
+        DataError: If it cannot be learnt from, or a picture does not open.
+    """
     from vtune.rollout.transcript import check_trace  # loads torch, which samples do without
 
-    check_trace(trace, where=f"{path}, row {row}")
+    check_trace(trace, where=where)
     for picture in trace.images:
-        picture_size(picture, path.parent)
+        picture_size(picture, base)
 
 
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:

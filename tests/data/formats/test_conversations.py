@@ -1,0 +1,190 @@
+"""Traces in the chat layouts of other trainers: one conversation, however it is stored."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.data.formats.published import coded, jpeg
+from vtune.data.formats.building import Options
+from vtune.data.formats.conversations import conversation_trace
+from vtune.data.formats.likely import look_of_row
+from vtune.data.formats.source import Place
+from vtune.errors import DataError
+from vtune.rollout.transcript import check_trace, replay
+from vtune.schema.trajectory import Trajectory
+from vtune.tools.calls import tools_block
+
+if TYPE_CHECKING:
+    from vtune.models.policy import Policy
+
+PLACE = Place(Path("a.jsonl"), 0, "a")
+BOX = {"name": "zoom", "arguments": {"bbox_2d": [1, 2, 30, 40]}}
+CALL = f"<tool_call>\n{json.dumps(BOX)}\n</tool_call>"
+THOUGHT, END = "<think>I look.</think>", "<think>Seven.</think>\n<answer>7</answer>"
+SCHEMA = {"type": "function", "function": {"name": "zoom", "parameters": {"type": "object"}}}
+PICTURES = {"images": [jpeg(0), jpeg(1)]}
+
+
+def turns(*said: tuple[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": who, "content": content} for who, content in said]
+
+
+def read(row: dict[str, Any]) -> Trajectory:
+    trace = conversation_trace(row, PLACE, Options())
+    check_trace(trace, where="here")
+    return trace
+
+
+ONE = {
+    "in the text": turns(
+        ("user", "<image>\nWhich?"),
+        ("assistant", f"{THOUGHT}\n{CALL}"),
+        ("user", "<image>"),
+        ("assistant", END),
+    ),
+    "a turn of the call": turns(
+        ("user", "<image>\nWhich?"),
+        ("assistant", THOUGHT),
+        ("tool_call", json.dumps(BOX)),
+        ("tool_response", "<image>"),
+        ("assistant", END),
+    ),
+    "ShareGPT": [
+        {"from": "human", "value": "<image>\nWhich?"},
+        {"from": "gpt", "value": THOUGHT},
+        {"from": "function_call", "value": json.dumps(BOX)},
+        {"from": "observation", "value": "<tool_response>\n<image>\n</tool_response>"},
+        {"from": "gpt", "value": END},
+    ],
+    "tool_calls": [
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "\nWhich?"}]},
+        {
+            "role": "assistant",
+            "content": THOUGHT,
+            "tool_calls": [
+                {"type": "function", "function": {**BOX, "arguments": json.dumps(BOX["arguments"])}}
+            ],
+        },
+        {"role": "tool", "content": [{"type": "image"}]},
+        {"role": "assistant", "content": END, "tool_calls": None},
+    ],
+}
+
+
+@pytest.mark.parametrize("layout", ONE)
+@pytest.mark.parametrize("column", ["messages", "conversations"])
+def test_one_conversation_is_one_trace_in_every_layout(layout: str, column: str) -> None:
+    row = {column: ONE[layout], **PICTURES}
+    trace = read(row)
+    frame = "<image>" if layout == "in the text" else "<tool_response>\n<image>\n</tool_response>"
+    assert [(one.role, one.content, one.images) for one in trace.messages] == [
+        ("user", "<image>\nWhich?", (0,)),
+        ("assistant", f"{THOUGHT}\n{CALL}", ()),
+        ("user", frame, (1,)),
+        ("assistant", END, ()),
+    ]
+    (call,) = trace.calls
+    assert (call.tool, json.loads(call.arguments), call.status) == ("zoom", BOX["arguments"], "ok")
+    assert (call.images, [one.origin for one in trace.images]) == ((1,), ["input", "call:0"])
+    assert (trace.answer, trace.source, trace.sample_id) == ("7", "conversations", "conversations/a/0")
+    assert look_of_row(row) == "conversations"
+    assert read(row | {column: json.dumps(ONE[layout])}) == trace, "as tables of texts have it"
+
+
+def test_code_is_a_call_of_python_and_what_comes_back_has_its_frame() -> None:
+    code = f"{THOUGHT}\n<code>\nprint(1/0)\n</code>"
+    wrong = "ZeroDivisionError: division"
+    said = turns(("user", "Which?"), ("assistant", code), ("tool", wrong), ("assistant", END))
+    trace = read({"messages": said, "image": coded(0)})
+    assert trace.messages[0].content == "<image>\nWhich?", "without a mark, pictures go first"
+    assert trace.messages[2].content == f"<sandbox_output>\n{wrong}\n</sandbox_output>"
+    assert [(one.tool, one.status, one.error) for one in trace.calls] == [("python", "error", wrong)]
+    assert json.loads(trace.calls[0].arguments) == {"code": "\nprint(1/0)\n"}
+
+
+def test_calls_of_one_turn_have_each_their_answer() -> None:
+    said = turns(
+        ("user", "<image>?"),
+        ("tool_call", json.dumps([BOX, {"name": "find", "arguments": {"q": "x"}}])),
+        ("tool", "<image><image>"),
+        ("tool", "found <image>"),
+        ("user", "Go on."),
+        ("assistant", END),
+    )
+    trace = read({"messages": said, "images": [jpeg(0)] * 4})
+    assert [(one.tool, one.output, one.images) for one in trace.calls] == [
+        ("zoom", "", (1, 2)),
+        ("find", "found", (3,)),
+    ]
+    assert trace.messages[2].content.endswith("found <image>\n</tool_response>\nGo on.")
+    assert [one.origin for one in trace.images] == ["input", "call:0", "call:0", "call:1"]
+
+
+@pytest.mark.parametrize("tools", [[SCHEMA], json.dumps([SCHEMA]), json.dumps([SCHEMA["function"]])])
+def test_tools_are_offered_in_the_system_turn(tools: Any) -> None:
+    said = ONE["ShareGPT"]
+    trace = read({"conversations": said, "tools": tools, "system": "Be brief.", **PICTURES})
+    assert trace.messages[0].content == "Be brief.\n\n" + tools_block([SCHEMA])
+    assert read({"conversations": said, "tools": tools, **PICTURES}).messages[0].content == tools_block(
+        [SCHEMA]
+    )
+    told = [{"from": "system", "value": f"Mine. {tools_block([SCHEMA])}"}, *said]
+    assert read({"conversations": told, "tools": tools, **PICTURES}).messages[0].content == told[0]["value"]
+
+
+def test_pictures_may_stand_in_the_turns() -> None:
+    inside = [
+        {"role": "user", "content": [{"type": "image", "image": jpeg(0)}, {"type": "text", "text": "?"}]},
+        {"role": "assistant", "content": CALL},
+        {
+            "role": "tool",
+            "content": [{"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{coded(1)}"}}],
+        },
+        {"role": "assistant", "content": END},
+    ]
+    assert [one.data for one in read({"messages": inside}).images] == [jpeg(0), jpeg(1)]
+    with pytest.raises(DataError, match="in the turns and beside them"):
+        read({"messages": inside, **PICTURES})
+
+
+def said(*behind: tuple[str, Any]) -> dict[str, Any]:
+    """A row of a question about a picture, and what follows it."""
+    return {"messages": turns(("user", "<image>?"), *behind), "images": [jpeg(0)]}
+
+
+ANSWER = ("gpt", END)
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (said(("gpt", "Yes."), ("user", "Sure?"), ANSWER), "neither ends"),
+        (said(("bot", "Yes.")), "a turn is of 'bot'"),
+        (said(("gpt", CALL), ("tool", "x")), "must end with an assistant turn"),
+        (said(("gpt", "<tool_call>{</tool_call>"), ("tool", "x"), ANSWER), "not JSON"),
+        (said(("tool_call", '{"arguments": {}}'), ("tool", "x"), ANSWER), "a call {name, arguments}"),
+        (said(("tool_call", '{"name": "a"'), ("tool", "x"), ANSWER), "not JSON"),
+        (said(("gpt", CALL * 2), ("tool", "x"), ANSWER), "answers 1 of 2 calls"),
+        (said() | {"messages": [{"role": "gpt", "content": END, "loss": False}]}, "not to be learnt"),
+        (said(ANSWER) | {"videos": ["a.mp4"]}, "pictures alone"),
+        (said(ANSWER) | {"objects": {"bbox": [[1, 2, 3, 4]]}}, "stand apart"),
+        (said(("gpt", f"<image>{END}")) | {"images": [jpeg(0)] * 2}, "2 pictures for 1"),
+        ({"messages": turns(ANSWER)}, "begins with an assistant turn"),
+        ({"messages": []}, "a list of turns"),
+        ({"text": "x"}, "none of messages, conversations"),
+    ],
+)
+def test_what_a_trace_cannot_hold_is_refused(row: dict[str, Any], why: str) -> None:
+    with pytest.raises(DataError, match=why) as caught:
+        read(row)
+    assert caught.value.fix
+
+
+def test_what_is_shown_is_never_trained_on(policy: "Policy") -> None:
+    trace = read({"messages": ONE["in the text"], **PICTURES})
+    book = replay(trace, policy.chat, policy.pictures)
+    learnt = [token for token, mask in zip(book.token_ids, book.loss_mask, strict=True) if mask]
+    written = policy.chat.tokenizer.decode(learnt)
+    assert [text in written for text in (CALL, END, "Which?", "<image>")] == [True, True, False, False]

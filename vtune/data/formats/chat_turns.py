@@ -1,0 +1,198 @@
+"""Turns of a chat as trainers store them: roles, parts, calls in turns of their own or in `tool_calls`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vtune.data.formats.values import first, needed, text_of
+from vtune.files.json_text import parse_json
+from vtune.schema.fields import Row, mistyped, wrong
+from vtune.schema.message import IMAGE
+from vtune.tools.calls import ANSWER_OPEN, CLOSE, OPEN, tool_response, tools_block
+
+TURNS = ("messages", "conversations", "conversation")
+"""Columns of turns."""
+ASKED, _CALLED, _RETURNED = "user", "call", "tool"
+_ROLES = {
+    "system": "system",
+    "user": ASKED,
+    "human": ASKED,
+    "assistant": "assistant",
+    "gpt": "assistant",
+    "tool_call": _CALLED,
+    "function_call": _CALLED,
+    "tool": _RETURNED,
+    "tool_response": _RETURNED,
+    "function": _RETURNED,
+    "observation": _RETURNED,
+}
+"""What the trainers call a speaker -> what it is here."""
+_CODE_OPEN, _CODE_CLOSE = "<code>", "</code>"
+OUTPUT_OPEN, OUTPUT_CLOSE = "<sandbox_output>", "</sandbox_output>"
+
+
+@dataclass(slots=True)
+class ChatTurn:
+    """A turn as the file has it."""
+
+    role: str
+    text: str
+    pictures: list[Any]
+    """Those that stand in the turn itself."""
+
+
+def chat_turns(row: Row) -> list[ChatTurn]:
+    """The turns of a row, which alternate from the assistant's first on, with the tools that it offers.
+
+    Raises:
+        DataError: If they are not of the layout, or one is not to be learnt.
+    """
+    turns = _joined(_turns(row))
+    if (schemas := _schemas(row)) and not any("<tools>" in turn.text for turn in turns):
+        _offer(turns, schemas)
+    return turns
+
+
+def _turns(row: Row) -> list[ChatTurn]:
+    """The turns of a row, a system text that stands beside them first."""
+    value = needed(row, *TURNS)
+    column = next(name for name in TURNS if row.get(name) is not None)
+    if isinstance(value, str):
+        value = _json(column, value)
+    if not isinstance(value, list) or not value:
+        raise mistyped(column, value, "a list of turns {role, content} or {from, value}")
+    turns = [_turn(column, item, number) for number, item in enumerate(value)]
+    system = row.get("system")
+    if system and turns[0].role != "system":
+        turns.insert(0, ChatTurn("system", text_of("system", system), []))
+    return turns
+
+
+def _turn(column: str, item: Any, number: int) -> ChatTurn:
+    if not isinstance(item, Mapping):
+        raise mistyped(f"{column}[{number}]", item, "a turn {role, content} or {from, value}")
+    said = first(item, "role", "from")
+    role = _ROLES.get(said) if isinstance(said, str) else None
+    if role is None:
+        raise wrong(f"{column}[{number}]", f"a turn is of {said!r}", f"name one of {', '.join(_ROLES)}")
+    if role in ("assistant", _CALLED) and item.get("loss") is False:
+        raise wrong(
+            f"{column}[{number}].loss",
+            "the turn is not to be learnt, and all of the assistant's are",
+            "drop the row",
+        )
+    text, shown = _content(f"{column}[{number}].content", first(item, "content", "value"))
+    if role == _CALLED:
+        calls = _json(column, text)
+        text = _written(column, calls if isinstance(calls, list) else [calls])
+    elif asked := item.get("tool_calls"):
+        if not isinstance(asked, list):
+            raise mistyped(f"{column}[{number}].tool_calls", asked, "a list of calls")
+        inner = [call.get("function", call) if isinstance(call, Mapping) else call for call in asked]
+        calls = _written(column, inner)
+        text = f"{text}\n{calls}" if text else calls
+    return ChatTurn(role, text, shown)
+
+
+def _content(column: str, value: Any) -> tuple[str, list[Any]]:
+    """The text of a turn, with a mark for each picture, and the pictures that stand in it."""
+    if value is None or isinstance(value, str):
+        return value or "", []
+    if not isinstance(value, list):
+        raise mistyped(column, value, "a text or parts {type, …}")
+    text, shown = "", []
+    for part in value:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        if kind in ("image", "image_url"):
+            held = first(part, "image", "image_url", "path", "url")
+            held = held.get("url") if kind == "image_url" and isinstance(held, Mapping) else held
+            shown += [] if held is None else [held]
+            text += IMAGE
+        elif kind == "text" and isinstance(part.get("text"), str):
+            text += part["text"]
+        else:
+            raise mistyped(column, part, "a part {type: text, text} or {type: image}")
+    return text, shown
+
+
+def _written(column: str, calls: Sequence[Any]) -> str:
+    """Calls as the assistant writes them."""
+    lines = []
+    for call in calls:
+        name = call.get("name") if isinstance(call, Mapping) else None
+        if not isinstance(name, str):
+            raise mistyped(column, call, "a call {name, arguments}")
+        arguments = call.get("arguments")
+        if isinstance(arguments, str):
+            arguments = _json(f"{column}: arguments of {name}", arguments)
+        if not isinstance(arguments, Mapping):
+            raise mistyped(f"{column}: arguments of {name}", arguments, "an object")
+        said = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+        lines.append(f"{OPEN}\n{said}\n{CLOSE}")
+    return "\n".join(lines)
+
+
+def _joined(turns: Sequence[ChatTurn]) -> list[ChatTurn]:
+    """Turns that alternate from the assistant's first on: what it writes, and all that comes back."""
+    found: list[ChatTurn] = []
+    begun = False
+    for turn in turns:
+        mine = turn.role in ("assistant", _CALLED)
+        begun |= mine
+        role = "assistant" if mine else turn.role
+        text = _framed(turn.text, found) if role == _RETURNED else turn.text
+        if found and begun and mine == (found[-1].role == "assistant"):
+            before = found[-1]
+            between = "\n" if before.text and text else ""
+            found[-1] = ChatTurn(before.role, before.text + between + text, before.pictures + turn.pictures)
+        else:
+            found.append(ChatTurn(role, text, turn.pictures))
+    return found
+
+
+def _framed(text: str, before: Sequence[ChatTurn]) -> str:
+    """What a tool says in the frame that its call asks for, if it is in none."""
+    if ANSWER_OPEN in text or OUTPUT_OPEN in text:
+        return text
+    by_code = bool(before) and final_code(before[-1].text) is not None
+    return f"{OUTPUT_OPEN}\n{text}\n{OUTPUT_CLOSE}" if by_code else tool_response(text)
+
+
+def final_code(text: str) -> str | None:
+    """The code with which a turn ends; None where it ends otherwise."""
+    text = text.rstrip()
+    if not text.endswith(_CODE_CLOSE) or _CODE_OPEN not in text:
+        return None
+    return text.removesuffix(_CODE_CLOSE).rpartition(_CODE_OPEN)[2]
+
+
+def _schemas(row: Row) -> list[Mapping[str, Any]]:
+    """The tools that a row offers, each as {type, function}."""
+    value = row.get("tools")
+    if isinstance(value, str):
+        value = _json("tools", value) if value.strip() else None
+    if not value:
+        return []
+    items = value if isinstance(value, list) else [value]
+    items = [_json("tools", item) if isinstance(item, str) else item for item in items]
+    for item in items:
+        if not isinstance(item, Mapping) or not isinstance(item.get("function", item), Mapping):
+            raise mistyped("tools", item, "the schema of a tool")
+    return [item if "function" in item else {"type": "function", "function": item} for item in items]
+
+
+def _offer(turns: list[ChatTurn], schemas: Sequence[Mapping[str, Any]]) -> None:
+    """Offer tools at the end of the system turn, as the template does."""
+    block = tools_block(schemas)
+    if turns[0].role == "system":
+        turns[0].text = f"{turns[0].text}\n\n{block}"
+    else:
+        turns.insert(0, ChatTurn("system", block, []))
+
+
+def _json(column: str, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise wrong(column, f"it is not JSON: {error}", "fix or drop the row") from None

@@ -1,0 +1,181 @@
+"""Cold-start traces as other trainers read them: chat turns (ms-swift, TRL) or ShareGPT (LLaMA-Factory).
+
+Tool calls stand in the turns themselves (`<code>`, `<tool_call>`), in turns of their own, or in `tool_calls`;
+here they become part of what the assistant writes, in the template of `vtune.tools.calls`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vtune.data.formats import specimens_traces
+from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.chat_turns import (
+    ASKED,
+    OUTPUT_CLOSE,
+    OUTPUT_OPEN,
+    TURNS,
+    ChatTurn,
+    chat_turns,
+    final_code,
+)
+from vtune.data.formats.source import Place, read_rows
+from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.thyme import failed
+from vtune.data.formats.values import first, marked, pictures, text_of
+from vtune.errors import DataError
+from vtune.schema.fields import Row, wrong
+from vtune.schema.message import IMAGE, Message, Picture, Role
+from vtune.schema.trajectory import Call, Status, Trajectory
+from vtune.tools.calls import ANSWER_CLOSE, ANSWER_OPEN, read_calls, responses
+from vtune.tools.python import NAME as PYTHON
+from vtune.verifiers.tags import answer
+
+
+def read_conversations(path: Path, options: Options) -> Iterator[Found]:
+    """Traces of Parquet, JSON or JSON lines, one entry per row."""
+    return each(read_rows(path), lambda row, place: conversation_trace(row, place, options))
+
+
+def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
+    """The trace of a row.
+
+    Raises:
+        DataError: If turns are not of the layout, marks and pictures differ in number, a turn shows what no
+            call asked for, or the row says what a trace cannot hold: turns that are not learnt, other media,
+            boxes that stand apart.
+    """
+    _check_held(row)
+    turns = chat_turns(row)
+    images = _pictures(row, turns, options.base(place.file))
+    messages, calls, origins = _spoken(turns)
+    shown = sum(len(message.images) for message in messages)
+    if shown != len(images):
+        raise wrong(
+            "images",
+            f"{len(images)} pictures for {shown} {IMAGE} mark(s) in what the assistant is shown",
+            "drop the row, or fix its marks",
+        )
+    identity, source = first(row, "id", "index"), first(row, "data_source", "dataset", "source")
+    trace = Trajectory(
+        sample_id=f"conversations/{place.id}" if identity is None else text_of("id", identity),
+        source="conversations" if source is None else text_of("source", source),
+        messages=tuple(messages),
+        images=tuple(replace(picture, origin=origins[number]) for number, picture in enumerate(images)),
+        calls=tuple(calls),
+    )
+    return replace(trace, answer=answer(trace.reply))
+
+
+def _check_held(row: Row) -> None:
+    for column in ("videos", "video", "audios", "audio"):
+        if row.get(column):
+            raise wrong(column, "a trace shows pictures alone", "drop the row")
+    if row.get("objects"):
+        raise wrong(
+            "objects",
+            "boxes stand apart from the turns",
+            "write them into the turns, in the coordinates that the model reads, or drop the row",
+        )
+
+
+def _pictures(row: Row, turns: list[ChatTurn], base: Path) -> tuple[Picture, ...]:
+    """The pictures in the order of their marks; without any mark, they go before the first question."""
+    inside = [item for turn in turns for item in turn.pictures]
+    beside = first(row, "images", "image")
+    if inside:
+        if beside:
+            raise wrong("images", "pictures stand in the turns and beside them", "keep one of both")
+        return pictures(TURNS[0], inside, base)
+    found = pictures("images", beside, base)
+    if not any(IMAGE in turn.text for turn in turns if turn.role != "assistant"):
+        asked = next((turn for turn in turns if turn.role == ASKED), None)
+        if asked is not None:
+            asked.text = marked(asked.text, len(found))
+    return found
+
+
+def _spoken(turns: Sequence[ChatTurn]) -> tuple[list[Message], list[Call], list[str]]:
+    """Messages, calls, and the origin of each picture that is shown."""
+    messages: list[Message] = []
+    calls: list[Call] = []
+    origins: list[str] = []
+    begun = False
+    for number, turn in enumerate(turns):
+        if turn.role == "assistant":
+            begun = True
+            messages.append(Message("assistant", turn.text))
+            continue
+        numbers = tuple(range(len(origins), len(origins) + turn.text.count(IMAGE)))
+        role: Role = "system" if turn.role == "system" else "user"
+        messages.append(Message(role, turn.text, numbers))
+        if not begun:
+            origins += ["input"] * len(numbers)
+            continue
+        made = _answered(turns[number - 1], turn, number, numbers)
+        origins += [f"call:{len(calls) + k}" for k, call in enumerate(made) for _ in call.images]
+        calls += made
+    return messages, calls, origins
+
+
+def _answered(said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int]) -> list[Call]:
+    """The calls of a turn with what the next one says of them.
+
+    Raises:
+        DataError: If the turn makes none, or another number than is answered.
+    """
+    where = f"turn {number}"
+    if (code := final_code(said.text)) is not None:
+        return [_call(PYTHON, {"code": code}, back.text, tuple(numbers))]
+    written = read_calls(said.text, None)
+    if not written:
+        raise DataError(
+            "it follows a turn of the assistant that neither ends with </code> nor has a <tool_call>",
+            where=where,
+            fix="a trace is one question: cut the conversation before this turn, or drop the row",
+        )
+    if problem := next((call.problem for call in written if call.problem), ""):
+        raise DataError(problem, where=f"turn {number - 1}", fix="fix the call, or drop the row")
+    if responses(back.text) != len(written):
+        raise DataError(
+            f"it answers {responses(back.text)} of {len(written)} calls",
+            where=where,
+            fix=f"give the answer of each call its {ANSWER_OPEN}, or drop the row",
+        )
+    frames = back.text.split(ANSWER_CLOSE) if len(written) > 1 else [back.text]
+    made, start = [], 0
+    for call, frame in zip(written, frames, strict=False):  # behind the last frame stands what is no answer
+        end = start + frame.count(IMAGE) if call is not written[-1] else len(numbers)
+        made.append(_call(call.tool, call.arguments, frame, tuple(numbers[start:end])))
+        start = end
+    return made
+
+
+def _call(tool: str, arguments: Mapping[str, Any], back: str, images: tuple[int, ...]) -> Call:
+    for mark in (IMAGE, ANSWER_OPEN, ANSWER_CLOSE, OUTPUT_OPEN, OUTPUT_CLOSE):
+        back = back.replace(mark, "")
+    words = back.strip()
+    status: Status = "error" if tool == PYTHON and failed(words) else "ok"
+    return Call(
+        tool=tool,
+        arguments=json.dumps(arguments, ensure_ascii=False),
+        status=status,
+        error=words if status == "error" else "",
+        output=words if status == "ok" else "",
+        images=images,
+    )
+
+
+FORMATS.add(
+    "conversations",
+    Format(
+        read_conversations,
+        "chat turns of ms-swift, TRL, LLaMA-Factory",
+        "traces",
+        ("images",),
+        aliases=("sharegpt", "llava"),
+        specimen=specimens_traces.conversations,
+    ),
+)
