@@ -26,6 +26,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
+    {"moved"},
     {"folder", "interpreter"},
     {"agent", "data", "processes"},
     {"evaluate"},
@@ -35,7 +36,7 @@ ROOMS = [
     {"view"},
     {"demo", "plan"},
 ]
-"""Of `vtune/runs/`; `folder`, `interpreter` and `demo` are of one module each."""
+"""Of `vtune/runs/`; `moved`, `folder`, `interpreter` and `demo` are of one module each."""
 FLOOR = {name: floor for floor, names in enumerate(ROOMS) for name in names}
 
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400

@@ -20,6 +20,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_folder_output, unwritable, write_atomically
 from vtune.report.progress import say
+from vtune.runs.moved import has_moved, weights_print
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 from vtune.uses import USES, prints, used
@@ -152,11 +153,13 @@ def start_run(
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
         about = environment(prints) | ({} if steps is None else {"steps": steps})
+        if (weights := weights_print(getattr(recipe, "model", None))) is not None:
+            about["weights"] = weights
         write_atomically(out / "environment.json", json.dumps(about, indent=2) + "\n")
         write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
-    longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, extended=True)
-    _note(out, longer, steps)
+    longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, resumed=True)
+    _note(out, longer, steps, prints)
     write_atomically(written, dump_recipe(keep_uses(recipe, out)))
 
 
@@ -210,11 +213,13 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
         )
 
 
-def _note(out: Path, longer: Mapping[str, tuple[float, float]], steps: int | None) -> None:
-    """Write beside the run, and say, that it continues beyond the end that it began with."""
+def _note(
+    out: Path, longer: Mapping[str, tuple[float, float]], steps: int | None, prints: Mapping[str, str]
+) -> None:
+    """Write beside the run, and say, that it goes beyond its first end; and where its data lie now."""
     file = out / "environment.json"
     known = read_record(file, fix="the run wrote it; restore it")
-    now = known if steps is None else known | {"steps": steps}
+    now = (known if steps is None else known | {"steps": steps}) | {"data": dict(prints)}
     told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
     if told:
         now = now | {"extended": [*known.get("extended", []), *told]}
@@ -230,7 +235,7 @@ def check_same_run(
     prints: Mapping[str, str],
     *,
     processes: int,
-    extended: bool = False,
+    resumed: bool = False,
     uses: Iterable[str] | None = None,
 ) -> dict[str, tuple[float, float]]:
     """Check that a run folder began with this recipe, on these data, in as many processes.
@@ -240,7 +245,7 @@ def check_same_run(
         recipe: What is to be run now.
         prints: Data file -> its fingerprint now.
         processes: Over all machines.
-        extended: Whether it may be longer now.
+        resumed: Whether it continues: it may be longer then, and its data and starting weights elsewhere.
         uses: As `named` of `check_uses`.
 
     Returns:
@@ -251,21 +256,20 @@ def check_same_run(
         DataError: If a data file does.
     """
     written = out / "recipe.yaml"
-    before = with_new_names(read_values(written, fix="the run wrote it; restore it"))
-    now = yaml.safe_load(dump_recipe(recipe))
-    changed = [key for key in differing_keys(_completed(before, type(recipe)), now) if key not in MAY_CHANGE]
-    longer = {
-        key: (before[key], now[key])
-        for key in LENGTHS
-        if extended and key in changed and _raised(before.get(key), now.get(key))
-    }
-    changed = [key for key in changed if key not in longer]
+    began = read_record(out / "environment.json", "processes", "data", fix="the run wrote it; restore it")
+    changed, longer = _differing(written, recipe), {}
+    if resumed:
+        longer = {key: both for key, both in changed.items() if key in LENGTHS and _raised(*both)}
+        changed = {
+            key: both
+            for key, both in changed.items()
+            if key not in longer and not has_moved(key, began, both[1], prints)
+        }
     if changed:
         raise RecipeError(
             f"the recipe is not the one that {out} began with; it differs in {', '.join(changed)}",
             fix=f"use {written}, or start a new run with another --out",
         )
-    began = read_record(out / "environment.json", "processes", "data", fix="the run wrote it; restore it")
     if began["processes"] != processes:
         raise RecipeError(
             f"{out} began with {began['processes']} process(es)",
@@ -273,13 +277,22 @@ def check_same_run(
         )
     check_uses(began.get("uses", {}), out, named=uses)
     known = began["data"]
+    elsewhere = resumed and list(prints.values()) == list(known.values())
     for name, value in prints.items():
-        if known.get(name) != value:
+        if known.get(name) != value and not elsewhere:
             raise DataError(
                 f"{name} is not the file that {out} began with",
                 fix="put the old file back, or start a new run in another --out",
             )
     return longer
+
+
+def _differing(written: Path, recipe: Strict) -> dict[str, tuple[Any, Any]]:
+    """The keys in which a recipe differs from the one of a run, beside those that may: before and now."""
+    before = with_new_names(read_values(written, fix="the run wrote it; restore it"))
+    now = yaml.safe_load(dump_recipe(recipe))
+    keys = differing_keys(_completed(before, type(recipe)), now)
+    return {key: (before.get(key), now.get(key)) for key in keys if key not in MAY_CHANGE}
 
 
 def _raised(before: Any, now: Any) -> bool:

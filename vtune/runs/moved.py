@@ -1,0 +1,57 @@
+"""Inputs of a run that lie elsewhere when it continues: they are known by what they hold."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vtune.errors import RecipeError
+
+BLOCKS, BLOCK = 64, 2**16
+"""Of each file of weights that many pieces, of that many bytes, are read: 60 GB in whole take minutes."""
+
+
+def weights_print(model: str | None) -> str | None:
+    """SHA-256 over the files of a model's folder: their names, sizes, and pieces from all over them.
+
+    Two checkpoints of one run differ in it, also where half of the model was frozen. None where there
+    is no model, or its name is that of no folder, as on the hub, where it says which weights they are.
+
+    Raises:
+        RecipeError: If a file cannot be read.
+    """
+    if model is None or not (folder := Path(model)).is_dir():
+        return None
+    found = hashlib.sha256()
+    try:
+        for file in sorted(path for path in folder.iterdir() if path.is_file()):
+            size = file.stat().st_size
+            found.update(f"{file.name}\0{size}\0".encode())
+            with file.open("rb") as stream:
+                for offset in _offsets(size):
+                    stream.seek(offset)
+                    found.update(stream.read(BLOCK))
+    except OSError as error:
+        raise RecipeError(f"cannot read {error.filename}: {error.strerror}", fix="check the folder") from None
+    return found.hexdigest()
+
+
+def _offsets(size: int) -> range | list[int]:
+    if size <= BLOCKS * BLOCK:
+        return range(0, size, BLOCK)
+    return [number * (size - BLOCK) // (BLOCKS - 1) for number in range(BLOCKS)]
+
+
+def has_moved(key: str, before: Any, now: Any, prints: Mapping[str, str]) -> bool:
+    """Whether a key of a recipe that differs names the same content at another place.
+
+    Args:
+        key: Of the recipe.
+        before: `environment.json` of the run.
+        now: What the recipe says of the key.
+        prints: Data file -> its fingerprint now.
+    """
+    if key == "data":
+        return list(prints.values()) == list(before["data"].values())
+    known = before.get("weights")
+    return key == "model" and known is not None and weights_print(now) == known
