@@ -260,6 +260,23 @@ def test_a_judge_is_held_against_boxes_by_name(evaluated: Path) -> None:
     assert set(found["spent"]) == {"boxes", "model"}
 
 
+def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: Path, tmp_path: Path) -> None:
+    for name in ("suite.yaml", "trajectories.parquet"):
+        (tmp_path / name).symlink_to(evaluated / name)
+    words = [tmp_path, "--looks", "model", "--judge-model", "org/judge"]
+    with serve("1", 401) as judge:
+        first = audited(*words, "--judge-url", judge.endpoint().base_url)
+    assert sum(first["unscored"].values()) == 1
+    (kept,) = tmp_path.glob("audit-replies/*/replies.jsonl")
+    with serve("1") as judge:
+        second = audited(*words, "--judge-url", judge.endpoint().base_url)
+        assert (len(judge.requests), second["unscored"]) == (1, {})
+        assert second["spent"]["model"]["input_tokens"] == 20, "what the first has spent is counted"
+        assert not kept.parent.parent.exists(), "nothing is left to ask"
+        assert audited(*words, "--judge-url", judge.endpoint().base_url)["all"] == second["all"]
+        assert len(judge.requests) == 3, "an audit that is repeated asks anew"
+
+
 def test_a_judge_that_says_one_thing_is_warned_of(evaluated: Path) -> None:
     found = held_against_boxes(evaluated, "0")["judges"]["model"]
     assert found["corrected"]["youden"] == 0.0

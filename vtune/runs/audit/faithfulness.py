@@ -29,6 +29,7 @@ from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.human_labels import HumanLabels
 from vtune.runs.audit.located import Audited, locate, samples_of
+from vtune.runs.audit.replies import Replies, kept_replies
 from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import stored_audits
@@ -92,11 +93,29 @@ def run_faithfulness(
         RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
     """
     audited = locate(path, tuple(map(str, data)))
-    reward = audited.reward
-    ways = ways_of(looks, reward, judge_urls, judge_models, settings=audited.settings)
+    ways = ways_of(looks, audited.reward, judge_urls, judge_models, settings=audited.settings)
     reruns = None if rerun is None else prepared(rerun, audited, path)
+    with kept_replies(path, ways) as replies:
+        result, failed = _audited(path, audited, ways, replies, looks, reruns, every=every)
+    if failed is None:  # an audit that could look at nothing leaves what an earlier one has found
+        _keep(path, result)
+    return result, failed
+
+
+def _audited(
+    path: Path,
+    audited: Audited,
+    ways: Sequence[Way],
+    replies: Replies,
+    looks: str,
+    reruns: Reruns | None,
+    *,
+    every: bool,
+) -> tuple[dict[str, Any], RunFailed | None]:
+    """What the audit finds, and the failure in which it ends."""
+    reward = audited.reward
     people, candidates = HumanLabels(path), RerunCandidates()
-    judged = asyncio.run(_audit(audited, ways, [people, candidates], every=every))
+    judged = asyncio.run(_audit(audited, ways, replies.files, [people, candidates], every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
@@ -105,8 +124,8 @@ def run_faithfulness(
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         result |= {"counterfactual": _drawn_again(reruns, audited, candidates, ways[0].reward)}
-    if failed is None:  # an audit that could look at nothing leaves what an earlier one has found
-        _keep(path, result)
+    if not any(unscored_reasons(_flat(rows)) for rows in judged.values()):
+        replies.drop()
     return result, failed
 
 
@@ -207,7 +226,12 @@ def _flat(rows: Mapping[str, list[AuditRow]]) -> list[AuditRow]:
 
 
 async def _audit(
-    audited: Audited, ways: Sequence[Way], takers: Sequence[HumanLabels | RerunCandidates], *, every: bool
+    audited: Audited,
+    ways: Sequence[Way],
+    caches: Sequence[Path | None],
+    takers: Sequence[HumanLabels | RerunCandidates],
+    *,
+    every: bool,
 ) -> dict[str, dict[str, list[AuditRow]]]:
     """For each way to judge, and for `BASE`, audit rows by `_name_of`; a portion is in memory at a time.
 
@@ -221,7 +245,11 @@ async def _audit(
     gone: set[str] = set()
     begun: Counter[Path] = Counter()
     async with AsyncExitStack() as stack:
-        scorers = [await stack.enter_async_context(Scorer(way.reward, purse=way.purse)) for way in ways]
+        opened = [
+            Scorer(way.reward, judge_cache=cache, purse=way.purse)
+            for way, cache in zip(ways, caches, strict=True)
+        ]
+        scorers = [await stack.enter_async_context(scorer) for scorer in opened]
         for file, portion in _portions(audited.files):
             gone |= unknown_tools(portion)
             scored = await _scored(samples, portion, scorers[0])

@@ -1,0 +1,72 @@
+"""Replies of judges, kept beside a run until all of its audit have one: what is paid for is paid for once."""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtune.runs.audit.ways import Way
+from vtune.runs.folder import locked
+
+FOLDER = "audit-replies"
+"""In a run folder: a folder for each judge that has not replied to all."""
+NAME = "replies.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Where the replies of each way's model are kept."""
+
+    files: tuple[Path | None, ...]
+    """One for each way; None where no model is asked, or nothing can be kept."""
+
+    def drop(self) -> None:
+        """Forget them: nothing is left to ask, and the next audit may mean another model of that name."""
+        for file in filter(None, self.files):
+            _remove(file.parent)
+
+
+@contextmanager
+def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[Replies]:
+    """Within it no other audit of a run asks the same models.
+
+    Nothing is kept of the audit of a file of trajectories, or of a folder that is only read.
+
+    Raises:
+        RecipeError: If another audit of the run asks one of them.
+    """
+    if not run.is_dir() or not os.access(run, os.W_OK):
+        yield Replies((None,) * len(ways))
+        return
+    folders = [None if way.reward.judge is None else run / FOLDER / _name(way) for way in ways]
+    with ExitStack() as stack:
+        for folder in filter(None, folders):
+            stack.enter_context(locked(folder))
+            stack.callback(_tidy, folder)
+        yield Replies(tuple(None if folder is None else folder / NAME for folder in folders))
+
+
+def _tidy(folder: Path) -> None:
+    """Leave no folder in which nothing was kept."""
+    file = folder / NAME
+    if folder.exists() and not (file.exists() and file.stat().st_size):
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder)
+    with suppress(OSError):  # another judge's are there
+        folder.parent.rmdir()
+
+
+def _name(way: Way) -> str:
+    """Of the model that a way asks; where it asks one of answers alone, of the way too."""
+    assert way.reward.judge is not None
+    model = way.reward.judge.model
+    by = "" if way.only is None or way.asks_model else f"{way.name}-"
+    digest = hashlib.sha256(model.encode()).hexdigest()[:8]
+    return by + re.sub(r"[^\w.-]+", "-", model)[:80] + f"-{digest}"
