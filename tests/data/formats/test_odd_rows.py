@@ -30,7 +30,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
-from vtune.verifiers import check_ground_truth
+from vtune.verifiers import VERIFIERS, check_ground_truth
 from vtune.verifiers.exact import verify_exact
 
 PLACE = Place(Path("a.parquet"), 3, "a")
@@ -222,3 +222,23 @@ def test_an_answer_that_is_no_option_is_refused_unless_somebody_names_a_verifier
     assert (named.verifier, named.ground_truth) == ("judge", "yellow")
     several = question_sample(QUESTION | {"answer": ["red", "yellow"]}, PLACE, OPTIONS, source="a")
     assert several.verifier_parm == {"aliases": ["yellow"]}
+
+
+@pytest.mark.parametrize(
+    "given", [["A. Blue", "B. Red"], ["(a) Blue", "(b) Red"], ["A) Blue", "B)Red"], ["A: Blue", "B: Red"]]
+)
+@pytest.mark.parametrize("answer", ["Red", "red", "B", "(B)", "B. Red", 1])
+def test_options_that_bring_their_letters_are_listed_once_and_chosen_from(given: Any, answer: Any) -> None:
+    found = question_sample(QUESTION | {"answer": answer, "options": given}, PLACE, OPTIONS, source="a")
+    assert (found.verifier, found.choices) == ("choice", ("Blue", "Red"))
+    assert found.question.endswith("\nA. Blue\nB. Red")
+    assert VERIFIERS["choice"].verify("<answer>B</answer>", found).score == 1.0
+    assert VERIFIERS["choice"].verify("<answer>A</answer>", found).score == 0.0
+
+
+@pytest.mark.parametrize(
+    "given", [["A. Blue", "C. Red"], ["B. Blue", "A. Red"], ["A. Blue", "Red"], ["a cup", "b"]]
+)
+def test_options_stay_as_they_are_where_their_letters_are_not_in_order(given: Any) -> None:
+    found = question_sample(QUESTION | {"answer": given[0], "options": given}, PLACE, OPTIONS, source="a")
+    assert found.choices == tuple(given)

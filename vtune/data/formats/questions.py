@@ -34,6 +34,8 @@ PARTS = ("data_source", "source", "dataset", "dataset_name")
 """Columns that may say which data set a row was collected from."""
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:\s*(?:[,;&/]|and)\s*|\s*)\(?[A-Z]\)?)+\.?")
 """Several letters: a question of which more than one option is right, whose answers are texts."""
+_LETTERED = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])\s?[.):\uff1a\u3001])\s*(\S.*)", re.DOTALL)
+"""An option with its letter: `A. red`, `(A) red`, `A) red`, `A: red`."""
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """With a zero before it, it is a text: of a door, or of a year."""
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,15}")
@@ -199,7 +201,16 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[st
             f"the options are {there[:60]}, not A, B … or 0, 1 … without a gap",
             "fill in what is missing, or drop the row",
         )
-    return tuple(text_of(column, item) for _, item in entries), keys if keyed else []
+    return _bare([text_of(column, item) for _, item in entries]), keys if keyed else []
+
+
+def _bare(texts: Sequence[str]) -> tuple[str, ...]:
+    """Options without the letters that they begin with, where all do, in order: `A. red`, `(B) blue`."""
+    found = [_LETTERED.fullmatch(text.strip()) for text in texts]
+    letters = "".join((match[1] or match[2]).upper() for match in found if match is not None)
+    if len(texts) < 2 or letters != ascii_uppercase[: len(texts)]:
+        return tuple(texts)
+    return tuple(match[3] for match in found if match is not None)
 
 
 def _judged(
