@@ -57,6 +57,15 @@ _LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—](?=\s*[0-9
 """A dash before a number, where nothing stands to its left; between two numbers it may be a range."""
 _FRACTION = re.compile(r"(?<![0-9.,])([0-9]*)([¼-¾⅐-⅞↉])")
 """A sign for a fraction, with the whole number before it: 2½ is 2.5. It is not read behind 1,000."""
+_SPACE = r"(?:[ \t~\u00a0\u2009\u202f]|\\[ ,:;])"
+_TERM = r"(?:\A|(?<=[-+−–*/=<>≤≥≈(\[{,;$]))[ \t]*"
+"""Where a number is not the argument of a command (`\\frac 1 2`) or of a power."""
+_MIXED = re.compile(rf"({_TERM})([0-9]+){_SPACE}+([0-9]+)/([0-9]+)(?![0-9/^]|[.,][0-9])")
+"""5 1/2, which math-verify adds up without regard to the bar: (5 + 1)/2."""
+_THOUSANDS = re.compile(rf"({_TERM})([1-9][0-9]{{0,2}}(?:{_SPACE}[0-9]{{3}})+)(?!{_SPACE}*[0-9])")
+_SPACES = re.compile(rf"{_SPACE}+")
+_APART = re.compile(rf"{_TERM}[0-9][0-9.]*(?:{_SPACE}|\n|\\q?quad(?![A-Za-z]))+[0-9]")
+"""Numbers with nothing between them, which math-verify adds or multiplies."""
 _SIGNS = str.maketrans("０１２３４５６７８９", "0123456789", "") | {ord("∞"): r"\infty "}
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -70,9 +79,9 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer has the value of the ground truth, else 0.
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
-    prose, so "7 or 8" is the set {7, 8} and not 7. An answer that cannot be read in 5 s of processor
-    time (see `limit`) scores 0, and so does one that holds a number no machine should compute (`(10^9)!`,
-    a tower of powers; see `size`), before it is parsed.
+    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. An answer
+    that cannot be read in 5 s of processor time (see `limit`) scores 0, and so does one that holds a number
+    no machine should compute (`(10^9)!`, a tower of powers; see `size`), before it is parsed.
 
     `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
     V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
@@ -169,7 +178,12 @@ def _truth(sample: Sample) -> list[Any]:
 
 
 def in_latex(text: str) -> str:
-    """Signs of Unicode in an expression as LaTeX has them: math-verify does not know √2, 10³, ½, ∞ or –5."""
+    """An expression as math-verify reads it right.
+
+    It does not know signs of Unicode (√2, 10³, ½, ∞, –5), and takes 5 1/2 for 3 and 10 000 for 0.
+    """
+    text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
+    text = _THOUSANDS.sub(lambda found: found[1] + _SPACES.sub("", found[2]), text)
     if text.isascii():
         return text
     text = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", text.translate(_SIGNS))
@@ -200,7 +214,7 @@ def parsed(text: str, *, words: bool = False) -> list[Any]:
     if _INTEGER.fullmatch(whole):  # as math-verify reads it, in a hundredth of the time
         return [Integer(whole)]
     # Words are dropped, and `\text{or 8}` with them.
-    if not _closes(whole) or (not words and _NUMBER_IN_WORDS.search(whole)):
+    if not _closes(whole) or (not words and (_NUMBER_IN_WORDS.search(whole) or _APART.search(whole))):
         return []
     boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
     empty: list[Any] = []
