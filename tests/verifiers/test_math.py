@@ -4,7 +4,7 @@ from math_verify import parse, verify
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError
 from vtune.verifiers import check_ground_truth
-from vtune.verifiers.math import LONGEST, in_latex, parsed, verify_math
+from vtune.verifiers.math import LONGEST, in_latex, looks_slow, parsed, verify_math
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,23 @@ from vtune.verifiers.math import LONGEST, in_latex, parsed, verify_math
         pytest.param("x = 3 \\quad 4", "7", 0.0, id="two numbers far apart"),
         pytest.param("\\frac 1 2", "0.5", 1.0, id="arguments of a command"),
         pytest.param("2 \\frac 1 2", "2.5", 1.0, id="a mixed number in LaTeX"),
+        pytest.param("1e3", "1000", 1.0, id="a power of ten as programs write it"),
+        pytest.param("3.0E+08", "3\\times 10^8", 1.0, id="the same with a plus"),
+        pytest.param("0.00001", "1e-05", 1.0, id="a power of ten in the truth"),
+        pytest.param("e-5", "1e-05", 0.0, id="what math-verify takes a power of ten for"),
+        pytest.param("1/1e3", "0.001", 1.0, id="a power of ten below a bar"),
+        pytest.param("-3+2e", "2e-3", 1.0, id="Euler's number, less a number"),
+        pytest.param("1e999999999", "1", 0.0, id="a power of ten that is too large"),
+        pytest.param("2pi", "2\\pi", 1.0, id="pi in letters"),
+        pytest.param("（1，2）", "(1, 2)", 1.0, id="brackets and a comma of full width"),
+        pytest.param("1，234", "1234", 0.0, id="a comma of full width parts no thousands"),
+        pytest.param("x＝－5", "-5", 1.0, id="signs of full width"),
+        pytest.param("50％", "0.5", 1.0, id="a sign of percent of full width"),
+        pytest.param("2·4", "8", 1.0, id="a dot for a product"),
+        pytest.param("x ⩾ 5", "x \\ge 5", 1.0, id="a slanted sign"),
+        pytest.param("-4 °C", "-4", 1.0, id="degrees of temperature"),
+        pytest.param("€1,234", "1234", 1.0, id="a currency that is no dollar"),
+        pytest.param("5 or €6", "5", 0.0, id="hedging in two currencies"),
         pytest.param("The answer is 7", "7", 0.0, id="prose is not searched"),
         pytest.param("not 7", "7", 0.0, id="taken back"),
         pytest.param("7" * LONGEST, "7", 0.0, id="too long to read"),
@@ -131,6 +148,12 @@ def test_integers_are_read_as_math_verify_reads_them(text: str) -> None:
 @pytest.mark.parametrize("text", ["√1,000", "√x²"])
 def test_a_root_whose_end_is_not_clear_is_left_as_it_is(text: str) -> None:
     assert "sqrt" not in in_latex(text)
+
+
+def test_an_exponent_of_any_length_is_no_error() -> None:
+    reply = wrap("1e" + "9" * 10_000)
+    assert not looks_slow(reply, sample("math", "1"))
+    assert verify_math(reply, sample("math", "1")).parts["unreadable"] == 1.0
 
 
 @pytest.mark.parametrize("text", ["1,000½", "2.5½"])

@@ -48,12 +48,13 @@ _WHOLE_BOX = re.compile(r"\$*\\(?:boxed|fbox)\s*\{(.*)\}\$*", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _DEGREES = re.compile(r"([^°^!]*\d)\s*°(\s*\$?)")
 """Degrees at the end, of something plain: `size` does not know the sign, and 45°30' is no product."""
+_SCALE = re.compile(r"°\s*[CF](?![A-Za-z])")
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
 _ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?(?![0-9]|[.,][0-9])|[a-zπ](?![⁰¹²³⁴-⁹]))|\(([^()√]*)\))")
 """Of a number, a letter or what stands in brackets; where the root ends is not clear in √1,000 and √x²."""
 _RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
-_LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—](?=\s*[0-9.\\√])")
+_LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—‐‑](?=\s*[0-9.\\√])")
 """A dash before a number, where nothing stands to its left; between two numbers it may be a range."""
 _FRACTION = re.compile(r"(?<![0-9.,])([0-9]*)([¼-¾⅐-⅞↉])")
 """A sign for a fraction, with the whole number before it: 2½ is 2.5. It is not read behind 1,000."""
@@ -66,7 +67,28 @@ _THOUSANDS = re.compile(rf"({_TERM})([1-9][0-9]{{0,2}}(?:{_SPACE}[0-9]{{3}})+)(?
 _SPACES = re.compile(rf"{_SPACE}+")
 _APART = re.compile(rf"{_TERM}[0-9][0-9.]*(?:{_SPACE}|\n|\\q?quad(?![A-Za-z]))+[0-9]")
 """Numbers with nothing between them, which math-verify adds or multiplies."""
-_SIGNS = str.maketrans("０１２３４５６７８９", "0123456789", "") | {ord("∞"): r"\infty "}
+_SCIENTIFIC = re.compile(
+    r"(?<![0-9A-Za-z.\\^_])(?<![0-9],)"
+    r"(?:([0-9]+\.[0-9]*|\.[0-9]+|1)[eE]([+-]?[0-9]+)|([0-9]+)[eE]([0-9]+|[+-][0-9]{2,}))(?![0-9A-Za-z.^!])"
+)
+"""1e-05 and 3e8, which math-verify takes for e - 5 and 3·e·8. 2e-3 may be meant so, and is left to it."""
+_PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
+_PLAIN = str.maketrans(
+    "０１２３４５６７８９（）［］｛｝＋－﹣＊／⁄＝＜＞：；％．", "0123456789()[]{}+--*//=<>:;%.", "€£¥￥"
+)
+"""Of full width, as Chinese is written; currencies go, as math-verify lets the dollar go."""
+_SIGNS = _PLAIN | str.maketrans(
+    {
+        "∞": r"\infty ",
+        "，": ", ",  # between values, never between thousands
+        "、": ", ",
+        "·": r"\cdot ",
+        "⩽": r"\le ",
+        "⩾": r"\ge ",
+        "℃": "°",
+        "℉": "°",
+    }
+)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
@@ -180,15 +202,23 @@ def _truth(sample: Sample) -> list[Any]:
 def in_latex(text: str) -> str:
     """An expression as math-verify reads it right.
 
-    It does not know signs of Unicode (√2, 10³, ½, ∞, –5), and takes 5 1/2 for 3 and 10 000 for 0.
+    It does not know signs of Unicode (√2, 10³, ½, ∞, –5, （1，2）), and takes 5 1/2 for 3, 10 000 for 0,
+    1e-5 for e - 5 and pi for p·i.
     """
     text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
     text = _THOUSANDS.sub(lambda found: found[1] + _SPACES.sub("", found[2]), text)
+    text = _PI.sub(r"\\pi ", _SCIENTIFIC.sub(_power_of_ten, text))
     if text.isascii():
         return text
-    text = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", text.translate(_SIGNS))
+    text = _SCALE.sub("°", text.translate(_SIGNS))
+    text = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", text)
     text = _RAISED.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", text)
     return _LONG_MINUS.sub(r"\1\2-", _FRACTION.sub(_fraction, text))
+
+
+def _power_of_ten(found: re.Match[str]) -> str:
+    digits, exponent = (found[1], found[2]) if found[1] else (found[3], found[4])
+    return rf"({digits}\times 10^{{{exponent.removeprefix('+')}}})"
 
 
 def _fraction(found: re.Match[str]) -> str:
