@@ -37,6 +37,38 @@ def test_a_known_list_of_options(answer: str, score: float) -> None:
 @pytest.mark.parametrize(
     ("answer", "score"),
     [
+        pytest.param("\\text{B}", 1.0, id="letter as text"),
+        pytest.param("\\textbf{(B)}\\ \\text{blue}", 1.0, id="letter in bold, and text"),
+        pytest.param("$\\mathrm{B}$", 1.0, id="letter in math mode"),
+        pytest.param("**B. blue**", 1.0, id="bold"),
+        pytest.param("**B.** blue", 1.0, id="bold letter"),
+        pytest.param("\\text{Dark green}", 0.0, id="another text"),
+        pytest.param("（Ｂ）", 1.0, id="full width"),
+        pytest.param("B：blue", 1.0, id="colon of full width"),
+        pytest.param("B。", 1.0, id="Chinese full stop"),
+        pytest.param("B、red", 0.0, id="letter beside the text of another, in Chinese"),
+        pytest.param("\\text{A or B}", 0.0, id="two letters as text"),
+        pytest.param("**A** **B**", 0.0, id="two bold letters"),
+    ],
+)
+def test_how_a_letter_or_a_text_is_set_does_not_matter(answer: str, score: float) -> None:
+    question = sample("choice", "B", choices=COLOURS, parm={"answer_in": "boxed"})
+    assert verify_choice(f"So it is \\boxed{{{answer}}}.", question).score == score
+
+
+def test_options_that_differ_only_in_how_they_are_set_are_told_apart() -> None:
+    question = sample("choice", "B", choices=("v", "\\mathbf{v}"))
+    assert verify_choice(wrap("\\mathbf{v}"), question).score == 1.0
+    assert verify_choice(wrap("v"), question).score == 0.0
+
+
+def test_an_option_of_full_width_is_found_behind_its_letter() -> None:
+    assert verify_choice(wrap("A．（１）"), sample("choice", "A", choices=("（１）", "（２）"))).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
         pytest.param("B", 1.0, id="letter"),
         pytest.param("(B) a blue cup", 1.0, id="words behind it are believed"),
         pytest.param("B. or C.", 0.0, id="another letter"),

@@ -19,6 +19,38 @@ def test_accents_may_be_composed_and_a_full_stop_chinese(truth: str, answer: str
     assert verify_exact(wrap(answer), sample("exact", truth)).score == 1.0
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\\text{Light blue}",
+        "\\textbf{light}\\ \\mathrm{blue}",
+        "$\\text{light blue}$.",
+        "**light blue**",
+        "light blue",
+    ],
+)
+@pytest.mark.parametrize("truth", ["light blue", "\\text{light blue}"])
+def test_how_words_are_set_does_not_matter(truth: str, answer: str) -> None:
+    question = sample("exact", truth, parm={"answer_in": "boxed"})
+    assert verify_exact(f"So it is \\boxed{{{answer}}}", question).score == 1.0
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer"), [("50% off", "50\\% off"), ("don't", "don’t"), ("R&D", "R\\&D"), ("2**3", "2**3")]
+)
+def test_escapes_and_curled_quotes_do_not_matter(truth: str, answer: str) -> None:
+    assert verify_exact(wrap(answer), sample("exact", truth)).score == 1.0
+
+
+@pytest.mark.parametrize(("truth", "answer"), [("23", "2**3"), ("light blue", "\\text{light blue} or red")])
+def test_taking_off_how_words_are_set_makes_nothing_right(truth: str, answer: str) -> None:
+    assert verify_exact(wrap(answer), sample("exact", truth)).score == 0.0
+
+
+def test_commands_without_end_take_no_time() -> None:
+    assert verify_exact(wrap("\\text{" * 100_000), sample("exact", "a")).score == 0.0
+
+
 @pytest.mark.parametrize("answer", ["North", "North Street or South Street", "the North Street", "."])
 def test_less_or_more_than_the_answer_is_wrong(answer: str) -> None:
     assert verify_exact(wrap(answer), sample("exact", "North Street")).score == 0.0

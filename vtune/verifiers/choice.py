@@ -10,6 +10,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.exact import normalise
+from vtune.verifiers.typesetting import said_by
 from vtune.verifiers.verifier import (
     Case,
     Verifier,
@@ -27,8 +28,13 @@ NAME = "choice"
 
 LETTER_RULES = ("strict", "loose")
 
-_LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):]\s*(.*)", re.DOTALL)
-"""`B`, `(B)`, `(B) text`, `B.`, `B) text`, `B: text`."""
+_LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):、。]\s*(.*)", re.DOTALL)
+"""`B`, `(B)`, `(B) text`, `B.`, `B) text`, `B: text`, `B、text`."""
+
+_FULL_WIDTH = {
+    ord(full): ord(full) - 0xFEE0 for full in f"（）．：{''.join(map(chr, range(0xFF21, 0xFF5B)))}"
+}
+"""Letters, and what stands around them, as Chinese is written."""
 
 _LONE_LETTER = re.compile(r"(?<![^\W_])(?!a\s+\w)[A-Za-z](?![^\W_]|['’])")
 """A letter that stands alone, the article `a` aside: in the words after a letter it smells of hedging."""
@@ -42,11 +48,12 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**(?!(?-i:a)\s+[*\"'“‘]*\w)([A-Z])(
 
 
 def verify_choice(reply: str, sample: Sample) -> Verdict:
-    """Score 1 where the answer names the right option and no other, else 0.
+    r"""Score 1 where the answer names the right option and no other, else 0.
 
     An option may be named by its letter (`B`, `B.`, `(B)`), by its exact text, or by both; the case of
-    letters does not matter. Where a text could be read both ways (an option whose text is `A`), the
-    letter counts. A letter beside the text of another option, or a second letter, is hedging.
+    letters does not matter, nor how it is set (`\text{B}`, `**B**`; see `said_by`). Where a text could be
+    read both ways (an option whose text is `A`), the letter counts. A letter beside the text of another
+    option, or a second letter, is hedging.
 
     `verifier_parm` may hold `answer_in` and `letter_rule`: `strict` (the default) as above, or `loose`, with
     which V* and HR-Bench are scored elsewhere (see `loosely_chosen`).
@@ -96,14 +103,16 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
         choices: The options in order; empty where they only stand in the prompt. Then any letter is an
             option, and the words behind it are believed unless another letter stands alone in them.
     """
-    text = text.strip()
-    shape = _LETTER.match(text)
+    whole, text = text, said_by(text)
+    shape = _LETTER.match(text.translate(_FULL_WIDTH))
     if shape is not None:
         letter = next(group for group in (shape[1], shape[2], shape[4]) if group is not None).upper()
-        rest = shape[3] or shape[5] or ""
-        if _names(letter, rest, choices):
+        begin = max(shape.start(3), shape.start(5))
+        if _names(letter, text[begin:] if begin >= 0 else "", choices):
             return letter
-    same = [letter for letter, choice in lettered(choices).items() if normalise(choice) == normalise(text)]
+    same = [letter for letter, choice in lettered(choices).items() if normalise(choice) == normalise(whole)]
+    if not same:  # of options that differ in how they are set, such as 5 and $5$, the one that is written so
+        same = [letter for letter, choice in lettered(choices).items() if _plain(choice) == normalise(text)]
     return same[0] if text and len(same) == 1 else None
 
 
@@ -147,7 +156,11 @@ def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     if not choices:
         return not _LONE_LETTER.search(rest)
     known = lettered(choices)
-    return letter in known and normalise(rest) in ("", normalise(known[letter]))
+    return letter in known and normalise(rest) in ("", _plain(known[letter]))
+
+
+def _plain(choice: str) -> str:
+    return normalise(said_by(choice))
 
 
 def _truth(sample: Sample) -> tuple[str, str]:

@@ -7,15 +7,17 @@ from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
+from vtune.verifiers.typesetting import said_by
 from vtune.verifiers.verifier import Case, Verifier, answered, given_answer, no_answer, options, quote, where
 
 NAME = "exact"
 
 
 def verify_exact(reply: str, sample: Sample) -> Verdict:
-    """Score 1 where the answer equals the ground truth or one of its aliases, else 0.
+    r"""Score 1 where the answer equals the ground truth or one of its aliases, else 0.
 
-    Both sides are normalised (see `normalise`). `verifier_parm` may hold `aliases`, a list of
+    Both sides are normalised (see `normalise`), and how they are set does not count (see `said_by`):
+    `\text{light blue}` is `light blue`. `verifier_parm` may hold `aliases`, a list of
     further spellings that are right as well, and `answer_in`.
 
     Raises:
@@ -26,7 +28,7 @@ def verify_exact(reply: str, sample: Sample) -> Verdict:
     if given is None:
         return no_answer(sample)
     return answered(
-        float(normalise(given) in right), f"answered {quote(given)}, truth {quote(sample.ground_truth)}"
+        float(_plain(given) in right), f"answered {quote(given)}, truth {quote(sample.ground_truth)}"
     )
 
 
@@ -69,9 +71,13 @@ def accepted(sample: Sample, plain: Callable[[str], str]) -> frozenset[str]:
     return found
 
 
+def _plain(text: str) -> str:
+    return normalise(said_by(text))
+
+
 def _accepted(sample: Sample) -> frozenset[str]:
     options(sample, {"aliases", "answer_in"})
-    return accepted(sample, normalise)
+    return accepted(sample, _plain)
 
 
 VERIFIERS.add(
