@@ -150,6 +150,27 @@ def test_vtriunes_reasoning_may_end_in_words() -> None:
     assert scores == [1.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("truth", "verifier"),
+    [
+        ("1:20", "exact"),
+        ("\\boxed{3-2}", "exact"),
+        ("2024-01-02", "exact"),
+        ("3 1 2", "exact"),
+        ("3:4", "math"),
+        ("10 000", "math"),
+        ("-5", "math"),
+        ("20 °C", "math"),
+        ("x-3", "math"),
+    ],
+)
+def test_digits_of_vtriune_that_stand_for_no_value_are_not_computed(truth: str, verifier: str) -> None:
+    judge = VTRIUNE["reward_model"] | {"ground_truth": truth, "verifier": "mathverify"}
+    sample = vtriune_sample(VTRIUNE | {"ability": "chart", "reward_model": judge}, PLACE, OPTIONS)
+    assert sample.verifier == verifier
+    check_ground_truth(sample)
+
+
 @pytest.mark.parametrize("name", ["verl", "vtriune"])
 @pytest.mark.parametrize(
     "packed", ["", "{", "[]", json.dumps(PACKED), json.dumps(PACKED | {"reward_model": 1})]

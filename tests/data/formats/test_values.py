@@ -146,6 +146,8 @@ def test_what_is_no_list_of_options_gives_none(text: str) -> None:
         ("1:20", (), False, "exact"),
         ("10.0.0.1", (), False, "exact"),
         ("1 2 3", (), False, "exact"),
+        ("10 000", (), False, "math"),
+        ("10 00", (), False, "exact"),
         ("> 50", (), False, "exact"),
         ("100+", (), False, "exact"),
         ("#4", (), False, "exact"),

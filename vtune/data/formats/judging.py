@@ -16,10 +16,13 @@ _NUMBER = rf"[-+−]?[$€£]?[0-9][0-9.,]*{_UNIT}"
 _DATE = r"[0-9]+(?:[-/.][0-9]+){2,}"
 _TIME = r"[0-9]{1,2}(?::[0-9]{2})+(?:\s*[AaPp]\.?[Mm]\.?)?"
 _DASH = r"\s*[-‐-―−]\s*"
-_WRITTEN = re.compile(
+_COMPUTED = re.compile(
     rf"{_NUMBER}(?:{_DASH}{_NUMBER})+(?:\s+[A-Za-z])?|{_TIME}{_DASH}{_TIME}|{_DATE}(?:[T\s]\s*{_TIME})?|{_TIME}"
-    rf"|[0-9]{{1,2}}\s*[AaPp]\.?[Mm]\.?|(?:19|20)[0-9]{{2}}/[0-9]{{2}}|v[0-9]+(?:\.[0-9]+)+|[#<>≤≥~≈]\s*{_NUMBER}"
-    r"|[0-9][0-9.,]*\s*\+|[-+−]?[0-9.,]+\s*°\s*[CF]|[0-9]{4}\s*年.*|[0-9]+(?:\s+[0-9]+)+"
+    r"|(?:19|20)[0-9]{2}/[0-9]{2}|(?![1-9][0-9]{0,2}(?:\s[0-9]{3})+\Z)[0-9]+(?:\s+[0-9]+)+"
+)
+_WRITTEN = re.compile(
+    r"[0-9]{1,2}\s*[AaPp]\.?[Mm]\.?|v[0-9]+(?:\.[0-9]+)+"
+    rf"|[#<>≤≥~≈]\s*{_NUMBER}|[0-9][0-9.,]*\s*\+|[-+−]?[0-9.,]+\s*°\s*[CF]|[0-9]{{4}}\s*年.*"
 )
 """Digits that stand for no value: ranges, results of games, dates, times, versions, addresses. math-verify
 would compute them (2024-01-02 and 2024-02-01 are both 2021, 1:20 is 2:40, 3-2 is 2-1) or cannot read them.
@@ -48,6 +51,11 @@ def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: b
     return judge.NAME if model else exact.NAME
 
 
+def is_computed(truth: str) -> bool:
+    """Whether digits stand for no value (a date, a time, a range) and math-verify would compute one."""
+    return _COMPUTED.fullmatch(truth.strip()) is not None
+
+
 def known_verifier(name: str) -> str:
     """The name itself.
 
@@ -68,6 +76,6 @@ def _is_option(truth: str, choices: list[str]) -> bool:
 
 
 def _is_expression(text: str) -> bool:
-    if _WORD.search(_COMMAND.sub(" ", text)) or _WRITTEN.fullmatch(text):
+    if _WORD.search(_COMMAND.sub(" ", text)) or _WRITTEN.fullmatch(text) or is_computed(text):
         return False
     return bool(re.search(r"[0-9]", text)) or "\\" in text

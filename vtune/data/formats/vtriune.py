@@ -1,9 +1,10 @@
 """V-Triune's rows (Orsta-Data-47k; figure 9), read and written.
 
 Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`,
-chosen by `ability`. Reasoning that ends in words, such as `light blue`, is for `exact`: math-verify would
-read each as a product of letters. Their `detection` also judges grounding. Boxes are ground truths in 0-1000,
-written as Python literals in `<answer>`; here they are a JSON list.
+chosen by `ability`. Reasoning that ends in words, such as `light blue`, or in a date, a time or a range is
+for `exact`: math-verify would read a product of letters, and compute 1:20 as 2:40. Their `detection` also
+judges grounding. Boxes are ground truths in 0-1000, written as Python literals in `<answer>`; here they are a
+JSON list.
 """
 
 import ast
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, others
-from vtune.data.formats.judging import known_verifier
+from vtune.data.formats.judging import is_computed, known_verifier
 from vtune.data.formats.samples import refuse_own
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
@@ -190,7 +191,8 @@ def _verifier(judge: Mapping[str, Any], ability: str, truth: str, options: Optio
         lower = ability.lower()
         if "count" in lower or "ocr" in lower:
             return counting.NAME if "count" in lower else ocr.NAME
-        return exact.NAME if math.is_prose(_read_truth(math.NAME, truth)) else math.NAME
+        text = _read_truth(math.NAME, truth)
+        return exact.NAME if math.is_prose(text) or is_computed(text) else math.NAME
     if name == PUBLISHED_BOXES and "ground" in ability.lower():
         return grounding.NAME
     return known_verifier(str(name))
