@@ -29,7 +29,7 @@ def judged(what: Sample, *boxes: Any) -> Verdict:
     return verify(wrap(json.dumps(boxes)), what)
 
 
-def box(label: str, *corners: float) -> dict[str, Any]:
+def box(label: str, *corners: Any) -> dict[str, Any]:
     return {"label": label, "bbox_2d": list(corners)}
 
 
@@ -107,6 +107,8 @@ def test_labels_count_in_detection_and_not_in_grounding() -> None:
         pytest.param("[{'bbox_2d': [10, 10, 50, 50], 'label': 'cup'}]", id="single quotes"),
         pytest.param('```json\n[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]\n```', id="in a fence"),
         pytest.param('{"bbox_2d": [10, 10, 50, 50], "label": "cup"}', id="not in a list"),
+        pytest.param("[{'bbox_2d': (10, 10, 50, 50), 'label': 'cup'}]", id="a Python tuple"),
+        pytest.param("({'bbox_2d': (10, 10, 50, 50), 'label': 'cup'},)", id="tuples alone"),
         pytest.param(
             '[{"bbox_2d": [10.0, 1e1, 50, 50], "label": "CUP", "score": 0.9}]', id="floats, more keys"
         ),
@@ -117,6 +119,14 @@ def test_boxes_can_be_written_so(answer: str) -> None:
         assert verify(wrap(answer), task(CUP, verifier=verifier)).score == 1.0
 
 
+def test_a_label_may_be_a_number() -> None:
+    digit = {"label": 7, "bbox_2d": [10, 10, 50, 50]}
+    for truth, said in ((digit, box("7", 10, 10, 50, 50)), (box("7", 10, 10, 50, 50), digit)):
+        check_ground_truth(task(truth))
+        assert judged(task(truth), said).score == 1.0
+    assert judged(task(digit), digit | {"label": 8}).score == 0.0
+
+
 def test_a_fence_full_of_nothing_costs_no_more_than_its_length() -> None:
     """Were spaces tried in every division, this would not end."""
     assert not verify_detection(wrap("```" + " " * 100_000 + "x"), task(CUP)).score
@@ -124,7 +134,9 @@ def test_a_fence_full_of_nothing_costs_no_more_than_its_length() -> None:
     assert verify_detection(wrap(fenced), task(CUP)).score == 1.0
 
 
-@pytest.mark.parametrize("answer", ["[10, 10, 50, 50]", "[[10, 10, 50, 50]]", "```\n[10,10,50,50]```"])
+@pytest.mark.parametrize(
+    "answer", ["[10, 10, 50, 50]", "[[10, 10, 50, 50]]", "```\n[10,10,50,50]```", "(10, 10, 50, 50)"]
+)
 def test_bare_boxes_will_do_for_grounding(answer: str) -> None:
     assert verify_grounding(wrap(answer), task(CUP, verifier="grounding")).score == 1.0
     assert verify_detection(wrap(answer), task(CUP)).score == 0.0
@@ -210,6 +222,9 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
             [box("cup", 1, 1, 900, 900)], {"width": 100, "height": 100}, id="outside of the picture"
         ),
         pytest.param([box("cup", 1, 1, 1900, 900)], {"space": "relative_1000"}, id="pixels for thousandths"),
+        pytest.param([box("cup", 0.1, 0.1, 0.5, 0.5)], {}, id="shares for pixels"),
+        pytest.param([box("a", 0, 0, 0.5, 1)], {"space": "relative_1000"}, id="shares for thousandths"),
+        pytest.param([box("cup", "1", "1", "9", "9")], {}, id="texts for numbers"),
         pytest.param([CUP], {"space": "metres"}, id="unknown space"),
         pytest.param([CUP], {"space": "pixels", "det_verifier_normalized": True}, id="two spaces"),
         pytest.param([CUP], {"reply_space": "relative_1000"}, id="size missing"),
@@ -230,6 +245,11 @@ def test_the_files_of_v_triune_are_read_as_they_are() -> None:
 def test_what_makes_no_sense_is_our_error(truth: list[Any], parm: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="quiz/1"):
         check_ground_truth(task(*truth, **parm))
+
+
+def test_a_small_box_in_a_corner_is_no_share_beside_others() -> None:
+    check_ground_truth(task(box("ant", 0.1, 0.1, 0.9, 0.8), CUP))
+    check_ground_truth(task(box("ant", 0, 0, 1, 1)))
 
 
 def test_the_size_that_a_run_fills_in_may_be_missing_before_it() -> None:

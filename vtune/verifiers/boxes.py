@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -44,14 +45,15 @@ def boxes_in(text: str) -> list[LabelledBox] | None:
     """The boxes of a text that is a list of them as a whole; None where it is not.
 
     `[{"bbox_2d": [x0, y0, x1, y1], "label": "cup"}, …]`, in JSON or with single quotes (V-Triune, figure
-    8), in a fence or not; also one such object, one bare `[x0, y0, x1, y1]`, or a list of these. A missing
-    label is an empty one. An entry whose `bbox_2d` is not a proper box is a box that meets nothing, as a
-    false alarm. V-Triune's server also repairs a list that breaks off; here such an answer cannot be read.
+    8), in a fence or not; also one such object, one bare `[x0, y0, x1, y1]`, or a list of these. Parentheses
+    stand for brackets, as in Python. A missing label is an empty one, a whole number its digits. An entry
+    whose `bbox_2d` is not a proper box is a box that meets nothing, as a false alarm. V-Triune's server also
+    repairs a list that breaks off; here such an answer cannot be read.
     """
     value = value_in(text)
-    if isinstance(value, dict) or (isinstance(value, list) and _numbers(value)):
+    if isinstance(value, dict) or (isinstance(value, list | tuple) and _numbers(value)):
         value = [value]
-    if not isinstance(value, list):
+    if not isinstance(value, list | tuple):
         return None
     found = [_entry(item) for item in value]
     return [entry for entry in found if entry is not None] if None not in found else None
@@ -85,7 +87,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
 
     Raises:
         DataError: If it holds no box, one that is improper or outside its picture, or, where labels count,
-            one without a label.
+            one without a label; or if all are shares of the sides.
     """
     text = sample.ground_truth
     tagged = _TAGS.fullmatch(text)  # so in V-Triune's files
@@ -102,7 +104,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
     for entry in found:
         if not proper(entry.box):
             raise DataError(
-                f"the ground truth {text!r:.80} has an empty box",
+                f"the ground truth {text!r:.80} has a box that is empty or not four numbers",
                 where=where(sample),
                 fix="write [x0, y0, x1, y1] with x0 < x1 and y0 < y1",
             )
@@ -118,6 +120,12 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
                 where=where(sample),
                 fix="add labels, or let verifier `grounding` judge, which needs none",
             )
+    if all(_in_shares(entry.box) for entry in found) and min(spaces.x_end or 2, spaces.y_end or 2) > 1:
+        raise DataError(
+            f"the boxes of the ground truth {text!r:.80} are shares of the sides",
+            where=where(sample),
+            fix="write pixels, or thousandths of the sides with `space: relative_1000` in verifier_parm",
+        )
     return found if labelled else without_labels(found)
 
 
@@ -159,13 +167,18 @@ def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:
 
 def box_of(value: Any) -> Box | None:
     """The box that a value is, `NOWHERE` where its numbers make none, None where it is not four numbers."""
-    if not isinstance(value, list) or len(value) != 4 or not _numbers(value):
+    if not isinstance(value, list | tuple) or len(value) != 4 or not _numbers(value):
         return None
     if not all(abs(side) < _FURTHEST for side in value):  # nor is NaN
         return NOWHERE
     x0, y0, x1, y1 = map(float, value)
     box = (x0, y0, x1, y1)
     return box if proper(box) else NOWHERE
+
+
+def _in_shares(box: Box) -> bool:
+    """Whether it lies in the first pixel of its picture, and not on its borders alone."""
+    return max(box) <= 1 and any(side % 1 for side in box)
 
 
 def _may_be_empty(sample: Sample) -> bool:
@@ -192,15 +205,17 @@ def _literal(text: str) -> Any:
 
 def _entry(item: Any) -> LabelledBox | None:
     """One box of a list; None where the item is nothing that could be one."""
-    if isinstance(item, list):
+    if isinstance(item, list | tuple):
         box = box_of(item)
         return LabelledBox("", box) if box is not None else None
     if not isinstance(item, dict) or "bbox_2d" not in item:
         return None
     box = box_of(item.get("bbox_2d"))
     label = item.get("label", "")
+    if type(label) is int and abs(label) < _FURTHEST:  # the digits of a house number, say
+        label = str(label)
     return LabelledBox(normalise(label) if isinstance(label, str) else "", NOWHERE if box is None else box)
 
 
-def _numbers(values: list[Any]) -> bool:
+def _numbers(values: Sequence[Any]) -> bool:
     return bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)

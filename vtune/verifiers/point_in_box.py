@@ -89,7 +89,7 @@ def _point(text: str) -> tuple[float, float] | None:
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
     point: Any = value.get(_KEY) if isinstance(value, dict) else None
-    if not isinstance(point, list) or len(point) != 2:
+    if not isinstance(point, list | tuple) or len(point) != 2:
         return None
     if not all(type(side) in (int, float) and abs(side) < _FURTHEST for side in point):
         return None
