@@ -56,6 +56,20 @@ def test_how_a_letter_or_a_text_is_set_does_not_matter(answer: str, score: float
     assert verify_choice(f"So it is \\boxed{{{answer}}}.", question).score == score
 
 
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        ("$\\boxed{B}$", 1.0),
+        ("**\\boxed{\\text{B}}**", 1.0),
+        ("\\boxed{A} or \\boxed{B}", 0.0),
+        ("A. \\boxed{B}", 0.0),
+    ],
+)
+def test_a_box_within_tags_may_be_set_as_well(answer: str, score: float) -> None:
+    for choices in (COLOURS, ()):
+        assert verify_choice(wrap(answer), sample("choice", "B", choices=choices)).score == score
+
+
 def test_options_that_differ_only_in_how_they_are_set_are_told_apart() -> None:
     question = sample("choice", "B", choices=("v", "\\mathbf{v}"))
     assert verify_choice(wrap("\\mathbf{v}"), question).score == 1.0

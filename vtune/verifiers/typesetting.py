@@ -8,7 +8,9 @@ import re
 DEEPEST = 4
 """Commands in commands that are taken off, ours."""
 
-_SET = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf)|mbox|bm)\s*\{([^{}]*)\}")
+_SET = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf)|mbox|bm|boxed|fbox)\s*\{([^{}]*)\}"
+)
 _BOLD = re.compile(r"(?<![^\s(])\*\*([^*\s]|[^*\s][^*]*[^*\s])\*\*(?!\w)")
 _AROUND = re.compile(r"(?:\$\$?([^$]+)\$\$?|\\\((.*)\\\)|\\\[(.*)\\\])\.?", re.DOTALL)
 _ESCAPED = re.compile(r"\\([%$&#_ ])")
@@ -16,7 +18,7 @@ _QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def said_by(text: str) -> str:
-    """The text without commands of type, math mode around it, escapes and bold; quotes are straight."""
+    """The text without commands of type, boxes, math mode around it, escapes, bold; quotes are straight."""
     text = text.strip().translate(_QUOTES)
     for _ in range(DEEPEST):
         around = _AROUND.fullmatch(text)
