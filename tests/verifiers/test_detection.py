@@ -107,6 +107,7 @@ def test_labels_count_in_detection_and_not_in_grounding() -> None:
         pytest.param("[{'bbox_2d': [10, 10, 50, 50], 'label': 'cup'}]", id="single quotes"),
         pytest.param('```json\n[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]\n```', id="in a fence"),
         pytest.param('{"bbox_2d": [10, 10, 50, 50], "label": "cup"}', id="not in a list"),
+        pytest.param('```JSON\n[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]\n```', id="in another fence"),
         pytest.param("[{'bbox_2d': (10, 10, 50, 50), 'label': 'cup'}]", id="a Python tuple"),
         pytest.param("({'bbox_2d': (10, 10, 50, 50), 'label': 'cup'},)", id="tuples alone"),
         pytest.param(

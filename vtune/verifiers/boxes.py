@@ -28,7 +28,7 @@ ELSEWHERE = '[{"label": "cup", "bbox_2d": [60, 60, 99, 99]}, {"label": "pen", "b
 SQUARE = MappingProxyType({"space": "pixels", "width": 100, "height": 100, "iou": 0.5})
 """Of the examples by which verifiers of boxes are checked."""
 
-_FENCE = re.compile(r"```(?:json|python)?(.*)```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json|python)?(.*)```", re.DOTALL | re.IGNORECASE)
 _TAGS = re.compile(r"\s*<answer>(.*)</answer>\s*", re.DOTALL)
 
 
