@@ -33,6 +33,7 @@ def test_no_reply_of_a_judge_raises(reply: str) -> None:
         ("The score is **0.5** because only 1 of the 2 cups is visible.", "partial"),
         ('{"score": 1, "reason": "clearly visible"}', "full"),
         ("\\boxed{0.25}", "miss"),
+        ("<score>1</score>", "full"),
         ("0.5/1", "partial"),
         ("Score: 0.5 and the crop shows part of it.", "partial"),
         ("Score: 1 and nothing is cut off.", "full"),

@@ -22,19 +22,20 @@ _OF_ONE = re.compile(r"(?<=\d)\s*(?:/|out of)\s*1(?:\.0+)?(?![\d.])")
 """The scale, in "0.5/1" or "0.5 out of 1"."""
 _NUMBER = re.compile(r"(?<![\w.%/-])(\d*\.\d+|\d+)(?![\w%/]|\.\d)")
 _WORD = re.compile(r"\b(TRUE|FALSE)\b", re.IGNORECASE)
+_CLASS = re.compile(r"\b[ABC]\b")
 
 _VERDICT_FOLLOWS = re.compile(
     r"(?:^|[.:=!?;,(\[{>\n\uff1a\u2192]\s*|\ba\s+"
-    r"|\b(?:score|rating|level|label|answer|verdict|result)\s*"
+    r"|\b(?:score|rating|level|label|answer|verdict|result|grade)\s*"
     r"(?:[-\u2013\u2014]\s*|(?:(?:(?:should|must|would)\s+be|is|of)\s+(?:an?\s+)?))?"
-    r"|\b(?:give|assign|rate|score|say)\s+(?:(?:it|this|that)\s+)?(?:as\s+)?(?:an?\s+)?)$",
+    r"|\b(?:give|assign|rate|score|say|grade)\s+(?:(?:it|this|that)\s+)?(?:as\s+)?(?:an?\s+)?)$",
     re.IGNORECASE,
 )
 """Before a mark: the beginning of a reply, sentence or line, a label, or "I give it a"."""
 _VERDICT_ENDS = re.compile(
-    r"\s*(?:$|[.:,;=!()\]}\n]|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for|and|to)\b)", re.IGNORECASE
+    r"\s*(?:$|[.:,;=!()\]}\n]|</|[-\u2013\u2014](?:\s|$)|(?:because|since|as|for|and|to)\b)", re.IGNORECASE
 )
-"""After a mark: an end, a reason, or a clause that follows."""
+"""After a mark: an end, the tag that closes it, a reason, or a clause that follows."""
 _WEIGHED = re.compile(
     r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$", re.IGNORECASE
 )
@@ -70,6 +71,19 @@ def read_same(reply: str) -> bool | None:
     if len({mark[0].upper() for mark in found}) != 1:
         return None
     return _SAME[found[0][0].upper()] if any(_is_verdict(text, mark) for mark in found) else None
+
+
+def read_class(reply: str) -> str | None:
+    """The only class (A, B or C) of a reply, or None where it names several or puts none as a verdict.
+
+    "A city in France" begins with an article, and "vitamin C" is a name.
+    """
+    text = _bare(reply)
+    found = list(_CLASS.finditer(text))
+    if len({mark[0] for mark in found}) != 1:
+        return None
+    alone = not re.search(r"\w", _CLASS.sub("", text))
+    return found[0][0] if alone or any(_is_verdict(text, mark) for mark in found) else None
 
 
 def _number(reply: str, meanings: Mapping[float, T]) -> T | None:
