@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.judge.server import JsonHandler, completion, listening
-from vtune.judge.completions import Completed, Completions, NoAnswer
+from vtune.judge.completions import Completed, Completions, NoAnswer, NoVerdict
 
 
 def asked(body: Any, kind: str = "application/json") -> Completed:
@@ -16,6 +16,12 @@ def asked(body: Any, kind: str = "application/json") -> Completed:
     class Handler(JsonHandler):
         def post(self) -> None:
             self.reply(body, kind=kind)
+
+    return answer_of(Handler)
+
+
+def answer_of(handler: type[JsonHandler], **settings: Any) -> Completed:
+    """What is made of the replies of an endpoint to one question."""
 
     async def story(port: int) -> Completed:
         client = Completions(
@@ -29,9 +35,9 @@ def asked(body: Any, kind: str = "application/json") -> Completed:
             fix="look",
         )
         async with client:
-            return await client.create([{"role": "user", "content": "Hi"}], {"max_tokens": 8})
+            return await client.create([{"role": "user", "content": "Hi"}], {"max_tokens": 8} | settings)
 
-    with listening(Handler) as port:
+    with listening(handler) as port:
         return asyncio.run(story(port))
 
 
@@ -87,3 +93,47 @@ def test_a_completion_may_leave_out_what_is_not_needed() -> None:
     found = asked(body)
     assert (found.text, found.finish, found.model) == ("42", "stop", "m")
     assert (found.input, found.output) == (None, None)
+
+
+DETAIL = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+REFUSALS = {
+    "Gemini": (400, [{"error": {"code": 400, "message": 'Unknown name "seed": Cannot find field.'}}]),
+    "Mistral": (422, {"object": "error", "message": {"detail": [DETAIL]}}),
+    "FastAPI": (422, {"detail": [DETAIL]}),
+    "a text": (400, {"error": "Unrecognized request argument supplied: seed"}),
+}
+"""Status and body, in which `seed` is refused."""
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_is_read_in_whatever_form_it_comes(name: str) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            if b"seed" in self.body():
+                self.reply(REFUSALS[name][1], status=REFUSALS[name][0])
+            else:
+                self.reply(completion("1"))
+
+    assert answer_of(Handler, seed=1).text == "1"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"detail": "the prompt has 9000 tokens"}, "the prompt has 9000 tokens"),
+        ({"error": "Input validation error: too long"}, "Input validation error: too long"),
+        ("<html>\n<b>Blocked</b>" + "." * 10_000, "<html> <b>Blocked</b>..."),
+        ({"detail": "half of it: \ud83d"}, "half of it"),
+    ],
+    ids=["FastAPI", "TGI", "a page", "half a surrogate pair"],
+)
+def test_an_error_repeats_what_the_endpoint_says(body: Any, said: str) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.reply(body, status=422)
+
+    with pytest.raises(NoVerdict) as error:
+        answer_of(Handler)
+    assert "Error code: 422 - " in error.value.what
+    assert said in error.value.what
+    assert len(error.value.what.encode()) < 700

@@ -1,5 +1,6 @@
 """One model behind an OpenAI-compatible endpoint: what it refuses, when it counts as down, how it fails."""
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +27,14 @@ _NOT_ALLOWED = frozenset({401, 403})
 """Statuses that speak of the key."""
 
 _REFUSAL = re.compile(
-    r"\b(?:un)?support|\bdeprecated\b|\bnot allowed\b|\bonly the default\b|\bcannot both be\b", re.IGNORECASE
+    r"\b(?:un)?support|\bdeprecated\b|\bnot (?:allowed|permitted)\b|\bonly the default\b|\bcannot both be\b"
+    r"|\bunrecognized\b|\bunknown (?:name|field|parameter|argument)\b|\bunexpected keyword\b",
+    re.IGNORECASE,
 )
 """What a server says of a parameter that a model does not take, whatever its value."""
+
+SAID = 500
+"""Characters of what an endpoint says of an error that are read and shown, ours."""
 
 LENGTH, LATER_LENGTH = "max_tokens", "max_completion_tokens"
 """The limit of a reply, and what newer models call it."""
@@ -200,7 +206,7 @@ class Completions:
                 if not refused:
                     self._failures += 1
                 raise _kind_of(error)(
-                    f"{self._who} gave no reply: {type(error).__name__}: {error}",
+                    f"{self._who} gave no reply: {type(error).__name__}: {_said(error)}",
                     where=self.where,
                     fix=self._remedy(error),
                 ) from None
@@ -282,7 +288,7 @@ class Completions:
         except OpenAIError as error:
             refusal = Unknown if _status(error) == _NOT_FOUND else Rejected
             kind = refusal if _refused(error) else ServiceError
-            raise kind(f"{what}: {type(error).__name__}: {error}", where=self.where, fix=fix) from None
+            raise kind(f"{what}: {type(error).__name__}: {_said(error)}", where=self.where, fix=fix) from None
 
 
 def _completed(body: Any, model: str) -> Completed:
@@ -346,17 +352,30 @@ def _status(error: "OpenAIError") -> int | None:
     return error.status_code if isinstance(error, APIStatusError) else None
 
 
+def _said(error: "OpenAIError") -> str:
+    """What the client says of a failure, and what the endpoint does: the client reads OpenAI's form alone.
+
+    Others are a list (Gemini), a `detail` (FastAPI), a `message` that is no text (Mistral), or a page.
+    """
+    told, body = str(error), getattr(error, "body", None)
+    if not body or " - " in told:
+        return told
+    text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
+    return f"{told} - {' '.join(text[:SAID].split())}".encode("utf-8", "replace").decode()
+
+
 def _parameter(error: "OpenAIError", settings: Mapping[str, Any]) -> str | None:
     """The setting that a model does not take, as the refusal says; None where it is about something else.
 
     By `param` of OpenAI's errors, else by the name in the message: other servers have only that. Of two of
     which a model takes one, the later in `settings` goes.
     """
-    if _status(error) not in WRONG_QUESTION or not _REFUSAL.search(str(error)):
+    said = _said(error)
+    if _status(error) not in WRONG_QUESTION or not _REFUSAL.search(said):
         return None
     named: str | None = getattr(error, "param", None)
     for name in reversed(list(settings)):
-        if named == name or (named is None and re.search(rf"\b{name}\b", str(error))):
+        if named == name or (named is None and re.search(rf"\b{name}\b", said)):
             return name
     return None
 
