@@ -14,13 +14,20 @@ from vtune.errors import DataError
 
 
 @pytest.mark.parametrize(
-    ("reply", "says"), [("VISUAL", False), (" external.\n", True), ("**EXTERNAL**", True)]
+    ("reply", "says"),
+    [
+        ("VISUAL", False),
+        (" external.\n", True),
+        ("**EXTERNAL**", True),
+        ("<think>\n\n</think>\n\nVISUAL", False),
+        ("Is it EXTERNAL? No, a count.</think>VISUAL", False),
+    ],
 )
 def test_one_word_is_read(reply: str, says: bool) -> None:
     assert read_knowledge(reply) is says
 
 
-@pytest.mark.parametrize("reply", ["", "VISUAL or EXTERNAL", "I think VISUAL", "RIGHT"])
+@pytest.mark.parametrize("reply", ["", "VISUAL or EXTERNAL", "I think VISUAL", "RIGHT", "<think>VISUAL"])
 def test_anything_else_is_no_opinion(reply: str) -> None:
     assert read_knowledge(reply) is None
 

@@ -7,6 +7,14 @@ from hypothesis import strategies as st
 from vtune.judge.replies import read_level, read_same, read_target
 
 
+def test_thoughts_that_do_not_end_hold_no_verdict() -> None:
+    cut = "<think>The crop may show it. Score: {}"
+    assert read_level(cut.format("0.5")) is None
+    assert read_target(cut.format("1")) is None
+    assert read_same(cut.format("TRUE")) is None
+    assert read_same("<think>So?</think>FALSE") is False
+
+
 @given(st.text() | st.text("01.25 :/-\nTRUEFALSEscore", max_size=60))
 def test_no_reply_of_a_judge_raises(reply: str) -> None:
     assert read_level(reply) in (None, "full", "partial", "miss")

@@ -202,7 +202,7 @@ EXTRACTED: dict[str, str | None] = {
     "B": "B", " B ": "B", "NONE": "", "none": "", "None.": "", '"B"': "B", "`B`": "B", "<think>A?</think> B": "B", '"': '"',
     "12 cm": "12 cm", "[2007, 2008]": "[2007, 2008]", "x" * 500: "x" * 500, "x" * 501: NO, "": NO, '""': "", "nonempty": "nonempty",
     "```B```": "B", "NONE of them": "NONE of them", "none..": "", "N/A": "N/A", "3.0": "3.0", "'B'": "'B'", "B\n": "B",
-    '"NONE"': "", "` B `": "B", "``": NO, "\\boxed{B}": "\\boxed{B}", "</think>": NO, "<think>B": "<think>B",
+    '"NONE"': "", "` B `": "B", "``": NO, "\\boxed{B}": "\\boxed{B}", "</think>": NO, "<think>B": None,
     "<think>B</think>": NO, "<think>a</think><think>b</think>C": "C", "B, C": "B, C", "答案": "答案", "N O N E": "N O N E",
 }  # fmt: skip
 

@@ -86,6 +86,7 @@ JUDGES: dict[str, tuple[str | None, str | None, str | None]] = {
     "Grade: B": (None, "wrong", None),
     "B B B": (None, "wrong", None),
     "D": (None, None, None),
+    "<think>So <judge>Yes</judge>, or A.\ncorrect: yes": (None, None, None),
     "A different city is named, so the answer is incorrect.": (None, None, None),
     "A reference says Paris; the model says Lyon.": (None, None, None),
     "The answer names vitamin C, which contradicts the reference.": (None, None, None),

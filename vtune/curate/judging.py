@@ -15,6 +15,7 @@ from vtune.curate.item import Selected
 from vtune.errors import DataError
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
+from vtune.judge.replies import behind_thoughts
 from vtune.schema.sample import Sample
 
 Label = Literal["right", "wrong", "unsure"]
@@ -144,7 +145,7 @@ def _question(sample: Sample) -> str:
 
 
 def _one_word(reply: str) -> str:
-    words = _WORD.findall(reply)
+    words = _WORD.findall(behind_thoughts(reply))
     return words[0].lower() if len(words) == 1 else ""
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from vtune.judge.client import JudgeClient, PutOff
 from vtune.judge.prompts import Prompt, answer_prompt
-from vtune.judge.replies import read_class, read_same
+from vtune.judge.replies import behind_thoughts, read_class, read_same
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
 
@@ -101,7 +101,7 @@ def truths(sample: Sample) -> tuple[str, ...]:
 
 def read_mars(reply: str) -> Finding | None:
     """The first verdict between `<judge>` tags behind a reply's thoughts."""
-    found = _JUDGED.search(reply.rpartition("</think>")[2])
+    found = _JUDGED.search(behind_thoughts(reply))
     return _said(found[1]) if found else None
 
 
@@ -113,7 +113,7 @@ def read_attempted(reply: str) -> Finding | None:
 
 def read_extracted(reply: str) -> Finding | None:
     """What stands in the last line `correct:`."""
-    found = _CORRECT.findall(reply.rpartition("</think>")[2])
+    found = _CORRECT.findall(behind_thoughts(reply))
     return _said(found[-1]) if found else None
 
 

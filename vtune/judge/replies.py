@@ -54,6 +54,12 @@ NEAR = 60
 """Characters before a mark that tell what it is."""
 
 
+def behind_thoughts(reply: str) -> str:
+    """What stands behind a reply's thoughts: nothing where they do not end, as in one that was cut short."""
+    text = reply.rpartition("</think>")[2]
+    return "" if "<think>" in text else text
+
+
 def read_level(reply: str) -> Level | None:
     """The level that a reply to `evidence_prompt` gives, or None where it gives none or weighs several."""
     return _number(reply, _LEVELS)
@@ -118,4 +124,4 @@ def _before(pattern: re.Pattern[str], text: str, mark: re.Match[str]) -> bool:
 
 def _bare(reply: str) -> str:
     """What a reply says at its end: without thoughts, and without markup."""
-    return _MARKUP.sub("", reply.rpartition("</think>")[2]).strip()
+    return _MARKUP.sub("", behind_thoughts(reply)).strip()

@@ -10,7 +10,7 @@ from typing import Any
 
 from vtune.files.json_text import parse_json
 from vtune.judge.prompts import Prompt
-from vtune.judge.replies import read_target
+from vtune.judge.replies import behind_thoughts, read_target
 from vtune.protocols.copied import may_be_from
 from vtune.protocols.protocol import Ask
 
@@ -71,7 +71,7 @@ def compare(question: str, truth: str, answer: str) -> Ask:
 
 def read_extracted(reply: str) -> str | None:
     """The answer that was read out, empty for NONE; None for a reply that is no answer alone, or is empty."""
-    text = reply.rpartition("</think>")[2].strip().strip("`").strip()
+    text = behind_thoughts(reply).strip().strip("`").strip()
     if not text or len(text) > LONGEST:
         return None
     if text.startswith('"') and text.endswith('"') and len(text) > 1:
@@ -104,7 +104,7 @@ def read_all_graded(reply: str, count: int) -> list[tuple[str, bool]] | None:
 
 
 def _json_object(reply: str) -> dict[str, Any] | None:
-    text = reply.rpartition("</think>")[2]
+    text = behind_thoughts(reply)
     begin, end = text.find("{"), text.rfind("}")
     if not 0 <= begin < end:
         return None
