@@ -37,8 +37,12 @@ _VERDICT_ENDS = re.compile(
 )
 """After a mark: an end, the tag that closes it, a reason, or a clause that follows."""
 _WEIGHED = re.compile(
-    r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$", re.IGNORECASE
+    r"\b(?:not|nor|or|than|between|least|most|below|above|under|over|to)\s*$"
+    r"|\b(?:not|never|cannot|(?:do|does|did|is|are|was|would|could|should|ca|wo)n\u2019?t) +"
+    r"(?:(?!(?:so|thus|hence|therefore|but|and|i)\b)[\w\u2019]+ +){1,5}$",
+    re.IGNORECASE,
 )
+"""Before a mark: another one, or what denies it, as "it does not deserve a 1" does."""
 _WEIGHS = re.compile(
     r"\s*(?:(?:or|if|when|unless|would|could)\b|(?:to|and)\s+(?:\.?\d|a\s+half\b)|[-\u2013\u2014]\s*\d)",
     re.IGNORECASE,
@@ -74,7 +78,7 @@ def read_same(reply: str) -> bool | None:
     """The verdict in a reply to `answer_prompt`, or None where it gives none or weighs both."""
     text = _bare(reply)
     found = list(_WORD.finditer(text))
-    if len({mark[0].upper() for mark in found}) != 1:
+    if len({mark[0].upper() for mark in found}) != 1 or any(_before(_WEIGHED, text, mark) for mark in found):
         return None
     return _SAME[found[0][0].upper()] if any(_is_verdict(text, mark) for mark in found) else None
 
