@@ -1,6 +1,7 @@
 """`vtune doctor RECIPE`."""
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -187,6 +188,43 @@ def test_a_judge_is_asked_which_models_it_serves(monkeypatch: pytest.MonkeyPatch
     gone = checks._judge(judge(url))
     assert gone.level == "fail"
     assert "refused" in gone.found
+
+
+def test_the_remedy_of_a_judge_fits_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "wrong")
+    with endpoint(401, {}) as url:
+        found = checks._judge(judge(url, api_key_env="MY_KEY"))
+        assert (found.level, found.fix) == ("fail", "check the key in MY_KEY")
+        assert "api_key_env" in checks._judge(judge(url)).fix
+    with endpoint(200, {"data": [{"id": "models/big"}]}) as url:
+        assert checks._judge(judge(url)).level == "ok"
+    assert "--port" not in checks._judge(judge("http://no-such-host.invalid/v1")).fix
+
+
+def test_what_answers_in_no_http_is_a_check_that_fails() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1024)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        found = checks._judge(judge(f"http://127.0.0.1:{server.getsockname()[1]}/v1"))
+    assert found.level == "fail"
+    assert "no answer in HTTP" in found.found
+
+
+def test_a_proxy_is_asked_only_where_a_run_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with endpoint(200, {"judge": None, "data": []}) as url:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+        service = {"urls": [url], "token_env": None}
+        assert [check.level for check in checks._rewards(service, None)] == ["ok"]
+        values = {"rollout": {"servers": [url]}}
+        assert [check.level for check in checks._services(values)] == ["ok"]
+        assert checks._judge(judge(url)).level == "fail"
 
 
 def test_rollout_servers_are_asked_too() -> None:

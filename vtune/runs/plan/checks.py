@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +40,8 @@ SMALLEST = 28
 """Pixels of a side below which Qwen's processors refuse, or blow up, a picture."""
 UNLISTED = ("status 404", "status 405", "status 501")
 """What an endpoint says that answers, and does not list its models."""
+KEYS = ("status 401", "status 403")
+"""What an endpoint says of a key that is wrong, or missing."""
 SECONDS = 5.0
 """That a service may take to answer."""
 
@@ -292,13 +296,18 @@ def _judge(judge: Mapping[str, Any]) -> Check:
     key = os.environ.get(variable) if variable else None
     if variable and key is None:
         return Check("judge", "fail", f"{variable} is not set", f"export {variable}=... with the judge's key")
-    text, why = _ask(f"{url.rstrip('/')}/models", key)
-    if why and why not in UNLISTED:
-        port = url.rsplit(":", 1)[-1].split("/")[0]
-        fix = f"start it, e.g. `vllm serve {model} --port {port}`, or fix reward.judge.base_url"
+    text, why = _ask(f"{url.rstrip('/')}/models", key, proxied=True)
+    if why in KEYS:
+        fix = f"check the key in {variable}" if variable else "reward.judge.api_key_env names the variable"
         return Check("judge", "fail", f"{url}: {why}", fix)
+    if why and why not in UNLISTED:
+        port = re.search(r":(\d+)(?:/|$)", url)
+        start = f"`vllm serve {model}{f' --port {port[1]}' if port else ''}`"
+        return Check(
+            "judge", "fail", f"{url}: {why}", f"start it, e.g. {start}, or fix reward.judge.base_url"
+        )
     served = _served(text)
-    if served and model not in served:
+    if served and not {model, f"models/{model}"} & set(served):  # Gemini lists names of the second form
         return Check(
             "judge", "fail", f"{url} serves {', '.join(served)}, not {model}", "fix reward.judge.model"
         )
@@ -313,13 +322,16 @@ def _served(text: str) -> list[str]:
         return []
 
 
-def _ask(url: str, key: str | None) -> tuple[str, str]:
-    """(answer, why there is none)."""
+def _ask(url: str, key: str | None, *, proxied: bool = False) -> tuple[str, str]:
+    """(answer, why there is none); by `HTTP_PROXY` only where a run asks by it, too."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
+    opener = urllib.request.build_opener(*([] if proxied else [urllib.request.ProxyHandler({})]))
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
             return answer.read().decode("utf-8", "replace"), ""
     except urllib.error.HTTPError as error:
         return "", f"status {error.code}"
     except (OSError, ValueError) as error:
         return "", str(getattr(error, "reason", error))
+    except HTTPException as error:  # what answers speaks something else, or breaks off
+        return "", f"no answer in HTTP ({type(error).__name__})"
