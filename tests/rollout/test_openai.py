@@ -44,8 +44,24 @@ def reply(text: str, finish: str = "stop", stop: str | None = None) -> Completed
         (reply("no tag", stop="</code>"), "no tag</code>", "stop"),
         (reply("", "length"), "", "length"),
         (reply(""), "", "end"),
+        (reply("<think>No <code>.</think>7"), "<think>No <code>.</think>7", "end"),
+        (reply("No <code>. <answer>7</answer>"), "No <code>. <answer>7</answer>", "end"),
+        (reply("<think>No <code>?</think><code>1"), "<think>No <code>?</think><code>1</code>", "stop"),
     ],
-    ids=["cut off", "goes on", "no opening", "ends", "limit", "filter", "vllm says", "thoughts", "empty"],
+    ids=[
+        "cut off",
+        "goes on",
+        "no opening",
+        "ends",
+        "limit",
+        "filter",
+        "vllm says",
+        "thoughts",
+        "empty",
+        "mentioned in thoughts",
+        "mentioned before the answer",
+        "mentioned, then opened",
+    ],
 )
 def test_a_turn_ends_as_with_an_engine_of_tokens(given: Completed, text: str, finish: str) -> None:
     assert said(given, ("</code>",)) == (text, finish)

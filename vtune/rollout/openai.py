@@ -37,6 +37,8 @@ FILTERED = "content_filter"
 """The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
 
 _TAG = re.compile(r"</(\w+)>")
+_ON = re.compile(r"</(?:think|thinking|answer)>")
+"""Behind an opening tag: the model only mentioned it, and went on to end its thoughts or its answer."""
 
 
 class Served(Strict):
@@ -269,7 +271,8 @@ def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
     """The text of a turn as an engine of tokens would give it, its stop text included; and what ended it.
 
     Endpoints cut a stop text off. vLLM says which one it was; elsewhere a turn that ended by itself with a
-    tag still open (`<code>`) is taken to have ended with what closes it.
+    tag still open (`<code>`) is taken to have ended with what closes it, except where its thoughts or its
+    answer ended behind the tag ("<think>No <code> is needed.</think>").
     """
     text = reply.text
     # Where the endpoint was not asked to stop, or would not.
@@ -282,7 +285,8 @@ def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
         return text, "end"
     for stop in stops:
         tag = _TAG.fullmatch(stop)
-        if reply.stop == stop or (tag is not None and f"<{tag[1]}>" in text):
+        _, opening, rest = text.rpartition(f"<{tag[1]}>") if tag is not None else ("", "", "")
+        if reply.stop == stop or (opening and not _ON.search(rest)):
             return text + stop, "stop"
     return text, "end"
 
