@@ -14,7 +14,7 @@ import pytest
 import vtune.runs.agent.engines as vtune_engines
 from tests.data.benchmarks import make_vstar
 from tests.judge.server import FakeJudge, serve
-from tests.runs.commands import HANGS, environment, setting, vtune
+from tests.runs.commands import HANGS, Ended, environment, setting, vtune
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.config import find
 from vtune.data.formats.table import FORMATS
@@ -115,6 +115,34 @@ def test_a_judge_that_dies_midway_costs_no_reply(
     assert len(judge.requests) == 2
     assert json.loads(ended.out)["score"]["score"] == 1.0
     assert not (tmp_path / "out/ended").exists()
+
+
+def test_a_judge_may_be_given_more_room_for_what_it_left_unscored(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies = ["pale"]
+    monkeypatch.setattr(vtune_engines, "TransformersEngine", lambda policy, **_: Saying(policy.chat, replies))
+    write = FORMATS["visual_probe"].specimen
+    assert write is not None
+    file = write(tmp_path).path
+
+    def answer(request: dict[str, Any]) -> str:
+        return "<think>Pale may be" if request["max_tokens"] < 100 else "<think>Pale is white.</think>TRUE"
+
+    with serve(answer, greets=True) as judge:
+
+        def evaluate(room: int, *more: str) -> Ended:
+            endpoint = judge.endpoint(max_tokens=room).model_dump_json()
+            named = ["--suite", "visual-probe", "--agent", "direct", "--model", tiny, "--data", file]
+            words = ["eval", *named, "--out", tmp_path / "out", *SMALL, *setting(reward__judge=endpoint)]
+            return vtune(*words, *more)
+
+        assert "are unscored" in evaluate(8).err
+        replies.clear()  # whoever drew again would have nothing to say
+        assert "it differs in suite.reward.judge.max_tokens" in evaluate(4, "--resume").err
+        ended = evaluate(100, "--resume", "--json")
+        assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["score"]["score"] == 1.0
 
 
 def test_of_several_suites_all_are_checked_first_and_one_that_fails_does_not_drop_the_rest(

@@ -23,6 +23,9 @@ from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.uses import prints as using
 
+JUDGE_ROOM = "suite.reward.judge.max_tokens"
+"""May be raised: what the judge has said was not cut short, and else nothing drawn could be scored again."""
+
 STARTED = "started.json"
 """What was asked, for as long as the evaluation is unfinished."""
 
@@ -107,11 +110,18 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
     check_uses(before.get("uses", {}), out)
     before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
     changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
+    if JUDGE_ROOM in changed and _judge_room(now) > _judge_room(before):
+        changed.remove(JUDGE_ROOM)
     if changed:
         raise RecipeError(
             f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
             fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
         )
+
+
+def _judge_room(asked: Mapping[str, Any]) -> int:
+    room: int = asked["suite"]["reward"]["judge"]["max_tokens"]
+    return room
 
 
 def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:
