@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from pydantic import ValidationError
 
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import vtune
@@ -329,6 +330,33 @@ def test_a_picture_that_cannot_be_read_is_an_error_of_the_data() -> None:
 
     with serve("1") as judge, pytest.raises(DataError):
         asyncio.run(story(JudgeClient(judge.endpoint())))
+
+
+@pytest.mark.parametrize("key", ["", "abc\n", "a b", "schl\u00fcssel"])
+def test_a_key_that_no_header_can_hold_is_refused_before_anything_is_sent(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JUDGE_KEY", key)
+    with serve("1") as judge, pytest.raises(RecipeError, match="in the environment variable JUDGE_KEY"):
+        ask(judge, PROMPT, api_key_env="JUDGE_KEY")
+    assert not judge.requests
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8000/v1",
+        "127.0.0.1:8000",
+        "ftp://x/v1",
+        "",
+        "http://[x/v1",
+        "http://x:99999/v1",
+        "http://a b",
+    ],
+)
+def test_a_url_that_cannot_be_asked_is_refused_with_the_recipe(url: str) -> None:
+    with pytest.raises(ValidationError, match="is no URL that can be asked: write http://HOST:PORT/v1"):
+        FakeJudge([]).endpoint(base_url=url)
 
 
 def test_a_password_in_a_url_is_refused_and_never_repeated(tmp_path: Path) -> None:

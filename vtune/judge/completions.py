@@ -1,15 +1,15 @@
 """One model behind an OpenAI-compatible endpoint: what it refuses, when it counts as down, how it fails."""
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from vtune.errors import RecipeError, ServiceError
+from vtune.errors import ServiceError
 from vtune.files.json_text import parse_json
+from vtune.judge.key import read_key
 from vtune.judge.tls import trusted
 
 if TYPE_CHECKING:
@@ -155,19 +155,14 @@ class Completions:
         """Open the endpoint, without connecting.
 
         Raises:
-            RecipeError: If the environment variable of the key is not set.
+            RecipeError: If the environment variable of the key is not set, or holds what no header can.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        name = self._key
-        if name is not None and name not in os.environ:
-            raise RecipeError(
-                f"{self._who}'s key is not set: no environment variable {name}",
-                fix=f"export {name}=…{self._no_key}",
-            )
+        key = read_key(self._key, self._who, no_key=self._no_key)
         self._client = AsyncOpenAI(
             base_url=self._base_url,
-            api_key=os.environ[name] if name is not None else "none",
+            api_key="none" if key is None else key,
             timeout=self._timeout_s,
             max_retries=self._retries,  # the client backs off exponentially, with jitter
             http_client=DefaultAsyncHttpxClient(verify=trusted()),

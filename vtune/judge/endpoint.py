@@ -1,6 +1,8 @@
 """Where a model that judges answers, and how it is asked, as recipes say it."""
 
+import re
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
@@ -40,12 +42,20 @@ class JudgeEndpoint(Strict):
 
     @field_validator("base_url")
     @classmethod
-    def _holds_no_secret(cls, url: str) -> str:
+    def _can_be_asked(cls, url: str) -> str:
         if "@" in url.partition("//")[2].partition("/")[0]:
             raise ValueError(
                 "the URL holds a user or a password, and run folders name it: leave them out, the key comes "
                 "from the variable that `api_key_env` names"
             )
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            (parts.hostname or "").encode("idna")  # as the look-up of its address does
+        except ValueError:  # a UnicodeError too
+            usable = False
+        if not usable or not re.fullmatch("[!-~]+", url):
+            raise ValueError(f"{url!r} is no URL that can be asked: write http://HOST:PORT/v1")
         return url
 
     @model_validator(mode="after")
