@@ -96,6 +96,8 @@ def test_pictures_that_were_found_follow_line_by_line() -> None:
         ("Málaga", "Picasso was born in Ma\u0301laga.", True),
         ("２０１９年", "It opened in 2019年.", True),
         ("Ulm", "Ulmer Münster", False),
+        ("केला", "आगरा का किला लाल है।", False),
+        ("केला", "यह केला है।", True),
     ],
 )
 def test_where_no_space_parts_words_the_answer_is_looked_for_within(

@@ -17,7 +17,7 @@ from vtune.tools import bm25_build
 from vtune.tools.bm25 import PassageIndex
 from vtune.tools.bm25_build import build_index
 from vtune.tools.passage import Passage
-from vtune.tools.words import PAIRS, STOP_WORDS, whole_words, words
+from vtune.tools.words import CUT, PAIRS, STOP_WORDS, bare_words, whole_words, words
 
 
 def built(folder: Path, *texts: str) -> PassageIndex:
@@ -100,6 +100,27 @@ def test_scripts_without_spaces_are_found_by_what_stands_within(tmp_path: Path) 
     assert index.find("柏林", 1) == []
 
 
+def test_words_keep_the_signs_of_their_vowels_and_their_accents(tmp_path: Path) -> None:
+    texts = ("आगरा का किला", "एक केला पीला होता है", "தமிழ்நாடு", "İSTANBUL", "شهر می\u200cخواهم", "Q\u0303 東京")
+    index = built(tmp_path / "index", *texts)
+    asked = ("केला", "किला", "தமிழ்நாடு", "İstanbul", "می\u200cخواهم", "q\u0303", "東京")
+    assert [[found for found, _ in index.rank(query, 9)] for query in asked] == [
+        [1], [0], [2], [3], [4], [5], [5],
+    ]  # fmt: skip
+    assert words("किला ❤\ufe0f केला,e") == ["किला", "केला", "e"]
+
+
+def test_an_index_that_was_cut_at_marks_is_searched_as_it_was_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(bm25_build, "words", bare_words)
+        before.setattr(bm25_build, "CUT", PAIRS)
+        built(tmp_path / "index", "केला", "東京タワー a")
+    index = PassageIndex(tmp_path / "index")
+    assert [index.rank(query, 1)[0][0] for query in ("केला", "京タ")] == [0, 1]
+
+
 def test_an_index_that_was_built_before_is_searched_as_it_was_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,7 +129,7 @@ def test_an_index_that_was_built_before_is_searched_as_it_was_cut(
         built(tmp_path / "index", "北京 大学", "ferry ½")
     manifest = tmp_path / "index/index.json"
     facts = json.loads(manifest.read_text())
-    assert facts.pop("cut") == PAIRS
+    assert facts.pop("cut") == CUT
     manifest.write_text(json.dumps(facts))
     index = PassageIndex(tmp_path / "index")
     assert [found for found, _ in index.rank("大学 ferry", 2)] == [0, 1]

@@ -49,6 +49,13 @@ def test_case_spaces_and_forms_of_characters_do_not_matter() -> None:
     assert alike("ｗｉｎｄｓｏｒ park", "windsor park") == pytest.approx(1)
 
 
+def test_the_signs_of_vowels_belong_to_their_words() -> None:
+    banana, fort = "केला का रंग", "किला का रंग"
+    grams = [{q[k : k + 2] for k in range(len(q) - 1)} for q in (banana, fort)]
+    shared = len(grams[0] & grams[1]) / len(grams[0] | grams[1])
+    assert alike(banana, fort) == pytest.approx(0.3 * 2 / 4 + 0.5 * 2 / 3 + 0.2 * shared)
+
+
 def test_stop_words_count_only_where_there_is_nothing_else() -> None:
     assert len(STOP_WORDS) > 100
     assert STOP_WORDS.isdisjoint({"windsor", "year", "first", "new"})

@@ -12,7 +12,7 @@ import numpy as np
 from vtune.errors import DataError
 from vtune.tools.passage import Passage
 from vtune.tools.store import Records, read_manifest
-from vtune.tools.words import PAIRS, whole_words, words
+from vtune.tools.words import CUT, PAIRS, bare_words, whole_words, words
 
 
 class PassageIndex:
@@ -73,10 +73,11 @@ def _cut_as(facts: Mapping[str, Any], folder: Path) -> Callable[[str], list[str]
         DataError: If it was cut in a way that is not known here.
     """
     cut = facts.get("cut")
-    if cut not in (None, PAIRS):
+    known = {CUT: words, PAIRS: bare_words, None: whole_words}
+    if cut not in known:
         raise DataError(
             f"an index whose words are cut by {cut!r}, which is not known here",
             where=str(folder),
             fix="build it again, or search it with the vtune that built it",
         )
-    return whole_words if cut is None else words
+    return known[cut]

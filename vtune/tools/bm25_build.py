@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from vtune.errors import DataError
 from vtune.tools.passage import Passage
 from vtune.tools.store import RecordWriter, write_manifest
-from vtune.tools.words import PAIRS, STOP_WORDS, words
+from vtune.tools.words import CUT, STOP_WORDS, words
 
 K1, B = 1.5, 0.75
 """bm25s's own."""
@@ -66,7 +66,7 @@ def build_index(passages: Iterable[Passage], folder: Path, tick: Callable[[], No
         "passages": len(spill.lengths),
         "words": len(spill.vocabulary),
         "postings": postings,
-        "cut": PAIRS,
+        "cut": CUT,
     }
     write_manifest(folder, facts)
     return facts

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from vtune.schema.box import Box
 from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.scripts import spaced_words
 
 Indices = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -74,7 +75,7 @@ DENSE = 8
 
 _END = "\n"
 """Stands behind each of many texts; none of them holds one."""
-_WORD_OR_END = re.compile(r"\w+|\n")
+_WORD_OR_END = re.compile(r"\w+|\n", re.ASCII)
 _CODES = {_END: 0} | {word: code for code, word in enumerate(sorted(STOP_WORDS), start=1)}
 _JSON_SPACE = " \t\n\r"
 _decode = json.JSONDecoder().raw_decode
@@ -259,7 +260,7 @@ def _plain(query: str) -> str:
 def _terms(texts: Sequence[str]) -> tuple[Indices, Indices]:
     """(text, code of a word) of every place of a word that counts; at least one for each text."""
     codes = _CODES.copy()
-    found = _WORD_OR_END.findall(_END.join([*texts, ""]))
+    found = _words_and_ends(texts)
     for word in dict.fromkeys(found):
         codes.setdefault(word, len(codes))
     code = np.fromiter(map(codes.__getitem__, found), np.int64, len(found))
@@ -271,6 +272,13 @@ def _terms(texts: Sequence[str]) -> tuple[Indices, Indices]:
     bare = np.flatnonzero(np.bincount(row, minlength=len(texts)) == 0)
     own = np.array([codes.setdefault(texts[text], len(codes)) for text in bare.tolist()], dtype=np.int64)
     return np.concatenate([row[kept], bare]), np.concatenate([code[kept], own])
+
+
+def _words_and_ends(texts: Sequence[str]) -> list[str]:
+    together = _END.join([*texts, ""])
+    if together.isascii():
+        return _WORD_OR_END.findall(together)
+    return [part for text in texts for part in (*spaced_words(text), _END)]
 
 
 def _bigrams(texts: Sequence[str]) -> tuple[Indices, Indices]:

@@ -5,15 +5,18 @@ from itertools import pairwise
 
 from bm25s.stopwords import STOPWORDS_EN
 
-from vtune.tools.scripts import is_spaced, plain, runs
+from vtune.tools.scripts import UNSPACED, is_spaced, plain, runs, spaced_words
 
 STOP_WORDS = frozenset(STOPWORDS_EN)
 """Lucene's list for English, as bm25s has it."""
 
+CUT = "marks"
+"""How an index is cut into words, by its manifest: by `words`."""
 PAIRS = "pairs"
-"""How an index is cut into words, by its manifest: by `words`; where it says nothing, by `whole_words`."""
+"""An index of before: by `bare_words`. Where the manifest says nothing, by `whole_words`."""
 
 _WORD = re.compile(r"\w+")
+_BARE_RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
 
 
 def words(text: str) -> list[str]:
@@ -24,13 +27,25 @@ def words(text: str) -> list[str]:
     """
     text = plain(text)
     if is_spaced(text):
-        return _WORD.findall(text)
+        return spaced_words(text)
     found: list[str] = []
     for run, unspaced in runs(text):
-        if unspaced and len(run) > 1:
-            found += map("".join, pairwise(run))
-        else:
-            found.append(run)
+        found += _pairs(run) if unspaced else [run]
+    return found
+
+
+def _pairs(run: str) -> list[str]:
+    return list(map("".join, pairwise(run))) if len(run) > 1 else [run]
+
+
+def bare_words(text: str) -> list[str]:
+    """The same, but cut at every mark, as at the vowels of Hindi: those of indexes cut by `PAIRS`."""
+    text = plain(text)
+    if is_spaced(text):
+        return _WORD.findall(text)
+    found: list[str] = []
+    for run in _BARE_RUN.findall(text):
+        found += [run] if is_spaced(run) else _pairs(run)
     return found
 
 
