@@ -4,6 +4,7 @@ A file is run once in a process, and what it adds to the tables of `vtune.parts`
 brings does. Other processes are given its text, never its path, so that all of them run the same code.
 """
 
+import asyncio
 import hashlib
 import sys
 import traceback
@@ -241,6 +242,20 @@ def given(found: object, wanted: type[T], kind: str, name: str) -> T:
         return found
     wrong = TypeError(f"it gives {type(found).__name__}, not {wanted.__name__}")
     raise broken(wrong, (kind, name)) or wrong
+
+
+def uncancelled(error: asyncio.CancelledError) -> RuntimeError | None:
+    """What a part did that raised this in the task that runs now, which nobody has cancelled.
+
+    It waited for something that was cancelled. Passed on, the error would end the task without a word.
+
+    Returns:
+        With the line of the original; None where somebody has cancelled the task.
+    """
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        return None
+    return RuntimeError("what it waited for was cancelled").with_traceback(error.__traceback__)
 
 
 def _each(error: BaseException) -> Iterator[BaseException]:

@@ -1,5 +1,6 @@
 """Open a sample's environment; hold a user's own to its promises, and name the line of what breaks."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -8,12 +9,11 @@ from vtune.environments import ENVIRONMENTS, environment_of, name_of
 from vtune.environments.environment import Act, Episode, Start, Turn
 from vtune.errors import DataError, VtuneError
 from vtune.parts import OURS
-from vtune.schema.message import IMAGE
 from vtune.schema.trajectory import Outcome
 from vtune.tools.calls import responses
-from vtune.tools.observation import Observation
+from vtune.tools.observation import Observation, unfit
 from vtune.tools.tool import Mistake, refused
-from vtune.uses import broken
+from vtune.uses import broken, uncancelled
 
 
 @asynccontextmanager
@@ -106,10 +106,11 @@ class Checked(Episode):
             await self._episode.close()
 
     async def _check_seen(self, seen: Observation) -> None:
-        """Check that an observation has a mark for each picture, and pictures that can be decoded."""
-        marks = seen.text.count(IMAGE)
-        if marks != len(seen.images):
-            raise ValueError(f"an observation has {marks} {IMAGE} for {len(seen.images)} picture(s)")
+        """Check that a record can hold an observation, and that its pictures can be decoded."""
+        if not isinstance(seen, Observation):
+            raise TypeError(f"it gives {type(seen).__name__}, not Observation")
+        if wrong := unfit(seen):
+            raise ValueError(wrong)
         try:
             await self._start.services.pictures.load(seen.images)
         except DataError as error:
@@ -128,6 +129,10 @@ def _named(name: str, *, rows: bool = False) -> Iterator[None]:
     """Blame what breaks in a user's environment on it; in `rows` a DataError is the row's."""
     try:
         yield
+    except asyncio.CancelledError as error:
+        if (wrong := uncancelled(error)) is None:
+            raise
+        raise broken(wrong, (ENVIRONMENTS.kind, name)) or wrong from error
     except Exception as error:
         if isinstance(error, VtuneError) and (rows or not isinstance(error, DataError)):
             raise

@@ -29,7 +29,7 @@ from vtune.schema.message import Picture
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, StopReason, Trajectory
-from vtune.tools.observation import Observation
+from vtune.tools.observation import Observation, encodable
 from vtune.tools.toolbox import Results, Toolbox
 from vtune.verifiers.answer_instruction import ended
 from vtune.verifiers.tags import answer
@@ -341,7 +341,7 @@ class Agent:
     def _note_failure(self, sample: Sample, book: Transcript, why: str) -> None:
         start = book.last_turn if book.token_ids and any(book.loss_mask) else (0, 0)
         book.calls.append(
-            Call(tool=recorded_as(sample), arguments="{}", status="infra", error=why, span=start)
+            Call(tool=recorded_as(sample), arguments="{}", status="infra", error=encodable(why), span=start)
         )
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import get_args
 
 from vtune.models.families.hermes import HERMES
 from vtune.sandbox import ShownCrop
@@ -30,6 +31,21 @@ class Observation:
     """What was printed, as it was."""
     crops: tuple[ShownCrop, ...] = ()
     seconds: float = 0.0
+
+
+def unfit(seen: Observation) -> str:
+    """Why a conversation and its record cannot hold an observation; empty: they can."""
+    texts = (seen.text, seen.output, seen.error)
+    if not all(isinstance(text, str) for text in texts) or any(text != encodable(text) for text in texts):
+        return "`text`, `output` and `error` of an observation are texts that UTF-8 can hold: see `encodable`"
+    if seen.status not in get_args(Status):
+        return f"`status` of an observation is {seen.status!r:.40}: give one of {', '.join(get_args(Status))}"
+    if not all(isinstance(data, bytes) for data in seen.images):
+        return "`images` of an observation are pictures as encoded bytes"
+    marks, count = seen.text.count(IMAGE_MARK), len(seen.images)
+    if marks == count:
+        return ""
+    return f"its text has {marks} {IMAGE_MARK} for {count} picture(s); `inert` takes marks out of found text"
 
 
 def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:

@@ -152,7 +152,7 @@ def check_names(arguments: Mapping[str, Any], schema: Schema) -> None:
 
 def refused(why: str, status: Status = "error") -> Observation:
     """The observation of a call that failed by the model's fault."""
-    return Observation(text=f"Error: {inert(why)}", status=status, error=why)
+    return Observation(text=f"Error: {inert(why)}", status=status, error=encodable(why))
 
 
 def shown(

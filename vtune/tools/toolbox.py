@@ -1,20 +1,22 @@
 """The tools of a run with JSON schemas: one call in, one observation out."""
 
+import asyncio
 import json
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
+from typing import Any
 
 from vtune.errors import ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import proper
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
-from vtune.tools.observation import IMAGE_MARK, Observation
+from vtune.tools.observation import Observation, encodable, unfit
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Mistake, Scene, Schema, Tool, refused
-from vtune.uses import broken, given
+from vtune.uses import broken, given, uncancelled
 
 Results = ResultCache[Observation]
 """Observations by (group, tool, key)."""
@@ -54,17 +56,27 @@ class Toolbox:
             return refused(asked.problem)
         tool = self._tools[asked.tool]
         began = time.monotonic()
+        # Its own: the record, and credit transfer, keep what the policy wrote.
+        arguments = json.loads(arguments_of(asked))
         try:
-            key = (group, asked.tool, tool.key(asked.arguments, scene))
+            key = (group, asked.tool, tool.key(arguments, scene))
             _check_key(key[-1], asked.tool)
-            found = await results.get(key, lambda: tool.run(asked.arguments, scene))
+            found = await results.get(key, lambda: _run(asked.tool, tool, arguments, scene))
         except Mistake as error:
             return refused(str(error))
         except ServiceError as error:
             seconds = time.monotonic() - began
-            return Observation(text="", status="infra", error=str(error), seconds=seconds)
-        _check(found, asked.tool, scene)
-        return replace(found, seconds=time.monotonic() - began)
+            return Observation(text="", status="infra", error=encodable(str(error)), seconds=seconds)
+        return replace(_checked(found, asked.tool, scene), seconds=time.monotonic() - began)
+
+
+async def _run(name: str, tool: Tool, arguments: Mapping[str, Any], scene: Scene) -> Observation:
+    try:
+        return await tool.run(arguments, scene)
+    except asyncio.CancelledError as error:
+        if (wrong := uncancelled(error)) is None:
+            raise
+        raise broken(wrong, (TOOLS.kind, name)) or wrong from error
 
 
 def _check_key(key: object, tool: str) -> None:
@@ -78,27 +90,18 @@ def _check_key(key: object, tool: str) -> None:
         raise broken(error, (TOOLS.kind, tool)) or error
 
 
-def _check(found: object, tool: str, scene: Scene) -> None:
-    """Check that a conversation and its record can hold what a tool gave.
+def _checked(found: object, tool: str, scene: Scene) -> Observation:
+    """What a tool gave, as a conversation and its record hold it.
 
     Raises:
-        BrokenPart: If a user's own gave what they cannot.
+        BrokenPart: If a user's own gave what they cannot hold.
     """
     seen = given(found, Observation, TOOLS.kind, tool)
-    wrongs = [_shown(seen), *(_region(crop, seen, scene) for crop in seen.crops)]
+    wrongs = [unfit(seen), *(_region(crop, seen, scene) for crop in seen.crops)]
     if wrong := next(filter(None, wrongs), ""):
         error = ValueError(wrong)
         raise broken(error, (TOOLS.kind, tool)) or error
-
-
-def _shown(seen: Observation) -> str:
-    """What is wrong with what the policy is to be shown; empty: nothing."""
-    if not isinstance(seen.text, str) or not all(isinstance(data, bytes) for data in seen.images):
-        return "an observation has a text, and pictures as encoded bytes"
-    marks, count = seen.text.count(IMAGE_MARK), len(seen.images)
-    if marks == count:
-        return ""
-    return f"its text has {marks} {IMAGE_MARK} for {count} picture(s); `inert` takes marks out of found text"
+    return replace(seen, images=tuple(seen.images), crops=tuple(map(_plain, seen.crops)))
 
 
 def _region(crop: ShownCrop, seen: Observation, scene: Scene) -> str:
@@ -108,12 +111,26 @@ def _region(crop: ShownCrop, seen: Observation, scene: Scene) -> str:
         return f"a crop has `image` {crop.image}, and the conversation has {known} picture(s), from 0"
     if crop.shown is not None and not 0 <= crop.shown < count:
         return f"a crop has `shown` {crop.shown}, and the call returned {count} picture(s), from 0"
-    if len(crop.bbox) != 4 or not proper(crop.bbox):
-        return f"a crop has `bbox` {list(crop.bbox)}: give (x0, y0, x1, y1), finite and with an inside"
-    matrix = crop.matrix
+    box = _floats(crop.bbox)
+    if len(box) != 4 or not proper((box[0], box[1], box[2], box[3])):
+        return f"a crop has `bbox` {crop.bbox}: give (x0, y0, x1, y1), finite and with an inside"
+    matrix = None if crop.matrix is None else _floats(crop.matrix)
     if matrix is not None and (len(matrix) not in (6, 9) or not all(map(isfinite, matrix))):
-        return f"a crop has `matrix` {list(matrix)}: give six or nine finite numbers"
+        return f"a crop has `matrix` {crop.matrix}: give six or nine finite numbers"
     return ""
+
+
+def _floats(values: Iterable[float]) -> tuple[float, ...]:
+    """Numbers as the record has them, whatever kind of list a tool gave; () for anything else."""
+    try:
+        return tuple(map(float, values))
+    except (TypeError, ValueError):
+        return ()
+
+
+def _plain(crop: ShownCrop) -> ShownCrop:
+    x0, y0, x1, y1 = _floats(crop.bbox)
+    return replace(crop, bbox=(x0, y0, x1, y1), matrix=None if crop.matrix is None else _floats(crop.matrix))
 
 
 def arguments_of(asked: Asked) -> str:

@@ -419,7 +419,7 @@ def test_a_service_names_the_line_of_a_part_that_broke(tiny: Path, tmp_path: Pat
     assert path.name in done.reward.why
 
 
-def called_of(text: str, folder: Path) -> Observation:
+def called_of(text: str, folder: Path, angle: list[int] | int = 90) -> Observation:
     """What comes of a call of `rotate_tool`, of a user's file with this text."""
     (folder / "mine.py").write_text(text)
     use([folder / "mine.py"])
@@ -428,7 +428,7 @@ def called_of(text: str, folder: Path) -> Observation:
     async def called() -> Observation:
         async with tools_of(recipe, folder / "search.jsonl") as tools:
             scene = Scene(SAMPLE, (blotches(),), ())
-            return await tools.run(Asked("rotate_tool", {"angle": 90}, "", 0), scene, 0, ResultCache())
+            return await tools.run(Asked("rotate_tool", {"angle": angle}, "", 0), scene, 0, ResultCache())
 
     return asyncio.run(called())
 
@@ -441,12 +441,19 @@ GIVES = {
         "2 <image> for 1",
     ),
     "a picture that is not encoded": ("shown(IMAGE_MARK, [picture])", "pictures as encoded bytes"),
-    "no text": ("Observation(text=None, status='ok')", "an observation has a text"),
+    "no text": ("Observation(text=None, status='ok')", "are texts"),
     "an image that is not there": ("ShownCrop(bbox=whole, image=3, shown=0)", "`image` 3, .* has 1 picture"),
     "a picture that was not returned": ("ShownCrop(bbox=whole, image=0, shown=1)", "`shown` 1, .* 1 picture"),
-    "a box of one pixel's edge": ("ShownCrop(bbox=(5, 5, 5, 9), image=0, shown=0)", r"`bbox` \[5, 5, 5, 9\]"),
-    "a box of three": ("ShownCrop(bbox=(5, 5, 9), image=0, shown=0)", r"`bbox` \[5, 5, 9\]"),
+    "a box of one pixel's edge": ("ShownCrop(bbox=(5, 5, 5, 9), image=0, shown=0)", r"`bbox` \(5, 5, 5, 9\)"),
+    "a box of three": ("ShownCrop(bbox=(5, 5, 9), image=0, shown=0)", r"`bbox` \(5, 5, 9\)"),
     "no number": ("ShownCrop(bbox=(float('nan'), 5, 8, 9), image=0, shown=0)", "`bbox` .nan"),
+    "a box of words": ("ShownCrop(bbox='left', image=0, shown=0)", "`bbox` left"),
+    "a status of its own": (
+        "replace(shown(IMAGE_MARK, [out.getvalue()]), status='fine')",
+        "'fine': give one of ok",
+    ),
+    "output that is a number": ("replace(shown(IMAGE_MARK, [out.getvalue()]), output=5)", "are texts"),
+    "half a character": (r"replace(shown('turned'), output='\ud83d')", "are texts that UTF-8 can hold"),
     "a matrix of four": ("ShownCrop(bbox=whole, image=0, shown=0, matrix=(1, 0, 0, 1))", "six or nine"),
 }
 
@@ -457,7 +464,50 @@ def test_a_tool_that_gives_what_no_record_can_hold_is_blamed(what: str, tmp_path
     if gives.startswith("ShownCrop"):
         gives = f"shown(IMAGE_MARK, [out.getvalue()], [{gives}])"
     with pytest.raises(BrokenPart, match=rf"tool `rotate_tool` of mine\.py is broken: ValueError: .*{why}"):
-        called_of(own("rotate.py").replace(SHOWN, f"return {gives}"), tmp_path)
+        called_of(importing_replace(own("rotate.py")).replace(SHOWN, f"return {gives}"), tmp_path)
+
+
+def importing_replace(text: str) -> str:
+    return text.replace("import io\n", "import io\nfrom dataclasses import replace\n")
+
+
+def test_regions_may_be_lists_and_numbers_of_any_kind(tmp_path: Path) -> None:
+    text = own("rotate.py").replace("import io\n", "import io\n\nimport numpy as np\n")
+    text = text.replace("bbox=whole", "bbox=[*map(np.float32, whole)]")
+    (crop,) = called_of(
+        text.replace("matrix=back(", "matrix=np.array(back(").replace("size))", "size)))"), tmp_path
+    ).crops
+    assert crop.bbox == (0.0, 0.0, 112.0, 84.0)
+    assert crop.matrix == (0.0, -1.0, 112.0, 1.0, 0.0, 0.0)
+    assert {crop}
+
+
+def test_what_a_tool_does_to_its_arguments_is_not_what_the_policy_wrote(tmp_path: Path) -> None:
+    asked = [90]
+    line = "        angle, out = int(self.key(arguments, scene)), io.BytesIO()\n"
+    text = own("rotate.py").replace("return str(int(angle))", "return str(angle[0])")
+    text = text.replace("        if angle not in ANGLES:\n", "        if not angle:\n")
+    text = text.replace(line, "        angle, out = arguments['angle'].pop(), io.BytesIO()\n")
+    assert called_of(text, tmp_path, asked).status == "ok"
+    assert asked == [90]
+
+
+def test_a_tool_whose_own_task_was_cancelled_is_blamed(tmp_path: Path) -> None:
+    waits = "        angle, out = int(self.key(arguments, scene)), io.BytesIO()\n"
+    cancels = (
+        "        import asyncio\n        task = asyncio.ensure_future(asyncio.sleep(9))\n"
+        "        task.cancel()\n        await task\n"
+    )
+    with pytest.raises(BrokenPart, match="is broken: RuntimeError: what it waited for was cancelled") as told:
+        called_of(own("rotate.py").replace(waits, waits + cancels), tmp_path)
+    assert told.value.where.rpartition(":")[2].isdigit()
+
+
+def test_half_a_character_in_a_mistake_is_a_question_mark(tmp_path: Path) -> None:
+    text = own("rotate.py").replace(
+        "        angle, out = ", "        raise Mistake('\\ud83d?')\n        angle, out = "
+    )
+    assert called_of(text, tmp_path).error == "??"
 
 
 def test_a_key_that_cannot_be_looked_up_is_blamed(tmp_path: Path) -> None:
