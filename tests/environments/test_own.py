@@ -190,6 +190,12 @@ def test_what_fails_on_our_side_leaves_the_walk_unscored(
     assert (reward.total, reward.accuracy) == (None, None)
 
 
+CROPPED = (
+    "__import__('dataclasses').replace(seen, crops="
+    "(__import__('vtune.sandbox').sandbox.ShownCrop(bbox=(0, 0, 5, 5), image=99, shown=0),))"
+)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -213,6 +219,8 @@ def test_what_fails_on_our_side_leaves_the_walk_unscored(
             "'fine': give one of ok, error",
         ),
         (("return [Act(seen", "return [Act(__import__('dataclasses').replace(seen, output=5)"), "are texts"),
+        (("return [Act(seen", f"return [Act({CROPPED}"), "`image` 99, and the conversation has 1 picture(s)"),
+        (("arguments=json", "tool=5, arguments=json"), "`tool` of an act is 5: give a text"),
         (("return [Act(seen", "return [Act(seen.text"), "it gives str, not Observation"),
         (("return [Act(seen", "raise DataError('no way') or [Act(seen"), "is broken: DataError: no way"),
     ],

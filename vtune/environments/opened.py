@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 
 from vtune.environments import ENVIRONMENTS, environment_of, name_of
 from vtune.environments.environment import Act, Episode, Start, Turn
@@ -11,7 +12,7 @@ from vtune.errors import DataError, VtuneError
 from vtune.parts import OURS
 from vtune.schema.trajectory import Outcome
 from vtune.tools.calls import responses
-from vtune.tools.observation import Observation, unfit
+from vtune.tools.observation import Observation, tidy, unfit
 from vtune.tools.tool import Mistake, refused
 from vtune.uses import broken, uncancelled
 
@@ -65,7 +66,7 @@ class Checked(Episode):
     async def check_opening(self) -> None:
         """Check that what it begins with can be shown."""
         if self.opening is not None:
-            await self._check_seen(self.opening)
+            self.opening = await self._checked(self.opening, len(self._start.images))
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
         """What the user's own says; the policy reads the message of a `Mistake`."""
@@ -79,8 +80,10 @@ class Checked(Episode):
             acts = list(acts)
             if not acts and not turn.last:
                 raise ValueError("`observe` gives no act: give one, or None to end the conversation")
-            for act in acts:
-                await self._check_seen(act.seen)
+            for number, act in enumerate(acts):
+                acts[number] = replace(act, seen=await self._checked(act.seen, len(turn.pictures)))
+                if not isinstance(act.tool, str):
+                    raise TypeError(f"`tool` of an act is {act.tool!r:.60}: give a text")
                 if not isinstance(json.loads(act.arguments), dict):
                     raise TypeError(f"`arguments` is not a JSON object: {act.arguments!r:.60}")
             text = "\n".join(act.seen.text for act in acts)
@@ -105,16 +108,17 @@ class Checked(Episode):
         with _named(self._name):
             await self._episode.close()
 
-    async def _check_seen(self, seen: Observation) -> None:
-        """Check that a record can hold an observation, and that its pictures can be decoded."""
+    async def _checked(self, seen: Observation, known: int) -> Observation:
+        """An observation that a conversation with `known` pictures, and its record, can hold."""
         if not isinstance(seen, Observation):
             raise TypeError(f"it gives {type(seen).__name__}, not Observation")
-        if wrong := unfit(seen):
+        if wrong := unfit(seen, known):
             raise ValueError(wrong)
         try:
             await self._start.services.pictures.load(seen.images)
         except DataError as error:
             raise ValueError(error.what) from None
+        return tidy(seen)
 
 
 def _stops(given: object) -> tuple[str, ...]:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import get_args
 
 from vtune.models.families.hermes import HERMES
 from vtune.sandbox import ShownCrop
+from vtune.schema.box import proper
 from vtune.schema.trajectory import Crop, Status
 
 IMAGE_MARK = "<image>"
@@ -33,8 +35,8 @@ class Observation:
     seconds: float = 0.0
 
 
-def unfit(seen: Observation) -> str:
-    """Why a conversation and its record cannot hold an observation; empty: they can."""
+def unfit(seen: Observation, known: int) -> str:
+    """Why a conversation with `known` pictures, and its record, cannot hold it; empty: they can."""
     texts = (seen.text, seen.output, seen.error)
     if not all(isinstance(text, str) for text in texts) or any(text != encodable(text) for text in texts):
         return "`text`, `output` and `error` of an observation are texts that UTF-8 can hold: see `encodable`"
@@ -43,9 +45,50 @@ def unfit(seen: Observation) -> str:
     if not all(isinstance(data, bytes) for data in seen.images):
         return "`images` of an observation are pictures as encoded bytes"
     marks, count = seen.text.count(IMAGE_MARK), len(seen.images)
-    if marks == count:
-        return ""
-    return f"its text has {marks} {IMAGE_MARK} for {count} picture(s); `inert` takes marks out of found text"
+    if marks != count:
+        return (
+            f"its text has {marks} {IMAGE_MARK} for {count} picture(s); `inert` takes marks out of found text"
+        )
+    return next(filter(None, (_region(crop, known, count) for crop in seen.crops)), "")
+
+
+def tidy(seen: Observation) -> Observation:
+    """An observation that is fit, with tuples where a user's own may have given lists."""
+    return replace(seen, images=tuple(seen.images), crops=tuple(map(_plain, seen.crops)))
+
+
+def _region(crop: ShownCrop, known: int, count: int) -> str:
+    """What is wrong with a region that a call says to show of the conversation's pictures; empty: nothing.
+
+    Args:
+        crop: The region.
+        known: Pictures of the conversation.
+        count: Pictures that the call returned.
+    """
+    if not 0 <= crop.image < known:
+        return f"a crop has `image` {crop.image}, and the conversation has {known} picture(s), from 0"
+    if crop.shown is not None and not 0 <= crop.shown < count:
+        return f"a crop has `shown` {crop.shown}, and the call returned {count} picture(s), from 0"
+    box = _floats(crop.bbox)
+    if len(box) != 4 or not proper((box[0], box[1], box[2], box[3])):
+        return f"a crop has `bbox` {crop.bbox}: give (x0, y0, x1, y1), finite and with an inside"
+    matrix = None if crop.matrix is None else _floats(crop.matrix)
+    if matrix is not None and (len(matrix) not in (6, 9) or not all(map(isfinite, matrix))):
+        return f"a crop has `matrix` {crop.matrix}: give six or nine finite numbers"
+    return ""
+
+
+def _floats(values: Iterable[float]) -> tuple[float, ...]:
+    """Numbers as the record has them, whatever kind of list a tool gave; () for anything else."""
+    try:
+        return tuple(map(float, values))
+    except (TypeError, ValueError):
+        return ()
+
+
+def _plain(crop: ShownCrop) -> ShownCrop:
+    x0, y0, x1, y1 = _floats(crop.bbox)
+    return replace(crop, bbox=(x0, y0, x1, y1), matrix=None if crop.matrix is None else _floats(crop.matrix))
 
 
 def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:

@@ -3,17 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from typing import Any
 
 from vtune.errors import ServiceError
-from vtune.sandbox import ShownCrop
-from vtune.schema.box import proper
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
-from vtune.tools.observation import Observation, encodable, unfit
+from vtune.tools.observation import Observation, encodable, tidy, unfit
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Mistake, Scene, Schema, Tool, refused
 from vtune.uses import broken, given, uncancelled
@@ -97,40 +94,10 @@ def _checked(found: object, tool: str, scene: Scene) -> Observation:
         BrokenPart: If a user's own gave what they cannot hold.
     """
     seen = given(found, Observation, TOOLS.kind, tool)
-    wrongs = [unfit(seen), *(_region(crop, seen, scene) for crop in seen.crops)]
-    if wrong := next(filter(None, wrongs), ""):
+    if wrong := unfit(seen, max(len(scene.images), len(scene.views))):
         error = ValueError(wrong)
         raise broken(error, (TOOLS.kind, tool)) or error
-    return replace(seen, images=tuple(seen.images), crops=tuple(map(_plain, seen.crops)))
-
-
-def _region(crop: ShownCrop, seen: Observation, scene: Scene) -> str:
-    """What is wrong with a region that a call says to show; empty: nothing."""
-    known, count = max(len(scene.images), len(scene.views)), len(seen.images)
-    if not 0 <= crop.image < known:
-        return f"a crop has `image` {crop.image}, and the conversation has {known} picture(s), from 0"
-    if crop.shown is not None and not 0 <= crop.shown < count:
-        return f"a crop has `shown` {crop.shown}, and the call returned {count} picture(s), from 0"
-    box = _floats(crop.bbox)
-    if len(box) != 4 or not proper((box[0], box[1], box[2], box[3])):
-        return f"a crop has `bbox` {crop.bbox}: give (x0, y0, x1, y1), finite and with an inside"
-    matrix = None if crop.matrix is None else _floats(crop.matrix)
-    if matrix is not None and (len(matrix) not in (6, 9) or not all(map(isfinite, matrix))):
-        return f"a crop has `matrix` {crop.matrix}: give six or nine finite numbers"
-    return ""
-
-
-def _floats(values: Iterable[float]) -> tuple[float, ...]:
-    """Numbers as the record has them, whatever kind of list a tool gave; () for anything else."""
-    try:
-        return tuple(map(float, values))
-    except (TypeError, ValueError):
-        return ()
-
-
-def _plain(crop: ShownCrop) -> ShownCrop:
-    x0, y0, x1, y1 = _floats(crop.bbox)
-    return replace(crop, bbox=(x0, y0, x1, y1), matrix=None if crop.matrix is None else _floats(crop.matrix))
+    return tidy(seen)
 
 
 def arguments_of(asked: Asked) -> str:
