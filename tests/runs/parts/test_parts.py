@@ -113,6 +113,18 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
         ('angle = arguments["angle"]', 'angle = int(arguments["angle"])', "so are odd values", "TypeError"),
         ("raise Mistake(f", "raise ValueError(f", "so are odd values", "ValueError: angle is one of 90, 180"),
         ("raise Mistake(f", "raise ServiceError(f", "so are odd values", '{"angle": null} ends as infra'),
+        (
+            '"enum": list(ANGLES)',
+            '"enum": set(ANGLES)',
+            "it opens and answers a call",
+            "its schema is no JSON",
+        ),
+        (
+            "        angle, out = int(self.key(arguments, scene)), io.BytesIO()",
+            "        self.turned = angle = getattr(self, 'turned', 0) + 90\n        out = io.BytesIO()",
+            "the same call gives the same",
+            "gives something else after others",
+        ),
     ],
 )
 def test_a_promise_of_a_tool_that_is_not_kept_is_found(

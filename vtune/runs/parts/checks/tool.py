@@ -5,6 +5,7 @@ import io
 import json
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.observation import IMAGE_MARK, Observation
 from vtune.tools.result_cache import ResultCache
-from vtune.tools.tool import Scene, View
+from vtune.tools.tool import Scene, Tool, View
 from vtune.tools.toolbox import Toolbox
 
 ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
@@ -71,10 +72,22 @@ def check_tool(name: str) -> list[Check]:
                 raise Broken(f"{json.dumps(arguments)} ends as {found.status}", "raise Mistake")
         return f"{len(asked)} calls with odd values"
 
+    def repeats() -> str:
+        example = TOOLS[name].example or {}
+        others = [{**example, key: value} for key in example for value in ODD]
+        first, *_, last = asyncio.run(_called(name, example, *others, example))
+        if replace(first, seconds=0.0) != replace(last, seconds=0.0):
+            raise Broken(
+                "the call of its example gives something else after others",
+                "keep nothing between calls: a group makes the same call once, and shares what comes of it",
+            )
+        return f"twice, {len(others)} others between"
+
     return [
         tried("it opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
+        tried("the same call gives the same", repeats),
         tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", SLOW)),
     ]
 
@@ -100,8 +113,16 @@ async def _called(name: str, *asked: Mapping[str, Any]) -> list[Observation]:
                     f"its schema is called {tool.schema['function']['name']!r}",
                     f"call it {name!r}, as the part",
                 )
+            _check_schema(tool)
             toolbox = Toolbox({name: tool})
             return [await _survived(toolbox, Asked(name, one, "", 0), scene) for one in asked]
+
+
+def _check_schema(tool: Tool) -> None:
+    try:
+        json.dumps(tool.schema, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise Broken(f"its schema is no JSON: {error}", "write texts, numbers, lists and dicts") from error
 
 
 async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation:
