@@ -135,6 +135,21 @@ def test_only_new_and_changed_files_are_indexed(run: Path) -> None:
     assert len(list(index.folder.glob("*.arrow"))) == 3
 
 
+def test_a_copy_beside_a_file_of_the_run_is_not_counted_twice(run: Path) -> None:
+    stored = run / "trajectories"
+    for name in ("step-000000-good", "step-000000 (copy)", "best"):
+        (stored / f"{name}.parquet").write_bytes((stored / "step-000000.parquet").read_bytes())
+    (stored / "step-000005-rank-1.parquet").write_bytes((stored / "step-000000.parquet").read_bytes())
+    # A file of another process is the run's own.
+    assert keys(opened(run), "") == [A, B, "step-000005-rank-1/0", "step-000005-rank-1/1", C, D]
+    # What is named itself is meant, and so is a folder in which every file has a name of somebody's own.
+    (alone,) = find_places(stored / "best.parquet")
+    assert alone.files() == [stored / "best.parquet"]
+    for file in stored.glob("step-*"):
+        file.unlink()
+    assert len(keys(opened(run), "")) == 2
+
+
 def test_a_part_that_was_cut_short_is_not_taken_for_one(run: Path) -> None:
     index = opened(run)
     part = next(index.folder.glob("step-000000*"))

@@ -22,6 +22,8 @@ DEPTH = 2
 GIVE = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, or a Parquet file"
 
 _STEP = re.compile(r"step-(\d+)")
+_WRITTEN = re.compile(r"(step-\d{6,}(-rank-\d+)?|from-\d{8,})\.parquet")
+"""What a run calls its files of trajectories, and an unfinished evaluation its portions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Place:
         """
         if not self.path.is_dir():
             return [self.path] if self.path.is_file() else []
-        portions = sorted((self.path / "trajectories").glob("*.parquet"))
+        portions = portions_of(self.path)
         # An evaluation puts its portions together at its end.
         whole = self.path / "trajectories.parquet"
         found = [whole] if whole.is_file() else portions
@@ -137,6 +139,16 @@ def told_apart(path: Path, alike: Sequence[Path]) -> str:
 def runs_below(folder: Path) -> list[Place]:
     """The runs and evaluations in a folder that is not one itself."""
     return sorted(_below(folder, DEPTH), key=_begun)
+
+
+def portions_of(folder: Path) -> list[Path]:
+    """The files of trajectories that a run, or an unfinished evaluation, keeps in its folder, in order.
+
+    A copy beside them (`step-000020-good`) is somebody's, and would count what it holds twice. Where no file
+    has such a name, somebody has named them all, and all are meant.
+    """
+    every = sorted((folder / "trajectories").glob("*.parquet"))
+    return [file for file in every if _WRITTEN.fullmatch(file.name)] or every
 
 
 def step_of(file: Path) -> int | None:

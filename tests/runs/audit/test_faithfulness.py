@@ -117,6 +117,10 @@ def test_a_folder_of_rl_is_audited_file_by_file(evaluated: Path, lens: Path, tmp
         "step-000010.parquet": 0.0,
     }
     assert found["all"]["n"] == 4
+    # A copy beside a file is somebody's: what it holds counts once.
+    write_trajectories(run / "trajectories" / "step-000000-good.parquet", everything[:3])
+    again = audited(run)
+    assert (again["all"]["n"], again["files"].keys()) == (4, found["files"].keys())
     one = audited(run / "trajectories/step-000010.parquet")
     assert (one["all"]["n"], one["settings"]) == (1, str(run / "recipe.yaml"))
 

@@ -27,6 +27,7 @@ from vtune.tools import ToolName
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.spaces import Space
+from vtune.view.place import portions_of
 
 SEED = 0
 """Of the bootstrap where no run says one: the same trajectories give the same intervals."""
@@ -87,10 +88,9 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
     if not path.exists():
         raise DataError(f"there is no file or folder {path}", fix="give a run folder or a Parquet file")
     folder = path if path.is_dir() else path.parent
+    files: tuple[Path, ...] = (path,)
     if path.is_dir():
-        files = tuple(sorted(path.glob("trajectories/*.parquet"))) or tuple(path.glob("trajectories.parquet"))
-    else:
-        files = (path,)
+        files = tuple(portions_of(path) or path.glob("trajectories.parquet"))
     if not files:
         raise DataError(
             "there are no trajectories", where=str(path), fix="give a folder of `vtune rl` or `vtune eval`"

@@ -33,6 +33,7 @@ from vtune.tools.toolbox import Toolbox
 from vtune.tools.zoom import NAME as ZOOM
 from vtune.verifiers.perfect import perfect_reply
 from vtune.verifiers.tags import answer as tagged_answer
+from vtune.view.place import portions_of
 
 ZOOMS = {"space": "relative_1000", "min_side": LEGIBLE}
 """How traces zoom: Qwen3-VL's space, and SenseNova-MARS's least side (28)."""
@@ -122,7 +123,7 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
         RecipeError: If `out` cannot be written.
         DataError: If there are no trajectories, none of them is fit, or tools returned blackened pictures.
     """
-    files = sorted(run.glob("trajectories/*.parquet")) or sorted(run.glob("trajectories.parquet"))
+    files = portions_of(run) or sorted(run.glob("trajectories.parquet"))
     settings = next((run / name for name in ("suite.yaml", "recipe.yaml") if (run / name).is_file()), None)
     if not files or settings is None:
         raise DataError(
