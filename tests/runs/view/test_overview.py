@@ -59,6 +59,27 @@ def test_a_box_that_is_right_without_full_marks_is_not_called_accuracy_as_in_the
     assert rows["right"]["last"]["value"] == 1
 
 
+def test_a_headline_says_nothing_of_looks_that_nobody_was_asked_about() -> None:
+    # The tool part has no weight: of a model only what cost nothing is known, no call and red flags.
+    unasked = replace(LOOKED, tool_scores=(None,))
+    without = replace(LOOKED, calls=(), tool_scores=(), call_advantages=())
+    named = ["right and faithful, of all", "faithful, of the right"]
+
+    def told(drawn: list[Trajectory]) -> tuple[dict[str, float], bool]:
+        found = headline(table_of(drawn))
+        return {row["name"]: row["last"]["value"] for row in found["rows"]}, "too few" in found["of"]
+
+    rows, why = told([unasked, unasked, without, MISSED, MISSED, MISSED])
+    assert (rows["right"], why) == (0.5, True)
+    assert not rows.keys() & set(named)
+    # Where the judge was down for a few, these are left out.
+    down = replace(unasked, reward=replace(LOOKED.reward, total=None))
+    rows, why = told([down, LOOKED, without, MISSED])
+    assert (rows[named[0]], rows[named[1]], why) == (pytest.approx(1 / 3), 0.5, False)
+    rows, why = told([down, down, down, LOOKED, MISSED, without])
+    assert (rows.keys() & set(named), why) == (set(), True)
+
+
 def test_runs_whose_own_parts_differ_in_content_are_two_lines(tmp_path: Path) -> None:
     lines = []
     for seed, content in enumerate(("aa", "aa", "bb")):

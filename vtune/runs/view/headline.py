@@ -24,11 +24,14 @@ def headline(table: pa.Table) -> dict[str, Any]:
         table: Of an index, with the columns of `vtune.view.facts.FACTS`.
 
     Returns:
-        `of`, which trajectories these are, and `rows`: `name`, whether it is a `share`, `first` and `last`,
-        each an estimate (`value`, `low`, `high`, `n`) or None, as `first` is where there is one step alone.
+        `of`, which trajectories these are, and why nothing is said of looks where it is not; and `rows`:
+        `name`, whether it is a `share`, `first` and `last`, each an estimate (`value`, `low`, `high`, `n`) or
+        None, as `first` is where there is one step alone.
     """
     names = [
-        name for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags") if table.num_rows
+        name
+        for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags", "statuses")
+        if table.num_rows
     ]
     steps = sorted(step for step in pc.unique(table["step"]).to_pylist() if step is not None) or [None]
     parts = {step: _rows(table.select(names), step) for step in {steps[0], steps[-1]} if names}
@@ -44,6 +47,8 @@ def headline(table: pa.Table) -> dict[str, Any]:
         for name, measure in MEASURES.items()
     ]
     of = f"{len(last)} trajectories" if alone else f"step {steps[0]} → step {steps[-1]}"
+    if not _looks_are_known(last):
+        of += ", too few of whose looks were judged to say what is faithful"
     said = f"right: an accuracy from {RIGHT:g} on; faithful: a call earned what showing a target does"
     return {"of": f"{of}, 95 % intervals; {said}", "rows": [row for row in rows if row["last"] is not None]}
 
@@ -56,17 +61,33 @@ def _rows(table: pa.Table, step: int | None) -> list[dict[str, Any]]:
     return found
 
 
+def _looks_are_known(rows: Facts) -> bool:
+    """Whether enough looks were judged to give shares of them, as `vtune.metrics.by_source` has it.
+
+    Of a recipe that pays nothing for looks a model is asked of none: what is left then are trajectories
+    without a call and red flags, which are not faithful, whatever the looks of the others show.
+    """
+    users = [row for row in rows if row["calls"]]
+    unknown = [row for row in users if row["faithful"] is None]
+    unasked = any(row["reward"] is not None and " infra " not in (row["statuses"] or "") for row in unknown)
+    return not unasked and 2 * len(unknown) <= len(users)
+
+
 def _right(rows: Facts) -> dict[str, Any] | None:
     return _share(rows, lambda row: row["right"])
 
 
 def _faithful(rows: Facts) -> dict[str, Any] | None:
     """Right, and a call earned what a look at the target does; of all."""
+    if not _looks_are_known(rows):
+        return None
     known = [row for row in rows if row["right"] is not None]
     return _share(known, lambda row: None if row["faithful"] is None else row["right"] and row["faithful"])
 
 
 def _faithful_of_right(rows: Facts) -> dict[str, Any] | None:
+    if not _looks_are_known(rows):
+        return None
     return _share([row for row in rows if row["right"]], lambda row: row["faithful"])
 
 
