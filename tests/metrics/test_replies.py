@@ -46,9 +46,13 @@ def test_examples_go_from_the_worst_to_the_best_of_every_source() -> None:
         ("boxes", 0.25),
         ("quiz", 0.0),
         ("quiz", 0.75),
-        ("quiz", None),
+        ("quiz", 1.0),
     ]
     assert examples(drawn[::-1], each=3) == shown
+    # An unscored one takes nobody's place.
+    rewards = [t.reward and t.reward.total for t in examples(drawn, each=6)]
+    assert rewards == [0.25, 0.0, 0.5, 0.75, 1.0, None]
+    assert [t.reward and t.reward.total for t in examples(drawn[2:3], each=2)] == [None]
 
 
 def test_kept_replies_are_read_back_newest_first_and_a_step_done_again_replaces_its_own(
@@ -99,4 +103,4 @@ def test_stored_replies_are_chosen_as_kept_ones_are(tmp_path: Path) -> None:
     keep_replies(tmp_path, 3, kept)
     stored = stored_replies(tmp_path / "trajectories.parquet", each=2)
     assert [{"step": 3, **one} for one in stored] == last_replies(tmp_path)
-    assert [one["reward"] for one in stored] == [0.25, 0.0, None]
+    assert [one["reward"] for one in stored] == [0.25, 0.0, 1.0]

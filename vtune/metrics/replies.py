@@ -56,7 +56,9 @@ def leaks(reply: str) -> bool:
 
 
 def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajectory]:
-    """Replies worth reading, of every source: evenly from its worst to its best reward, unscored ones last.
+    """Replies worth reading, of every source: evenly from its worst to its best reward.
+
+    Unscored ones come last, where there are not as many scored ones.
 
     Args:
         trajectories: Of one step.
@@ -66,7 +68,8 @@ def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajector
     for source in sorted({t.source for t in trajectories}):
         # Order of equals must not depend on who sampled first.
         group = sorted((t for t in trajectories if t.source == source), key=_rank)
-        found += _spread(group, each)
+        scored = sum(not _rank(t)[0] for t in group)
+        found += _spread(group, scored, each)
     return found
 
 
@@ -134,7 +137,11 @@ def stored_replies(file: Path, *, each: int) -> list[dict[str, Any]]:
     for batch in scan_columns(file, _STORED):
         for row in batch.to_pylist():
             found.setdefault(row["data_source"], []).append(_stored(row))
-    return [one for source in sorted(found) for one in _spread(sorted(found[source], key=_worst), each)]
+    chosen: list[dict[str, Any]] = []
+    for source in sorted(found):
+        scored = sum(one["reward"] is not None for one in found[source])
+        chosen += _spread(sorted(found[source], key=_worst), scored, each)
+    return chosen
 
 
 _STORED = (
@@ -165,11 +172,14 @@ def _worst(entry: Mapping[str, Any]) -> tuple[bool, float, str, int]:
     return total is None, total or 0.0, entry["sample_id"], entry["rollout"] or 0
 
 
-def _spread(ranked: Sequence[T], each: int) -> list[T]:
-    """So many of a sequence, evenly, both ends among them."""
-    count = min(each, len(ranked))
-    places = {round(number * (len(ranked) - 1) / max(count - 1, 1)) for number in range(count)}
-    return [ranked[place] for place in sorted(places)]
+def _spread(ranked: Sequence[T], scored: int, each: int) -> list[T]:
+    """So many of a sequence, evenly, both ends of its first, scored part among them.
+
+    An unscored one would stand where the best belongs: it is taken only where there are too few others.
+    """
+    count = min(each, scored)
+    places = {round(number * (scored - 1) / max(count - 1, 1)) for number in range(count)}
+    return [*(ranked[place] for place in sorted(places)), *ranked[scored : scored + each - count]]
 
 
 def _entry(trajectory: Trajectory) -> dict[str, Any]:
