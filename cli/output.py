@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,15 @@ from vtune.files.terminal import clean, clean_json, cleaned, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 Renderer = Callable[[Mapping[str, Any]], "RenderableType"]
 
 PIPE_WIDTH = 160
 """Columns of tables that go into a file or another program, which have no width of their own."""
+NAME, WORD, FOLDED = 40, 16, 5
+"""Columns that a cell in one line, a word, and a word that may be folded get, however narrow a terminal is
+(ours)."""
 
 
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
@@ -24,12 +28,43 @@ def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
         text = json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False)
         sys.stdout.write(clean_json(text) + "\n")
         return
-    from rich.console import Console
+    _print(render(cleaned(result)), None if sys.stdout.isatty() else PIPE_WIDTH)
 
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    Console(width=width, markup=False, emoji=False, highlight=False).print(
-        render(cleaned(result)), crop=False
-    )
+
+def _print(rendered: "RenderableType", width: int | None) -> None:
+    """Print it; where there is little room rows of tables are longer than a line: no number is cut."""
+    from rich.console import Console, Group
+    from rich.table import Table
+
+    if isinstance(rendered, Group):
+        for part in rendered.renderables:
+            _print(part, width)
+        return
+    console = Console(width=width, markup=False, emoji=False, highlight=False)
+    if isinstance(rendered, Table) and (least := _least_width(rendered)) > console.width:
+        console.width = least
+    console.print(Group(rendered), crop=False)  # a text alone would lose what it says of its lines
+
+
+def _least_width(table: "Table") -> int:
+    """The columns of a terminal that a table needs; its own columns are told theirs."""
+    for column in table.columns:
+        texts = [str(one) for one in (column.header, *column.cells)]
+        if column.no_wrap:
+            column.min_width = min(NAME, _longest(line for text in texts for line in text.split("\n")))
+        else:
+            most = FOLDED if column.overflow == "fold" else WORD
+            column.min_width = min(most, _longest(word for text in texts for word in text.split()))
+            column.overflow = "fold"
+    between = 3  # a rule, and a space on either side
+    return sum(between + (column.min_width or 0) for column in table.columns) + 1
+
+
+def _longest(texts: Iterable[str]) -> int:
+    """The columns that the widest of them takes."""
+    from rich.cells import cell_len
+
+    return max(map(cell_len, texts), default=0)
 
 
 def follow_live(

@@ -422,3 +422,29 @@ def test_nan_is_refused_instead_of_written_as_broken_json(capfd: pytest.CaptureF
     with pytest.raises(ValueError, match="not JSON compliant"):
         show({"a": float("nan")}, render_values, as_json=True)
     assert capfd.readouterr().out == ""
+
+
+def test_no_number_of_a_table_is_cut_where_there_is_little_room(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    monkeypatch.setattr("vtune.cli.output.PIPE_WIDTH", 30)
+    rows, told = Table(), Text("words " * 8)
+    rows.add_column("")
+    rows.add_column("n", justify="right")
+    for name in ("accuracy", "faithful,\nof the correct"):
+        rows.add_column(name, no_wrap=True)
+    rows.add_column("why", overflow="fold")
+    rows.add_row("step 12", "1234", "12.5\n[6.2, 18.8]", "0.001234", f"{'x' * 30} because")
+    show({}, lambda _: Group(told, Group(rows)), as_json=False)
+    shown = capfd.readouterr().out
+    for whole in ("1234", "12.5", "[6.2, 18.8]", "0.001234", "accuracy", "of the correct", "step"):
+        assert whole in shown
+    assert "…" not in shown
+    # What may be folded is, and text keeps to the width that there is.
+    assert shown.count("x") == 30
+    assert "x" * 30 not in shown
+    assert max(map(len, shown.splitlines()[:2])) <= 30
