@@ -2,6 +2,7 @@
 
 import errno
 import importlib.metadata
+import io
 import os
 import sys
 import tempfile
@@ -154,6 +155,9 @@ def _kept(error: BrokenPart) -> str | None:
 def start() -> None:
     """Run the command as a process of its own, which ends with it."""
     heed_sigterm()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Not every locale has the signs of curves, or what a model wrote: they are spelled out, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     ending = Ending()
     try:
         main()

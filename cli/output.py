@@ -25,7 +25,9 @@ NAME, WORD, FOLDED = 40, 16, 5
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
     """Print a result on stdout, as a table or as one JSON document; nothing in it can steer a terminal."""
     if as_json:
-        text = json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False)
+        # Where the locale cannot encode a text, JSON's own escapes do.
+        encodes_all = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+        text = json.dumps(result, indent=2, ensure_ascii=not encodes_all, allow_nan=False)
         sys.stdout.write(clean_json(text) + "\n")
         return
     _print(render(cleaned(result)), None if sys.stdout.isatty() else PIPE_WIDTH)

@@ -448,3 +448,19 @@ def test_no_number_of_a_table_is_cut_where_there_is_little_room(
     assert shown.count("x") == 30
     assert "x" * 30 not in shown
     assert max(map(len, shown.splitlines()[:2])) <= 30
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "ascii", "utf-8"])
+def test_results_are_printed_in_a_locale_that_lacks_their_signs(tmp_path: Path, encoding: str) -> None:
+    from tests.view.runs import MISSED, make_run
+
+    run = make_run(tmp_path / "läuft-😀", {0: [MISSED], 1: [MISSED]})
+    told = {}
+    for words in (["report", str(run)], ["report", str(run), "--json"]):
+        command = [sys.executable, "-m", "vtune.cli.main", *words]
+        env = os.environ | {"PYTHONIOENCODING": encoding}
+        ended = subprocess.run(command, capture_output=True, env=env, check=False)
+        assert (ended.returncode, ended.stderr) == (0, b"")
+        told[words[-1]] = ended.stdout.decode(encoding)
+    assert json.loads(told["--json"])["runs"][0]["name"] == run.name
+    assert ("▁" if encoding == "utf-8" else "\\u2581") in told[str(run)]
