@@ -18,7 +18,7 @@ from vtune.runs.view.opened import Opened
 from vtune.runs.view.serving import app_of
 from vtune.schema.labels import Judgement, Label, append_label, read_labels
 from vtune.schema.message import Message
-from vtune.schema.parquet import read_samples, write_samples, write_trajectories
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.reward import Reward
 from vtune.view.place import find_places
 
@@ -60,6 +60,23 @@ def run(tmp_path: Path) -> Path:
         sent = page.post(f"api/0/label/step-000000/{row}", json=label, headers={"origin": HERE})
         assert sent.status_code == 200, sent.text
     return folder
+
+
+def test_a_label_does_not_stand_at_a_trajectory_that_was_drawn_since(run: Path, tmp_path: Path) -> None:
+    def shown() -> dict[str, str | None]:
+        listed = json.loads(vtune("show", run, "--where", "-label:none", "--json").out)
+        return {row["key"]: row["label"] for row in listed["trajectories"]}
+
+    file = run / "trajectories" / "step-000000.parquet"
+    keys = [f"step-000000/{row}" for row in range(4)]
+    assert shown() == dict(zip(keys, ("wrong", "wrong", "box wrong", "judge erred"), strict=True))
+    # The run is drawn again: what stands where the first did answers another question.
+    drawn = list(read_trajectories(file))
+    others = replace(drawn[0], sample_id="quiz/4"), replace(drawn[1], rollout=7)
+    write_trajectories(file, [*others, *drawn[2:]])
+    assert shown().keys() == set(keys[2:])
+    one = json.loads(vtune("show", run, keys[0], "--json").out)
+    assert one["label"] is None
 
 
 def test_labels_of_the_page_reach_the_queue_of_curation_and_its_decisions(run: Path, tmp_path: Path) -> None:

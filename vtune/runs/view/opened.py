@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.files.json_text import read_json
 from vtune.files.writing import write_atomically
@@ -76,10 +79,19 @@ class Opened:
     def labels(self) -> dict[str, Label]:
         """Key of a trajectory -> what a person said of it.
 
+        A label of what a run has drawn again since is of another trajectory, and left out, as audits do.
+
         Raises:
             DataError: If the file of labels cannot be read.
         """
-        return read_labels(self.place.labels)
+        said = read_labels(self.place.labels)
+        table = self.index.table.select(["key", "sample", "rollout"])
+        labelled = table.filter(pc.is_in(table["key"], value_set=pa.array(list(said), pa.string())))
+        return {
+            row["key"]: said[row["key"]]
+            for row in labelled.to_pylist()
+            if (row["sample"], row["rollout"]) == (said[row["key"]].sample_id, said[row["key"]].rollout)
+        }
 
     def find(self, query: str, *, first: int = 0, most: int) -> dict[str, Any]:
         """Some of the trajectories that a query means, and how many there are.
