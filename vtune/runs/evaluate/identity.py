@@ -120,8 +120,10 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
 
 
 def _judge_room(asked: Mapping[str, Any]) -> int:
-    room: int = asked["suite"]["reward"]["judge"]["max_tokens"]
-    return room
+    found: Any = asked
+    for key in JUDGE_ROOM.split("."):
+        found = found[key]
+    return int(found)
 
 
 def suite_as_today(stored: Any, now: Mapping[str, Any]) -> Any:

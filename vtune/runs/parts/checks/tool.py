@@ -72,24 +72,25 @@ def check_tool(name: str) -> list[Check]:
                 raise Broken(f"{json.dumps(arguments)} ends as {found.status}", "raise Mistake")
         return f"{len(asked)} calls with odd values"
 
-    def repeats() -> str:
-        example = TOOLS[name].example or {}
-        others = [{**example, key: value} for key in example for value in ODD]
-        first, *_, last = asyncio.run(_called(name, example, *others, example))
-        if replace(first, seconds=0.0) != replace(last, seconds=0.0):
-            raise Broken(
-                "the call of its example gives something else after others",
-                "keep nothing between calls: a group makes the same call once, and shares what comes of it",
-            )
-        return f"twice, {len(others)} others between"
-
     return [
         tried("it opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
-        tried("the same call gives the same", repeats),
+        tried("the same call gives the same", lambda: _repeats(name)),
         tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", SLOW)),
     ]
+
+
+def _repeats(name: str) -> str:
+    example = TOOLS[name].example or {}
+    others = [{**example, key: value} for key in example for value in ODD]
+    first, *_, last = asyncio.run(_called(name, example, *others, example))
+    if replace(first, seconds=0.0) != replace(last, seconds=0.0):
+        raise Broken(
+            "the call of its example gives something else after others",
+            "keep nothing between calls: a group makes the same call once, and shares what comes of it",
+        )
+    return f"twice, {len(others)} others between"
 
 
 def _as_floats(value: Any) -> list[float]:
