@@ -160,6 +160,15 @@ def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         index_passages(corpus, tmp_path / "other")
 
 
+@pytest.mark.parametrize("corpus", ["pages", "pages/one.html"])
+def test_documents_that_are_no_rows_are_told_what_to_become(tmp_path: Path, corpus: str) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/one.html").write_text("<p>a ferry</p>")
+    with pytest.raises(DataError, match=r"has no rows of text: they are \.parquet") as caught:
+        index_passages(tmp_path / corpus, tmp_path / "index")
+    assert "as JSON lines" in caught.value.fix
+
+
 def test_a_build_that_was_killed_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the next process has its number, as in a container."""
     corpus = tmp_path / "corpus.jsonl"

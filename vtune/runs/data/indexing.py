@@ -126,8 +126,15 @@ def passages_of(corpus: Path) -> Iterator[Passage]:
     """The passages of a corpus, one at a time.
 
     Raises:
-        DataError: If a row has no text, with file and row.
+        DataError: If it is not rows, or a row has no text, with file and row.
     """
+    files = [corpus] if corpus.is_file() else corpus.rglob("*")
+    if corpus.exists() and not any(path.suffix in ENDINGS for path in files):
+        raise DataError(
+            f"{corpus} has no rows of text: they are {', '.join(ENDINGS)}",
+            fix='write documents, or pieces of them, as JSON lines {"title": …, "text": …}, in plain text; '
+            "unpack what is packed; dumps of Wikipedia go through `vtune data make passages`",
+        )
     for place, row in _rows(corpus):
         try:
             yield passage_from(row, place.id)
