@@ -112,6 +112,19 @@ def test_text_search_finds_what_python_finds(texts: list[str], wanted: str, cut:
     assert holds(column, wanted).to_pylist() == [wanted in text for text in texts[cut:] + texts]
 
 
+def test_a_text_in_quotes_is_meant_as_it_stands(tmp_path: Path) -> None:
+    """A question may well be answered with "none", which without quotes is what is not known."""
+    drawn = [replace(LOOKED, answer="none"), UNSCORED, replace(MISSED, answer="a,b", source="none")]
+    index = opened(make_run(tmp_path / "run", {0: drawn}))
+    none, unknown, parted = (f"step-000000/{row}" for row in range(3))
+    assert keys(index, 'answer:"none"') == [none]
+    assert keys(index, "answer:none") == [unknown]
+    assert keys(index, '-answer:"none"') == [unknown, parted]
+    assert keys(index, 'answer:"a,b" source:"none"') == [parted]
+    # Of what is no text there is no other `none`.
+    assert keys(index, 'right:"none" flag:"none" reward:"none"') == [unknown]
+
+
 def test_a_tool_of_any_name_is_one_word_of_a_query(tmp_path: Path) -> None:
     call = replace(LOOKED.calls[0], tool='my "zoom": a,b \n', status="invalid")
     called = replace(LOOKED, calls=(call, call), tool_scores=(), call_advantages=())

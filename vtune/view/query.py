@@ -3,7 +3,8 @@
     source:lens right:no calls>2 reward<0.5 flag:whole_image -stop:length sort:-reward "left of"
 
 Words are looked for in the conversation. A name with an operator is compared with a fact; several values,
-`source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite.
+`source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite. A value in
+quotes is meant as it stands: `answer:"none"`, `source:"a,b"`.
 """
 
 import re
@@ -47,6 +48,8 @@ class Term:
     operator: Operator
     values: tuple[str, ...]
     negated: bool = False
+    quoted: bool = False
+    """Its value is a text, `none` too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,11 @@ def parse_query(text: str) -> Query:
             continue
         if name and name not in NAMES:
             raise RecipeError(f"there is no fact `{name}`", where=text, fix=nearest(name, NAMES))
-        values = (bare,) if not name or value.startswith('"') else tuple(bare.split(","))
-        term = Term(name, ":" if operator == "=" else operator, values, bool(minus))  # type: ignore[arg-type]
+        quoted = value.startswith('"')
+        values = (bare,) if not name or quoted else tuple(bare.split(","))
+        asked: Any = ":" if operator == "=" else operator
+        # What is no text has no other `none`.
+        term = Term(name, asked, values, bool(minus), quoted and name in TEXTS)
         _check(term)
         terms.append(term)
     return Query(tuple(terms), sort, descending)
@@ -174,7 +180,7 @@ def _one(table: pa.Table, term: Term, value: str) -> Any:
             pc.equal(column, "") if value == UNKNOWN else pc.match_substring(column, _word(term.name, value))
         )
     column = table[term.name]
-    if value == UNKNOWN:
+    if value == UNKNOWN and not term.quoted:
         return pc.is_null(column)
     if term.name in YES_NO:
         return pc.equal(column, value == "yes")

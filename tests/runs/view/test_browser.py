@@ -241,6 +241,23 @@ def test_keys_step_through_any_page_of_a_list(browser: Any, tmp_path: Path) -> N
     one.closed(f"file://{tmp_path}")
 
 
+def test_menus_find_what_they_name(browser: Any, tmp_path: Path) -> None:
+    drawn = [replace(LOOKED, source="a,b"), replace(LOOKED, source="none", answer="none"), LOOKED]
+    write_page([make_run(tmp_path / "run", {0: drawn})], tmp_path / "page.html")
+    one = Watched(browser)
+    one.page.goto(f"file://{tmp_path}/page.html#/0")
+    menu = one.page.locator("label:has-text('source') select")
+    for nth, source in enumerate(("a,b", "none", "lens")):
+        menu.select_option(source)
+        one.page.wait_for_selector("text=/^1 of 3/")
+        assert one.page.locator("td:first-child a").all_inner_texts() == [f"step-000000/{nth}"]
+        playwright.expect(menu).to_have_value(source)
+    for query, count in (("answer:none", 0), ('answer:"none"', 1)):
+        one.page.goto(f"file://{tmp_path}/page.html#/0?q={quote(query)}")
+        one.page.wait_for_selector(f"text=/^{count} of 3/")
+    one.closed(f"file://{tmp_path}")
+
+
 def test_a_damaged_run_hides_no_other(browser: Any, tmp_path: Path) -> None:
     good, bad = (make_run(tmp_path / name, {0: [LOOKED], 4: [LOOKED]}) for name in ("good", "bad"))
     (bad / "metrics.jsonl").write_text("broken\n{}\n")

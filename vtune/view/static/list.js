@@ -5,6 +5,7 @@ import { ROWS } from "./source.js";
 
 export const LABELS = ["right", "wrong", "judge erred", "box wrong"];
 const UNSORTED = ["flags", "label"];
+const TEXTS = ["source", "stop"]; // of what menus offer
 const COLUMNS = ["step", "source", "right", "faithful", "reward", "calls", "tokens", "stop", "flags", "answer", "label"];
 const ORDINARY = { stop: "answer" }; // not worth a column
 
@@ -81,6 +82,7 @@ function termOf(query, name) {
 
 function withTerm(query, name, value) {
   const rest = query.replace(new RegExp(`(^|\\s)${name}:("[^"]*"|\\S+)`), " ").trim();
-  const written = /\s/.test(value) ? `"${value}"` : value;
+  // A comma would part it, and a source that is called none is one.
+  const written = /[\s,]/.test(value) || (value === "none" && TEXTS.includes(name)) ? `"${value}"` : value;
   return value ? `${rest} ${name}:${written}`.trim() : rest;
 }

@@ -25,9 +25,10 @@ export function query(text) {
       continue;
     }
     if (name && ![...YES_NO, ...NUMBERS, ...TEXTS, ...Object.keys(WORDS)].includes(name)) throw new Error(`there is no fact \`${name}\``);
-    const values = !name || value.startsWith('"') ? [bare] : bare.split(",");
+    const quoted = value.startsWith('"');
+    const values = !name || quoted ? [bare] : bare.split(",");
     check(name, operator, values);
-    found.terms.push({ name, operator, values, negated: minus === "-" });
+    found.terms.push({ name, operator, values, negated: minus === "-", quoted: quoted && name !== "label" && TEXTS.includes(name) });
   }
   return found;
 }
@@ -59,11 +60,11 @@ function word(name, value) {
   return name === "call" && !value.includes(":") ? ` ${value}:` : ` ${value} `;
 }
 
-function holds(row, { name, operator }, value) {
+function holds(row, { name, operator, quoted }, value) {
   if (!name) return row.text.includes(value.toLowerCase());
   if (name in WORDS) return value === UNKNOWN ? row[WORDS[name]] === "" : row[WORDS[name]].includes(word(name, value));
   const fact = row[name] ?? null;
-  if (value === UNKNOWN) return fact === null;
+  if (value === UNKNOWN && !quoted) return fact === null;
   if (fact === null) return false;
   if (YES_NO.includes(name)) return fact === (value === "yes");
   if (!NUMBERS.includes(name)) return fact === value;
