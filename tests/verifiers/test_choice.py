@@ -76,6 +76,13 @@ def test_options_that_differ_only_in_how_they_are_set_are_told_apart() -> None:
     assert verify_choice(wrap("v"), question).score == 0.0
 
 
+@pytest.mark.parametrize("text", ["$5$", "$\\frac{1}{2}$", "\\boxed{x}"])
+def test_an_option_that_is_set_is_found_behind_its_letter(text: str) -> None:
+    question = sample("choice", "A", choices=(text, "$7$"))
+    assert verify_choice(wrap(f"A. {text}"), question).score == 1.0
+    assert verify_choice(wrap("A. $7$"), question).score == 0.0
+
+
 def test_an_option_of_full_width_is_found_behind_its_letter() -> None:
     assert verify_choice(wrap("A．（１）"), sample("choice", "A", choices=("（１）", "（２）"))).score == 1.0
 

@@ -156,7 +156,7 @@ def _names(letter: str, rest: str, choices: tuple[str, ...]) -> bool:
     if not choices:
         return not _LONE_LETTER.search(rest)
     known = lettered(choices)
-    return letter in known and normalise(rest) in ("", _plain(known[letter]))
+    return letter in known and _plain(rest) in ("", _plain(known[letter]))
 
 
 def _plain(choice: str) -> str:

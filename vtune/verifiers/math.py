@@ -59,7 +59,10 @@ _LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—‐‑](?=\
 _FRACTION = re.compile(r"(?<![0-9.,])([0-9]*)([¼-¾⅐-⅞↉])")
 """A sign for a fraction, with the whole number before it: 2½ is 2.5. It is not read behind 1,000."""
 _SPACE = r"(?:[ \t~\u00a0\u2009\u202f]|\\[ ,:;])"
-_TERM = r"(?:\A|(?<=[-+−–*/=<>≤≥≈(\[{,;$]))[ \t]*"
+_SIGN_BEFORE = "|".join(
+    rf"(?<=\\{name})" for name in ("times", "cdot", "div", "pm", "le", "leq", "ge", "geq", "approx", "sim")
+)
+_TERM = rf"(?:\A|(?<=[-+−–*/:=<>≤≥≈±×÷(\[{{,;$])|{_SIGN_BEFORE})[ \t]*"
 """Where a number is not the argument of a command (`\\frac 1 2`) or of a power."""
 _MIXED = re.compile(rf"({_TERM})([0-9]+){_SPACE}+([0-9]+)/([0-9]+)(?![0-9/^]|[.,][0-9])")
 """5 1/2, which math-verify adds up without regard to the bar: (5 + 1)/2."""
@@ -205,12 +208,13 @@ def in_latex(text: str) -> str:
     It does not know signs of Unicode (√2, 10³, ½, ∞, –5, （1，2）), and takes 5 1/2 for 3, 10 000 for 0,
     1e-5 for e - 5 and pi for p·i.
     """
+    text = text if text.isascii() else text.translate(_SIGNS)
     text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
     text = _THOUSANDS.sub(lambda found: found[1] + _SPACES.sub("", found[2]), text)
     text = _PI.sub(r"\\pi ", _SCIENTIFIC.sub(_power_of_ten, text))
     if text.isascii():
         return text
-    text = _SCALE.sub("°", text.translate(_SIGNS))
+    text = _SCALE.sub("°", text)
     text = _ROOT.sub(lambda root: rf"\sqrt{{{root[1] or root[2]}}}", text)
     text = _RAISED.sub(lambda power: f"^{{{unicodedata.normalize('NFKC', power[0])}}}", text)
     return _LONG_MINUS.sub(r"\1\2-", _FRACTION.sub(_fraction, text))
