@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.data.formats.published import coded, jpeg
 from vtune.data.formats.building import Options
-from vtune.data.formats.conversations import conversation_trace
+from vtune.data.formats.conversations import conversation_trace, read_conversations
 from vtune.data.formats.likely import look_of_row
 from vtune.data.formats.source import Place
 from vtune.errors import DataError
@@ -93,6 +95,28 @@ def test_one_conversation_is_one_trace_in_every_layout(layout: str, column: str)
     assert read(row | {column: json.dumps(ONE[layout])}) == trace, "as tables of texts have it"
 
 
+def test_thoughts_that_stand_apart_are_learnt() -> None:
+    spoken = {"role": "assistant", "reasoning_content": "Seven.", "content": "<answer>7</answer>"}
+    trace = read({"messages": [*turns(("user", "<image>?")), spoken], "images": [jpeg(0)]})
+    assert trace.messages[1].content == "<think>\nSeven.\n</think>\n\n<answer>7</answer>"
+
+
+def test_what_parquet_adds_to_structs_is_not_learnt(tmp_path: Path) -> None:
+    def row(call: dict[str, Any], objects: dict[str, Any]) -> dict[str, Any]:
+        asks = {"role": "assistant", "content": "", "tool_calls": [{"function": call}]}
+        messages = [*turns(("user", "<image>?")), asks, *turns(("tool", "x"), ("assistant", END))]
+        picture = {"bytes": jpeg(0), "path": None}
+        return {"messages": messages, "images": [picture], "objects": objects}
+
+    python = {"name": "python", "arguments": {"code": "1"}}
+    rows = [row(BOX, {"bbox": None}), row(python, {"bbox": []}), row(python, {"bbox": [[1, 2, 3, 4]]})]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    *found, (_, boxed) = read_conversations(tmp_path / "a.parquet", Options())
+    calls = [json.loads(trace.calls[0].arguments) for _, trace in found if isinstance(trace, Trajectory)]
+    assert calls == [BOX["arguments"], python["arguments"]]
+    assert isinstance(boxed, DataError)
+
+
 def test_code_is_a_call_of_python_and_what_comes_back_has_its_frame() -> None:
     code = f"{THOUGHT}\n<code>\nprint(1/0)\n</code>"
     wrong = "ZeroDivisionError: division"
@@ -168,6 +192,7 @@ ANSWER = ("gpt", END)
         (said(("tool_call", '{"name": "a"'), ("tool", "x"), ANSWER), "not JSON"),
         (said(("gpt", CALL * 2), ("tool", "x"), ANSWER), "answers 1 of 2 calls"),
         (said() | {"messages": [{"role": "gpt", "content": END, "loss": False}]}, "not to be learnt"),
+        (said() | {"messages": [{"role": "gpt", "content": END, "weight": 0}]}, "not to be learnt"),
         (said(ANSWER) | {"videos": ["a.mp4"]}, "pictures alone"),
         (said(ANSWER) | {"objects": {"bbox": [[1, 2, 3, 4]]}}, "stand apart"),
         (said(("gpt", f"<image>{END}")) | {"images": [jpeg(0)] * 2}, "2 pictures for 1"),

@@ -28,6 +28,8 @@ _ROLES = {
     "observation": _RETURNED,
 }
 """What the trainers call a speaker -> what it is here."""
+_LEARNT = ("loss", "weight")
+"""What ms-swift and OpenAI call whether a turn is learnt."""
 _CODE_OPEN, _CODE_CLOSE = "<code>", "</code>"
 OUTPUT_OPEN, OUTPUT_CLOSE = "<sandbox_output>", "</sandbox_output>"
 
@@ -76,20 +78,25 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
     role = _ROLES.get(said) if isinstance(said, str) else None
     if role is None:
         raise wrong(f"{column}[{number}]", f"a turn is of {said!r}", f"name one of {', '.join(_ROLES)}")
-    if role in ("assistant", _CALLED) and item.get("loss") is False:
+    unlearnt = next((key for key in _LEARNT if item.get(key) is not None and not item[key]), None)
+    if role in ("assistant", _CALLED) and unlearnt is not None:
         raise wrong(
-            f"{column}[{number}].loss",
+            f"{column}[{number}].{unlearnt}",
             "the turn is not to be learnt, and all of the assistant's are",
             "drop the row",
         )
     text, shown = _content(f"{column}[{number}].content", first(item, "content", "value"))
+    thought = item.get("reasoning_content")
+    if thought and role == "assistant":
+        thought = text_of(f"{column}[{number}].reasoning_content", thought)
+        text = f"<think>\n{thought}\n</think>\n\n{text}".rstrip()
     if role == _CALLED:
         calls = _json(column, text)
         text = _written(column, calls if isinstance(calls, list) else [calls])
     elif asked := item.get("tool_calls"):
         if not isinstance(asked, list):
             raise mistyped(f"{column}[{number}].tool_calls", asked, "a list of calls")
-        inner = [call.get("function", call) if isinstance(call, Mapping) else call for call in asked]
+        inner = [call.get("function") or call if isinstance(call, Mapping) else call for call in asked]
         calls = _written(column, inner)
         text = f"{text}\n{calls}" if text else calls
     return ChatTurn(role, text, shown)

@@ -47,6 +47,8 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
             call asked for, or the row says what a trace cannot hold: turns that are not learnt, other media,
             boxes that stand apart.
     """
+    if place.file.suffix == ".parquet":
+        row = _without_nulls(row)
     _check_held(row)
     turns = chat_turns(row)
     images = _pictures(row, turns, options.base(place.file))
@@ -69,11 +71,21 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
     return replace(trace, answer=answer(trace.reply))
 
 
+def _without_nulls(value: Any) -> Any:
+    """A value without what Parquet adds: its structs have the keys of all rows, a call those of all tools."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
 def _check_held(row: Row) -> None:
     for column in ("videos", "video", "audios", "audio"):
         if row.get(column):
             raise wrong(column, "a trace shows pictures alone", "drop the row")
-    if row.get("objects"):
+    boxes = row.get("objects")
+    if isinstance(boxes, Mapping):  # ms-swift's {ref, bbox}, of nothing where other rows have some
+        boxes = any(boxes.values())
+    if boxes:
         raise wrong(
             "objects",
             "boxes stand apart from the turns",
