@@ -27,6 +27,8 @@ from vtune.uses import USES, prints, used
 
 R = TypeVar("R", bound=Strict)
 
+_ELSEWHERE = "wait for it to end, or choose another --out"
+
 LOCK = ".lock"
 """File in a folder in which a process works."""
 
@@ -333,8 +335,12 @@ def check_folder(out: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
     """No other process works in this folder meanwhile; it is made if missing.
+
+    Args:
+        folder: Of a run, or within one.
+        fix: What to do where one does.
 
     Raises:
         RecipeError: If one does already.
@@ -348,9 +354,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RecipeError(
-                f"another process is working in {folder}", fix="wait for it to end, or choose another --out"
-            ) from None
+            raise RecipeError(f"another process is working in {folder}", fix=fix) from None
         yield
 
 

@@ -1,11 +1,14 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.reward.build import recipe
 from vtune.judge.budget import Budget, OverBudget
+from vtune.errors import RecipeError
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.audit import AuditRow
+from vtune.runs.audit.replies import kept_replies
 from vtune.runs.audit.ways import together, ways_of
 
 ROW = AuditRow(
@@ -23,12 +26,24 @@ def test_a_majority_says_nothing_of_single_calls() -> None:
     assert (found.any_faithful, found.helpful, found.first) == (True, None, None)
 
 
+JUDGE = BatchedEndpoint(
+    base_url="http://localhost:1/v1", model="m", temperature=0.0, max_tokens=10, concurrency=1, retries=0,
+    timeout_s=1.0, api_key_env=None, budget=Budget(tokens=5),
+)  # fmt: skip
+
+
+def test_an_audit_beside_another_of_the_same_model_is_told_to_wait(tmp_path: Path) -> None:
+    ways = ways_of("auto", recipe(judge=JUDGE), (), (), settings="")
+    with kept_replies(tmp_path, ways):
+        with pytest.raises(RecipeError, match="another process") as caught, kept_replies(tmp_path, ways):
+            pass
+        assert caught.value.fix is not None
+        assert "--out" not in caught.value.fix, "`vtune faithfulness` has no such option"
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_budget_of_the_recipes_judge_holds_in_an_audit() -> None:
-    judge = BatchedEndpoint(
-        base_url="http://localhost:1/v1", model="m", temperature=0.0, max_tokens=10, concurrency=1, retries=0,
-        timeout_s=1.0, api_key_env=None, budget=Budget(tokens=5),
-    )  # fmt: skip
-    (way,) = ways_of("auto", recipe(judge=judge), (), (), settings="")
+    (way,) = ways_of("auto", recipe(judge=JUDGE), (), (), settings="")
     with pytest.raises(OverBudget):
         way.purse.hold(["a question"], 0, 10)
     (way,) = ways_of("auto", recipe(), (), (), settings="")

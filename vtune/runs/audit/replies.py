@@ -45,7 +45,7 @@ def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[Replies]:
     folders = [None if way.reward.judge is None else run / FOLDER / _name(way) for way in ways]
     with ExitStack() as stack:
         for folder in filter(None, folders):
-            stack.enter_context(locked(folder))
+            stack.enter_context(locked(folder, fix="wait for the other audit of this run to end"))
             stack.callback(_tidy, folder)
         yield Replies(tuple(None if folder is None else folder / NAME for folder in folders))
 
