@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.reward.build import recipe
-from vtune.judge.budget import Budget, OverBudget
 from vtune.errors import RecipeError
+from vtune.judge.budget import Budget, OverBudget
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.audit import AuditRow
 from vtune.runs.audit.replies import kept_replies
