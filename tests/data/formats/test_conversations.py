@@ -53,6 +53,12 @@ ONE = {
         ("tool_response", "<image>"),
         ("assistant", END),
     ),
+    "thoughts in the turn of the call": turns(
+        ("user", "<image>\nWhich?"),
+        ("tool_call", f"{THOUGHT}{json.dumps(BOX)}"),
+        ("tool_response", "<image>"),
+        ("assistant", END),
+    ),
     "ShareGPT": [
         {"from": "human", "value": "<image>\nWhich?"},
         {"from": "gpt", "value": THOUGHT},

@@ -74,10 +74,10 @@ def _turns(row: Row) -> list[ChatTurn]:
 def _turn(column: str, item: Any, number: int) -> ChatTurn:
     if not isinstance(item, Mapping):
         raise mistyped(f"{column}[{number}]", item, "a turn {role, content} or {from, value}")
-    said = first(item, "role", "from")
-    role = _ROLES.get(said) if isinstance(said, str) else None
+    speaker = first(item, "role", "from")
+    role = _ROLES.get(speaker) if isinstance(speaker, str) else None
     if role is None:
-        raise wrong(f"{column}[{number}]", f"a turn is of {said!r}", f"name one of {', '.join(_ROLES)}")
+        raise wrong(f"{column}[{number}]", f"a turn is of {speaker!r}", f"name one of {', '.join(_ROLES)}")
     unlearnt = next((key for key in _LEARNT if item.get(key) is not None and not item[key]), None)
     if role in ("assistant", _CALLED) and unlearnt is not None:
         raise wrong(
@@ -91,8 +91,10 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
         thought = text_of(f"{column}[{number}].reasoning_content", thought)
         text = f"<think>\n{thought}\n</think>\n\n{text}".rstrip()
     if role == _CALLED:
-        calls = _json(column, text)
-        text = _written(column, calls if isinstance(calls, list) else [calls])
+        thought, end, said = text.rpartition("</think>")  # LLaMA-Factory has it in the turn of the call
+        calls = _json(column, said)
+        calls = _written(column, calls if isinstance(calls, list) else [calls])
+        text = f"{thought}{end}\n{calls}" if end else calls
     elif asked := item.get("tool_calls"):
         if not isinstance(asked, list):
             raise mistyped(f"{column}[{number}].tool_calls", asked, "a list of calls")
