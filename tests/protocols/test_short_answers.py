@@ -91,6 +91,8 @@ JUDGES: dict[str, tuple[str | None, str | None, str | None]] = {
     "A reference says Paris; the model says Lyon.": (None, None, None),
     "The answer names vitamin C, which contradicts the reference.": (None, None, None),
     "A: a different spelling of the same name.": (None, "right", None),
+    "Class A": (None, "right", None),
+    "Option A is different.": (None, None, None),
     "B, a contradiction.": (None, "wrong", None),
     "The grade is C.": (None, "not_attempted", None),
     "I would grade this B.": (None, "wrong", None),

@@ -26,7 +26,7 @@ _CLASS = re.compile(r"\b[ABC]\b")
 
 _VERDICT_FOLLOWS = re.compile(
     r"(?:^|[.:=!?;,(\[{>\n\uff1a\u2192]\s*|\ba\s+"
-    r"|\b(?:score|rating|level|label|answer|verdict|result|grade)\s*"
+    r"|\b(?:score|rating|level|label|answer|verdict|result|grade|class|category|option)\s*"
     r"(?:[-\u2013\u2014]\s*|(?:(?:(?:should|must|would)\s+be|is|of)\s+(?:an?\s+)?))?"
     r"|\b(?:give|assign|rate|score|say|grade)\s+(?:(?:it|this|that)\s+)?(?:as\s+)?(?:an?\s+)?)$",
     re.IGNORECASE,

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import isfinite
+from numbers import Integral
 from typing import get_args
 
 from vtune.models.families.hermes import HERMES
@@ -42,8 +43,9 @@ def unfit(seen: Observation, known: int) -> str:
         return "`text`, `output` and `error` of an observation are texts that UTF-8 can hold: see `encodable`"
     if seen.status not in get_args(Status):
         return f"`status` of an observation is {seen.status!r:.40}: give one of {', '.join(get_args(Status))}"
-    if not all(isinstance(data, bytes) for data in seen.images):
-        return "`images` of an observation are pictures as encoded bytes"
+    lists = all(isinstance(values, list | tuple) for values in (seen.images, seen.crops))
+    if not lists or not all(isinstance(data, bytes) for data in seen.images):
+        return "`images` of an observation are pictures as encoded bytes, and `crops` are of ShownCrop"
     marks, count = seen.text.count(IMAGE_MARK), len(seen.images)
     if marks != count:
         return (
@@ -65,6 +67,10 @@ def _region(crop: ShownCrop, known: int, count: int) -> str:
         known: Pictures of the conversation.
         count: Pictures that the call returned.
     """
+    if not isinstance(crop, ShownCrop):
+        return f"`crops` of an observation holds {type(crop).__name__}: give ShownCrop"
+    if not isinstance(crop.image, Integral) or not isinstance(crop.shown, Integral | None):
+        return f"a crop has `image` {crop.image!r:.40} and `shown` {crop.shown!r:.40}: number pictures from 0"
     if not 0 <= crop.image < known:
         return f"a crop has `image` {crop.image}, and the conversation has {known} picture(s), from 0"
     if crop.shown is not None and not 0 <= crop.shown < count:

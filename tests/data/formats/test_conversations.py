@@ -98,6 +98,7 @@ def test_one_conversation_is_one_trace_in_every_layout(layout: str, column: str)
     assert (call.images, [one.origin for one in trace.images]) == ((1,), ["input", "call:0"])
     assert (trace.answer, trace.source, trace.sample_id) == ("7", "conversations", "conversations/a/0")
     assert look_of_row(row) == "conversations"
+    assert look_of_row(row | {"problem": "?", "answer": "7"}) is None, "it may be imported as either"
     assert read(row | {column: json.dumps(ONE[layout])}) == trace, "as tables of texts have it"
 
 

@@ -90,8 +90,14 @@ def look_of_row(row: Row) -> str | None:
         return "mars" if {"image", "image_search_title_list"} & row.keys() else None
     if "question" in row and "response" in row:
         return "thyme"
+    asked = _asked(row)
     if _is_conversation(row):
-        return "conversations"
+        return None if asked else "conversations"
+    return asked
+
+
+def _asked(row: Row) -> str | None:
+    """The layout of a question and its answer that a row looks like."""
     for name, columns in _OF_MATHS.items():
         if columns <= row.keys():
             return name
