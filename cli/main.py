@@ -116,8 +116,8 @@ def main() -> None:
             _blame(status)
         elif WITHIN not in os.environ:
             sys.stderr.write(
-                "interrupted; sft, rl and eval continue with --resume; demo, curate and data index --encoder "
-                "when started again\n"
+                "interrupted; sft, rl and eval continue with --resume, and demo, curate, faithfulness and "
+                "data index --encoder when the same command is given again\n"
             )
         raise
     except Exception as error:
