@@ -321,7 +321,9 @@ def test_stored_replies_are_judged_again_in_batches(model: str, data: Path, tmp_
 
 
 def test_training_and_services_refuse_it(tiny: Path, data: Path, tmp_path: Path) -> None:
-    words = batching(BatchServer(judge, 0, 0, "completed", partly=False, counts=True))
+    nobody = BatchServer(judge, 0, 0, "completed", partly=False, counts=True)
+    nobody.port = 9
+    words = batching(nobody)
     ended = vtune(*rl(tiny, data, tmp_path / "out", *words), "--dry-run")
     assert ended.code == 2
     assert "every step waits for its rewards" in ended.err

@@ -29,7 +29,7 @@ from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
 from vtune.schema.message import IMAGE, Message, Picture, Role
 from vtune.schema.trajectory import Call, Status, Trajectory
-from vtune.tools.calls import ANSWER_CLOSE, ANSWER_OPEN, read_calls, responses
+from vtune.tools.calls import ANSWER_CLOSE, ANSWER_OPEN, OPEN, read_calls, responses
 from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers.tags import answer
 
@@ -144,7 +144,7 @@ def _answered(said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int
     written = read_calls(said.text, None)
     if not written:
         raise DataError(
-            "it follows a turn of the assistant that neither ends with </code> nor has a <tool_call>",
+            f"it follows a turn of the assistant that neither ends with </code> nor has a {OPEN}",
             where=where,
             fix="a trace is one question: cut the conversation before this turn, or drop the row",
         )
