@@ -49,7 +49,7 @@ def _print(rendered: "RenderableType", width: int | None) -> None:
 
 
 def _least_width(table: "Table") -> int:
-    """The columns of a terminal that a table needs; its own columns are told theirs."""
+    """How wide a terminal a table needs; sets the least width of each of its columns."""
     for column in table.columns:
         texts = [str(one) for one in (column.header, *column.cells)]
         if column.no_wrap:

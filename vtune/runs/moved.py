@@ -7,15 +7,16 @@ from typing import Any
 
 from vtune.errors import RecipeError
 
-BLOCKS, BLOCK = 64, 2**16
-"""Of each file of weights that many pieces, of that many bytes, are read: 60 GB in whole take minutes."""
+BLOCKS, BLOCK = 1024, 2**12
+"""So many pieces of so many bytes are read of each file of weights, ours: not all of many GB."""
 
 
 def weights_print(model: str | None) -> str | None:
     """SHA-256 over the files of a model's folder: their names, sizes, and pieces from all over them.
 
-    Two checkpoints of one run differ in it, also where half of the model was frozen. None where there
-    is no model, or its name is that of no folder, as on the hub, where it says which weights they are.
+    A change that covers a thousandth of a file in one piece is seen, as that of a connector; one of a few
+    bytes may not be. None where there is no model, or its name is that of no folder, as on the hub, where it
+    says which weights they are.
 
     Raises:
         RecipeError: If a file cannot be read.

@@ -161,8 +161,11 @@ def test_tools_are_offered_in_the_system_turn(tools: Any) -> None:
     assert read({"conversations": said, "tools": tools, **PICTURES}).messages[0].content == tools_block(
         [SCHEMA]
     )
-    told = [{"from": "system", "value": f"Mine. {tools_block([SCHEMA])}"}, *said]
-    assert read({"conversations": told, "tools": tools, **PICTURES}).messages[0].content == told[0]["value"]
+    offered = [{"from": "system", "value": f"Mine. {tools_block([SCHEMA])}"}, *said]
+    assert (
+        read({"conversations": offered, "tools": tools, **PICTURES}).messages[0].content
+        == offered[0]["value"]
+    )
 
 
 def test_pictures_may_stand_in_the_turns() -> None:

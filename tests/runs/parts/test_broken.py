@@ -455,7 +455,7 @@ GIVES = {
     "output that is a number": ("replace(shown(IMAGE_MARK, [out.getvalue()]), output=5)", "are texts"),
     "half a character": (r"replace(shown('turned'), output='\ud83d')", "are texts that UTF-8 can hold"),
     "an image by name": ("ShownCrop(bbox=whole, image='0', shown=0)", "`image` '0' .* number pictures"),
-    "a crop that is none": ("replace(shown('turned'), crops=[{}])", "holds dict: give ShownCrop"),
+    "a crop of another type": ("replace(shown('turned'), crops=[{}])", "holds dict: give ShownCrop"),
     "no list of pictures": ("replace(shown('turned'), images=None)", "pictures as encoded bytes"),
     "a matrix of four": ("ShownCrop(bbox=whole, image=0, shown=0, matrix=(1, 0, 0, 1))", "six or nine"),
 }

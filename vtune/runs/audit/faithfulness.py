@@ -28,8 +28,8 @@ from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.human_labels import HumanLabels
+from vtune.runs.audit.kept_replies import Replies, kept_replies
 from vtune.runs.audit.located import Audited, locate, samples_of
-from vtune.runs.audit.replies import Replies, kept_replies
 from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import stored_audits

@@ -1,4 +1,4 @@
-"""Replies of judges, kept beside a run until all of its audit have one: what is paid for is paid for once."""
+"""Replies of judges, kept beside a run until every question of its audit has one: none is paid for twice."""
 
 import hashlib
 import os
