@@ -8,7 +8,7 @@ from typing import Any
 from vtune.errors import RecipeError
 
 BLOCKS, BLOCK = 1024, 2**12
-"""So many pieces of so many bytes are read of each file of weights, ours: not all of many GB."""
+"""Pieces of each file of weights that are read, and bytes of a piece, ours: a file may have many GB."""
 
 
 def weights_print(model: str | None) -> str | None:
