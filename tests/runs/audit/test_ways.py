@@ -8,7 +8,7 @@ from vtune.errors import RecipeError
 from vtune.judge.budget import Budget, OverBudget
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.audit import AuditRow
-from vtune.runs.audit.replies import kept_replies
+from vtune.runs.audit.kept_replies import kept_replies
 from vtune.runs.audit.ways import together, ways_of
 
 ROW = AuditRow(
