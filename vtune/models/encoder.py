@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import open_input, read_text
-from vtune.models.policy import check_local, quiet, resolved, unloadable
+from vtune.models.source import check_local, quiet, resolved, unloadable
 
 Pooling = Literal["mean", "cls", "last"]
 

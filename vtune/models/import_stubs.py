@@ -1,9 +1,12 @@
-"""Stubs for what DeepSpeed imports and no training here uses: four seconds of a processor in each process."""
+"""Stubs for what DeepSpeed and transformers import and nothing here uses: it takes each process seconds."""
 
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 MUON = "deepspeed.runtime.zero.muon.original_muon"
 """What DeepSpeed's optimiser Muon is made of: functions that torch's compiler gets as they are defined."""
@@ -33,3 +36,44 @@ def skip_muon() -> None:
         names = {"MuonWithAuxAdam": type("MuonWithAuxAdam", (), {}), "adam_update": None, "muon_update": None}
         vars(module).update(names)
         sys.modules[MUON] = module
+
+
+class _Deferred(ModuleType):
+    """Stands for a module that is imported when a function of it is called, or another name is asked for."""
+
+    def __init__(self, name: str, function: str) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None)
+
+        def call(*values: Any, **named: Any) -> Any:
+            return getattr(self._real(), function)(*values, **named)
+
+        setattr(self, function, call)
+
+    def _real(self) -> ModuleType:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return importlib.import_module(self.__name__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what the machinery of imports looks for
+            raise AttributeError(name)
+        return getattr(self._real(), name)
+
+
+@contextmanager
+def without_optimizers() -> Iterator[None]:
+    """Have transformers import SciPy's optimisers when it needs them: half a second.
+
+    With any configuration it imports the losses of its detectors, which assign boxes to objects by them.
+    """
+    name = "scipy.optimize"
+    if name in sys.modules:
+        yield
+        return
+    stub = sys.modules[name] = _Deferred(name, "linear_sum_assignment")
+    try:
+        yield
+    finally:
+        if sys.modules.get(name) is stub:
+            del sys.modules[name]

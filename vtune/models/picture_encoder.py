@@ -11,7 +11,7 @@ from PIL import Image
 
 from vtune.errors import DataError
 from vtune.models.encoder import fingerprint, folder_of
-from vtune.models.policy import check_local, quiet, resolved, unloadable
+from vtune.models.source import check_local, quiet, resolved, unloadable
 
 PROCESSOR = "preprocessor_config.json"
 

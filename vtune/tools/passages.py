@@ -108,7 +108,7 @@ def check_model(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> None:
     """
     if importlib.util.find_spec("usearch") is None:
         raise MissingExtra("usearch is not installed", fix=NO_DENSE)
-    from vtune.models.policy import check_local
+    from vtune.models.source import check_local
 
     check_local(model_of(facts, encoder))
 

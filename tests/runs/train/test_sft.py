@@ -9,7 +9,8 @@ import torch
 import vtune.runs.train.sft as training
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
 from vtune.config import find, load_recipe
-from vtune.models.policy import load_chat, resolved
+from vtune.models.policy import load_chat
+from vtune.models.source import resolved
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.view.watch import watched
 from vtune.schema.parquet import read_trajectories, write_trajectories

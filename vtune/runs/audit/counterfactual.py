@@ -11,8 +11,8 @@ from typing import Any
 from vtune.errors import RecipeError, nearest
 from vtune.files.json_text import read_json
 from vtune.metrics.counterfactual import Rerun, dependence
-from vtune.models.policy import resolved
 from vtune.models.served import is_served
+from vtune.models.source import resolved
 from vtune.report.progress import Steps
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer

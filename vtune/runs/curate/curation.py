@@ -18,7 +18,7 @@ from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output, write_atomically
 from vtune.judge.endpoint import JudgeEndpoint
-from vtune.models.policy import resolved
+from vtune.models.source import resolved
 from vtune.report.curation_page import RATES, Shown, curation_page, rate_bin
 from vtune.report.progress import say
 from vtune.reward.preflight import ping_judge

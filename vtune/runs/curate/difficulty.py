@@ -16,7 +16,7 @@ from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.graders import compare
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import resolved
+from vtune.models.source import resolved
 from vtune.parts import Kind
 from vtune.report.progress import Steps
 from vtune.reward.score import failure_of

@@ -15,9 +15,9 @@ from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
 from vtune.metrics.habits import habits
-from vtune.models.policy import resolved
 from vtune.models.served import is_scripted
 from vtune.models.shape import find_shape
+from vtune.models.source import resolved
 from vtune.report.progress import Steps
 from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
 from vtune.reward.score import Scorer

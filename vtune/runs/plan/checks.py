@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from vtune.config import find, load_recipe, override, recipe_keys
 from vtune.errors import DataError, MissingExtra, RecipeError
-from vtune.models.policy import resolved
 from vtune.models.shape import find_shape
+from vtune.models.source import resolved
 from vtune.reward.wire import JUDGE
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.evaluate.suite import EvalSuite

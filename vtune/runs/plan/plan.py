@@ -12,8 +12,9 @@ from typing import Any
 
 from vtune.config import Strict
 from vtune.errors import VtuneError
-from vtune.models.policy import load_chat, resolved
+from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape, known_shapes, local_file
+from vtune.models.source import resolved
 from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser

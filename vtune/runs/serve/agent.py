@@ -16,7 +16,7 @@ from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError, VtuneError
 from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import resolved
+from vtune.models.source import resolved
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
 from vtune.rollout.agent import Agent, Job, black

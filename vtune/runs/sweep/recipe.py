@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vtune.config import Strict, Uses, find, load_recipe, override
 from vtune.errors import RecipeError, nearest
-from vtune.models.policy import resolved
+from vtune.models.source import resolved
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.sweep.numbers import HELD_OUT
 from vtune.runs.sweep.placeholders import OF_RUNS, PREPARED, SEED, Row, filled, marks, rows

@@ -20,7 +20,8 @@ from vtune.files.json_text import read_record
 from vtune.files.terminal import brief
 from vtune.files.writing import check_folder_output
 from vtune.models.pictures import PixelBudget, Pixels
-from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, resolved, save_policy
+from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
+from vtune.models.source import resolved
 from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.schema.message import Message
 from vtune.update.lora import ADAPTER

@@ -18,7 +18,7 @@ from vtune.errors import RunFailed
 from vtune.metrics.by_source import Rows, by_source
 from vtune.metrics.replies import examples, forget_replies, keep_replies
 from vtune.metrics.trackers import check_tracker
-from vtune.models.policy import resolved
+from vtune.models.source import resolved
 from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.reward.checking import check_unscored, silent_line

@@ -14,8 +14,9 @@ from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.metrics.trackers import check_tracker
 from vtune.models.chat import Chat
 from vtune.models.pictures import PictureReader
-from vtune.models.policy import Policy, load_chat, load_reader, resolved
+from vtune.models.policy import Policy, load_chat, load_reader
 from vtune.models.shape import find_shape
+from vtune.models.source import resolved
 from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.rollout.transcript import Transcript, check_trace, replay

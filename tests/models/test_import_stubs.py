@@ -1,0 +1,38 @@
+import sys
+from collections.abc import Iterator
+
+import pytest
+import scipy.optimize
+
+from vtune.models.import_stubs import without_optimizers
+
+NAME = "scipy.optimize"
+
+
+@pytest.fixture
+def not_imported() -> Iterator[None]:
+    real = sys.modules.pop(NAME)
+    yield
+    sys.modules[NAME] = scipy.optimize = real
+
+
+def test_the_optimisers_are_imported_when_one_is_called(not_imported: None) -> None:
+    with without_optimizers():
+        from scipy.optimize import linear_sum_assignment
+    assert NAME not in sys.modules
+    rows, columns = linear_sum_assignment([[1, 5], [5, 1]], maximize=True)
+    assert (rows.tolist(), columns.tolist()) == ([0, 1], [1, 0])
+    assert NAME in sys.modules
+
+
+def test_whoever_needs_another_of_them_meanwhile_gets_the_real_one(not_imported: None) -> None:
+    with without_optimizers():
+        from scipy.optimize import minimize_scalar
+    assert sys.modules[NAME].__file__
+    assert minimize_scalar is sys.modules[NAME].minimize_scalar
+    assert minimize_scalar(lambda x: (x - 2) ** 2).x == pytest.approx(2)
+
+
+def test_what_is_imported_already_stays() -> None:
+    with without_optimizers():
+        assert sys.modules[NAME] is scipy.optimize
