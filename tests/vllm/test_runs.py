@@ -83,26 +83,27 @@ def test_a_server_draws_what_a_vllm_in_the_process_draws(colocated: Ran, served:
 def test_it_learns_as_with_the_transformers_engine(
     schooled: Path, lens: Path, server: Server, tmp_path: Path
 ) -> None:
-    """Sixteen steps from the same cold start; the draws differ, so only means can be compared."""
+    """Eight steps from the same cold start; the draws differ, so only means can be compared."""
 
     def rewards(name: str, **settings: object) -> list[float]:
         given = setting(
-            steps=16, prompts_per_step=8, group_size=8, update__learning_rate=1e-3,
-            checkpoints__every=16, trajectories_every=16, update__micro_tokens=4096, **settings,
+            steps=8, prompts_per_step=8, group_size=8, update__learning_rate=1e-3,
+            checkpoints__every=8, trajectories_every=8, update__micro_tokens=4096, **settings,
         )  # fmt: skip
         ended = vtune(*rl(schooled, lens / "train.parquet", tmp_path / name, *given))
         assert ended.code == 0, ended.err
         found = numbers(tmp_path / name)
-        return [found[step, "all"]["reward"] for step in range(16)]
+        return [found[step, "all"]["reward"] for step in range(8)]
 
     own = rewards("transformers")
     vllm = rewards("vllm", rollout__engine="vllm", rollout__servers=f"[{server.url}]")
-    early, late = (mean(own[:5]), mean(vllm[:5])), (mean(own[-5:]), mean(vllm[-5:]))
-    print(f"reward, first and last five steps: transformers {early[0]:.2f} {late[0]:.2f}, "
+    early, late = (mean(own[:3]), mean(vllm[:3])), (mean(own[-3:]), mean(vllm[-3:]))
+    print(f"reward, first and last three steps: transformers {early[0]:.2f} {late[0]:.2f}, "
           f"vllm {early[1]:.2f} {late[1]:.2f}")  # fmt: skip
+    # They rise by 0.24, each mean of 192 conversations with an error of 0.03.
     assert late[0] > early[0] + 0.05
     assert late[1] > early[1] + 0.05
-    assert abs(late[0] - late[1]) < 0.3
+    assert abs(late[0] - late[1]) < 0.2
 
 
 def test_one_step_off_the_weights_are_one_step_behind_and_no_more(
