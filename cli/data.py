@@ -75,13 +75,16 @@ def import_(
 @app.command("export")
 def export(
     layout: Annotated[
-        str, typer.Argument(metavar="LAYOUT", help="samples (JSON lines), verl or vtriune; thyme for traces.")
+        str,
+        typer.Argument(
+            metavar="LAYOUT", help="samples (JSON lines), verl, vtriune; of traces: thyme, conversations."
+        ),
     ],
     file: Annotated[Path, typer.Argument(help="Parquet file of samples, or of traces.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: Parquet, or JSON lines.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write samples as JSON lines, or as verl or V-Triune read them, or traces as Thyme does."""
+    """Write samples as JSON lines, or as verl or V-Triune read them, or traces as trainers read chats."""
     from vtune.report.values import render_values
     from vtune.runs.data.exporting import export_data
 

@@ -1,6 +1,7 @@
 """Traces in the chat layouts of other trainers: one conversation, however it is stored."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests.data.formats.published import coded, jpeg
 from vtune.data.formats.building import Options
-from vtune.data.formats.conversations import conversation_trace, read_conversations
+from vtune.data.formats.conversations import conversation_row, conversation_trace, read_conversations
 from vtune.data.formats.likely import look_of_row
 from vtune.data.formats.source import Place
 from vtune.errors import DataError
@@ -166,6 +167,18 @@ def test_tools_are_offered_in_the_system_turn(tools: Any) -> None:
         read({"conversations": offered, "tools": tools, **PICTURES}).messages[0].content
         == offered[0]["value"]
     )
+
+
+def test_a_developer_speaks_as_the_system_does() -> None:
+    said = [{"role": "developer", "content": "Be brief."}, *ONE["in the text"]]
+    assert read({"messages": said, **PICTURES}).messages[0].role == "system"
+
+
+def test_a_trace_that_does_not_end_with_the_assistant_is_not_exported() -> None:
+    trace = read({"messages": ONE["in the text"], **PICTURES})
+    assert conversation_row(trace, 0)["messages"] == ONE["in the text"]
+    with pytest.raises(DataError, match="does not end with the assistant"):
+        conversation_row(replace(trace, messages=trace.messages[:-1]), 0)
 
 
 def test_pictures_may_stand_in_the_turns() -> None:

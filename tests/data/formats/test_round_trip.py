@@ -87,13 +87,16 @@ def test_samples_come_back_whole_from_other_layouts(
     assert records(back, name) == records(out, name)
 
 
-def test_traces_come_back_whole(imported: dict, tmp_path: Path) -> None:
-    _, out, result = imported["thyme"]
+@pytest.mark.parametrize(("made", "layout"), [
+    ("thyme", "thyme"), ("thyme", "conversations"), ("conversations", "conversations"),
+])  # fmt: skip
+def test_traces_come_back_whole(imported: dict, tmp_path: Path, made: str, layout: str) -> None:
+    _, out, result = imported[made]
     there, back = tmp_path / "there.parquet", tmp_path / "back.parquet"
-    export_data("thyme", out, there)
-    again = import_data("thyme", [there], back, options=Options(), strict=True)
+    export_data(layout, out, there)
+    again = import_data(layout, [there], back, options=Options(), strict=True)
     assert again["kept"] == result["kept"]
-    first, second = records(out, "thyme"), records(back, "thyme")
+    first, second = records(out, made), records(back, layout)
     # Base64 has no path, and nothing else may differ.
     assert [t.messages for t in first] == [t.messages for t in second]
     assert [t.calls for t in first] == [t.calls for t in second]

@@ -42,6 +42,15 @@ def test_a_picture_is_read_from_every_form(value: object, tmp_path: Path) -> Non
     assert picture.data == jpeg(0)
 
 
+@pytest.mark.parametrize("start", ["file://", "file:", "file://localhost"])
+def test_a_picture_may_be_named_by_the_uri_of_its_file(start: str, tmp_path: Path) -> None:
+    (tmp_path / "a b.jpg").write_bytes(jpeg(0))
+    (picture,) = pictures("images", f"{start}{tmp_path}/a%20b.jpg", tmp_path)
+    assert (picture.data, picture.path) == (jpeg(0), f"{tmp_path}/a b.jpg")
+    with pytest.raises(DataError, match="leaves the folder"):
+        pictures("images", f"{start}/etc/passwd", tmp_path)
+
+
 def test_a_picture_of_another_kind_is_to_be_stored_anew(tmp_path: Path) -> None:
     tiff = io.BytesIO()
     Image.new("RGB", (8, 8)).save(tiff, "TIFF")

@@ -16,6 +16,7 @@ TURNS = ("messages", "conversations", "conversation")
 ASKED, _CALLED, _RETURNED = "user", "call", "tool"
 _ROLES = {
     "system": "system",
+    "developer": "system",
     "user": ASKED,
     "human": ASKED,
     "assistant": "assistant",

@@ -1,16 +1,17 @@
-"""Cold-start traces as other trainers read them: chat turns (ms-swift, TRL) or ShareGPT (LLaMA-Factory).
+"""Cold-start traces as other trainers have them: chat turns (ms-swift, TRL) or ShareGPT (LLaMA-Factory).
 
 Tool calls stand in the turns themselves (`<code>`, `<tool_call>`), in turns of their own, or in `tool_calls`;
 here they become part of what the assistant writes, in the template of `vtune.tools.calls`.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vtune.data.formats import specimens_traces
+import pyarrow as pa
+
+from vtune.data.formats import own, specimens_traces
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.chat_turns import (
     ASKED,
@@ -21,17 +22,28 @@ from vtune.data.formats.chat_turns import (
     chat_turns,
     final_code,
 )
+from vtune.data.formats.kept_calls import packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
-from vtune.data.formats.thyme import failed
 from vtune.data.formats.values import first, marked, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
 from vtune.schema.message import IMAGE, Message, Picture, Role
-from vtune.schema.trajectory import Call, Status, Trajectory
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import ANSWER_CLOSE, ANSWER_OPEN, OPEN, read_calls, responses
 from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers.tags import answer
+
+CONVERSATION_COLUMNS = pa.schema(
+    [
+        ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("images", pa.list_(pa.struct([("bytes", pa.binary()), ("path", pa.string())]))),
+        ("id", pa.string()),
+        ("data_source", pa.string()),
+        (own.KEY, pa.string()),
+    ]
+)
+"""As the trainers read them, and beside that an id, a source and what calls were: traces come back equal."""
 
 
 def read_conversations(path: Path, options: Options) -> Iterator[Found]:
@@ -66,7 +78,7 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
         source="conversations" if source is None else text_of("source", source),
         messages=tuple(messages),
         images=tuple(replace(picture, origin=origins[number]) for number, picture in enumerate(images)),
-        calls=tuple(calls),
+        calls=restored(row.get(own.KEY), calls),
     )
     return replace(trace, answer=answer(trace.reply))
 
@@ -140,7 +152,7 @@ def _answered(said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int
     """
     where = f"turn {number}"
     if (code := final_code(said.text)) is not None:
-        return [_call(PYTHON, {"code": code}, back.text, tuple(numbers))]
+        return [shown_call(PYTHON, {"code": code}, _shown(back.text), tuple(numbers))]
     written = read_calls(said.text, None)
     if not written:
         raise DataError(
@@ -160,24 +172,44 @@ def _answered(said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int
     made, start = [], 0
     for call, frame in zip(written, frames, strict=False):  # behind the last frame stands what is no answer
         end = start + frame.count(IMAGE) if call is not written[-1] else len(numbers)
-        made.append(_call(call.tool, call.arguments, frame, tuple(numbers[start:end])))
+        made.append(shown_call(call.tool, call.arguments, _shown(frame), tuple(numbers[start:end])))
         start = end
     return made
 
 
-def _call(tool: str, arguments: Mapping[str, Any], back: str, images: tuple[int, ...]) -> Call:
-    for mark in (IMAGE, ANSWER_OPEN, ANSWER_CLOSE, OUTPUT_OPEN, OUTPUT_CLOSE):
+def _shown(back: str) -> str:
+    """What came back without the frame that its template gives it."""
+    for mark in (ANSWER_OPEN, ANSWER_CLOSE, OUTPUT_OPEN, OUTPUT_CLOSE):
         back = back.replace(mark, "")
-    words = back.strip()
-    status: Status = "error" if tool == PYTHON and failed(words) else "ok"
-    return Call(
-        tool=tool,
-        arguments=json.dumps(arguments, ensure_ascii=False),
-        status=status,
-        error=words if status == "error" else "",
-        output=words if status == "ok" else "",
-        images=images,
-    )
+    return back
+
+
+def conversation_row(trace: Trajectory, index: int) -> Row:
+    """A trace as ms-swift, TRL and LLaMA-Factory read it. Token ids and rewards have no place there.
+
+    What a tool says is a turn of the user, in the frame in which the policy reads it: a turn of a tool would
+    get the frame of the trainer's own template around it.
+
+    Args:
+        trace: Its pictures hold their bytes.
+        index: Number of the row.
+
+    Raises:
+        DataError: If it could not be learnt from, or a picture has no bytes.
+    """
+    where = f"trace of {trace.sample_id!r}"
+    if trace.messages[-1].role != "assistant":
+        raise DataError("the trace does not end with the assistant", where=where, fix="leave it out")
+    shown = [trace.images[number] for message in trace.messages for number in message.images]
+    if any(picture.data is None for picture in shown):
+        raise DataError("a picture of the trace has no bytes", where=where)
+    return {
+        "messages": [{"role": message.role, "content": message.content} for message in trace.messages],
+        "images": [{"bytes": picture.data, "path": None} for picture in shown],
+        "id": trace.sample_id,
+        "data_source": trace.source,
+        own.KEY: packed(trace.calls),
+    }
 
 
 FORMATS.add(

@@ -5,9 +5,8 @@ these become turns: what the policy writes, and what it is shown, which is never
 """
 
 import base64
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,15 +14,14 @@ import pyarrow as pa
 
 from vtune.data.formats import own, specimens_traces
 from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.kept_calls import packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
 from vtune.errors import DataError
-from vtune.files.json_text import parse_json
-from vtune.schema.fields import Fields, Row, wrong
+from vtune.schema.fields import Row, wrong
 from vtune.schema.message import IMAGE, Message
-from vtune.schema.trajectory import Call, Status, Trajectory
-from vtune.schema.trajectory_row import call_from_row, call_to_row
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
 THYME_COLUMNS = pa.schema(
@@ -40,10 +38,6 @@ THYME_COLUMNS = pa.schema(
 _OUTPUT = re.compile(r"<sandbox_output>((?:(?!</?sandbox_output>).)*)</sandbox_output>", re.DOTALL)
 """One that looks on from no tag further than to the next: a response may be a flood of them."""
 _OUTPUT_MARK = re.compile(r"</?sandbox_output>")
-_FAILED = re.compile(
-    r"Traceback|^[^\w\n]*(?:Sandbox for \S+:|(?:\w*Error|Exception|Execution error)\b)", re.MULTILINE
-)
-"""How its sandbox reports code that failed."""
 
 
 def read_thyme(path: Path, options: Options) -> Iterator[Found]:
@@ -82,7 +76,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
         kept += [replace(picture, origin=f"call:{len(calls)}") for picture in returned]
         shown += len(numbers)
         messages.append(Message("user", f"<sandbox_output>\n{output}\n</sandbox_output>", numbers))
-        calls.append(_call(code.removesuffix("</code>"), output, numbers))
+        calls.append(shown_call(PYTHON, {"code": code.removesuffix("</code>")}, output, numbers))
     if shown != len(images):
         raise wrong(
             "image",
@@ -100,7 +94,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
         source="thyme" if source is None else text_of("data_source", source),
         messages=tuple(messages),
         images=tuple(kept),
-        calls=_restored(row.get(own.KEY), calls),
+        calls=restored(row.get(own.KEY), calls),
         answer=answer.strip() if last.count("</answer>") == 1 else None,
     )
 
@@ -139,52 +133,8 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
         ),
         "id": trace.sample_id,
         "data_source": trace.source,
-        own.KEY: json.dumps([_packed(call) for call in trace.calls], ensure_ascii=False),
+        own.KEY: packed(trace.calls),
     }
-
-
-def _packed(call: Call) -> Row:
-    """A call without its pictures, which the conversation shows, and its tokens, which stay behind."""
-    return {key: value for key, value in call_to_row(call).items() if key not in ("images", "span")}
-
-
-def _restored(packed: object, calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The calls with what an export has kept of them; as they are where the file is not one of ours.
-
-    Raises:
-        DataError: If what was kept is not about these calls.
-    """
-    if packed is None:
-        return tuple(calls)
-    try:
-        kept = parse_json(str(packed))
-        rows = [
-            dict(row) | {"images": list(call.images), "span": [0, 0]}
-            for call, row in zip(calls, kept, strict=True)
-        ]
-    except (TypeError, ValueError):
-        raise wrong(
-            own.KEY, "it is not what an export writes about these calls", "export the file again"
-        ) from None
-    return tuple(call_from_row(Fields(row, f"{own.KEY}.")) for row in rows)
-
-
-def failed(words: str) -> bool:
-    """Whether words of a sandbox report code that failed."""
-    return _FAILED.search(words) is not None
-
-
-def _call(code: str, output: str, images: tuple[int, ...]) -> Call:
-    words = output.replace(IMAGE, "").strip()
-    status: Status = "error" if failed(words) else "ok"
-    return Call(
-        tool=PYTHON,
-        arguments=json.dumps({"code": code}),
-        status=status,
-        error=words if status == "error" else "",
-        output=words if status == "ok" else "",
-        images=images,
-    )
 
 
 FORMATS.add(

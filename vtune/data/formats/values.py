@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
+from urllib.request import url2pathname
 
 from vtune.data.folders import within
 from vtune.errors import DataError
@@ -77,8 +78,8 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
 
     Args:
         column: Its name, for errors.
-        value: One of these or a list of them: bytes, {bytes, path}, a path, base64, a data URI; or the JSON
-            text of a list, as tables of texts have it.
+        value: One of these or a list of them: bytes, {bytes, path}, a path, base64, a URI of data or of a
+            file; or the JSON text of a list, as tables of texts have it.
         base: The folder that paths start from.
 
     Returns:
@@ -197,6 +198,8 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
     elif isinstance(item, bytes):
         content = item
     elif isinstance(item, str):
+        if item.startswith("file:/"):
+            item = url2pathname(item.removeprefix("file:").removeprefix("//localhost").removeprefix("//"))
         decoded = _decoded(item, base)
         content = decoded if decoded is not None else _loaded(column, item, base)
         path = item if decoded is None else None

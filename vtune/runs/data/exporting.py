@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from vtune.data.formats.conversations import CONVERSATION_COLUMNS, conversation_row
 from vtune.data.formats.samples import own_line
 from vtune.data.formats.thyme import THYME_COLUMNS, thyme_row
 from vtune.data.formats.verl import VERL_COLUMNS, verl_row
@@ -36,6 +37,7 @@ LAYOUTS = {
     "verl": Layout("samples", VERL_COLUMNS, verl_row),
     "vtriune": Layout("samples", VTRIUNE_COLUMNS, vtriune_row),
     "thyme": Layout("traces", THYME_COLUMNS, thyme_row),
+    "conversations": Layout("traces", CONVERSATION_COLUMNS, conversation_row),
 }
 """Name -> layout; each is also read by `vtune data import`."""
 
