@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ import yaml
 
 from tests.reward.test_score import NOWHERE
 from tests.runs.commands import Ended, evaluation, numbers, rl, same_weights, setting, sft, vtune
-from vtune.errors import RecipeError, RunFailed, ServiceError, VtuneError
+from vtune.errors import RecipeError, RunFailed, ServiceError
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.suite import EvalSuite
@@ -45,11 +47,18 @@ def evaluations(run: Path) -> dict[int, dict[str, float]]:
     return {step: row for (step, source), row in numbers(run).items() if source == WHOLE}
 
 
+async def told_to_stop(*_: Any) -> None:
+    """A portion that is drawn for ever, in a process that is told to stop."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.Event().wait()
+
+
 @pytest.fixture(scope="module")
 def runs(
     schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path, Ended]:
-    """One run that is never evaluated, and one that broke down in its second evaluation and continued."""
+    """One run that is never evaluated, and one that broke down in its second evaluation, was told to stop in
+    it when it went on, and went on once more."""
     watched = tmp_path_factory.mktemp("online") / "watched"
     keep = "{newest: 1, best: {suite: lens, metric: reward, mode: max}}"
     more = setting(eval=online(lens / "heldout.parquet"), checkpoints__keep=keep)
@@ -68,6 +77,11 @@ def runs(
             vtune(*words)
     assert sorted(evaluations(watched)) == [0]
     assert sorted({step for step, _ in training(watched)}) == [0, 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OnlineEvaluation, "_portion", told_to_stop)
+        ended = vtune(*words, "--resume")
+    assert ended.code == 130, ended.err
+    assert sorted(evaluations(watched)) == [0]
     ended = vtune(*words, "--resume", "--json")
     assert ended.code == 0, ended.err
     return unbroken, watched, ended
@@ -164,24 +178,43 @@ def test_supervised_training_is_evaluated_and_does_not_feel_it(
     assert {row["trajectories"] for row in evaluations(watched).values()} == {2}
 
 
-@pytest.mark.parametrize("failure", [RunFailed, RecipeError])
-def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_fails(
-    failure: type[VtuneError], tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def run_failed(*_: Any) -> None:
+    raise RunFailed("the engine is dead")
+
+
+async def wrong_settings(*_: Any) -> None:
+    raise RecipeError("the engine is dead")
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "words"),
+    [
+        (run_failed, 1, "the engine is dead"),
+        (wrong_settings, 1, "the engine is dead"),
+        (told_to_stop, 130, "stopped after step 1 of 2; its checkpoint is written"),
+    ],
+)
+def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_does_not_end(
+    ends: Callable[..., Awaitable[None]],
+    code: int,
+    words: str,
+    tiny: Path,
+    lens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     portion, calls = OnlineEvaluation._portion, []
 
-    async def fail(self: OnlineEvaluation, *given: Any) -> None:
+    async def second_ends(self: OnlineEvaluation, *given: Any) -> None:
         calls.append(given)
-        if len(calls) == 2:
-            raise failure("the engine is dead")
-        await portion(self, *given)
+        await (ends if len(calls) == 2 else portion)(self, *given)
 
-    monkeypatch.setattr(OnlineEvaluation, "_portion", fail)
+    monkeypatch.setattr(OnlineEvaluation, "_portion", second_ends)
     settings = setting(epochs="null", steps=2, batch_size=2, checkpoints__every=2, update__warmup_steps=0)
     watched = setting(eval=online(lens / "heldout.parquet", every=1, limit=1))
     ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / "run", *settings, *watched))
-    assert ended.code == 1
-    assert "the engine is dead" in ended.err
+    assert ended.code == code
+    assert words in ended.err
     assert (tmp_path / "run/checkpoints/newest").resolve().name == "step-000001"
 
 
@@ -230,6 +263,7 @@ def test_a_suite_does_not_spend_what_another_may_ask_the_web(
         record=Mock(),
         checkpoints=Mock(),
         done=0,
+        told=lambda: False,
     )
     for one in load_suites(recipe, kind="transformers"):
         with pytest.raises(RunFailed, match="enough"):

@@ -218,6 +218,7 @@ class _Loop:
             out=run.out,
             record=self._record,
             checkpoints=self._checkpoints,
+            told=lambda: self._stopping.told,
         )
 
     async def steps(self) -> Mapping[str, float]:
@@ -359,12 +360,16 @@ class _Loop:
 
     async def _evaluate(self, done: int) -> float:
         """The evaluation that is due after `done` steps; returns the seconds that it took."""
+        began = time.monotonic()
         try:
-            return await self._evaluation.after(done, self._run.engine)
+            given_up = await self._evaluation.after(done, self._run.engine)
         except RunFailed:
             # All processes have it, and all are here.
             self._save_unsaved(done)
             raise
+        if given_up:
+            self._stopping.stop(done, partial(self._save, done), self._checkpoints.finish)
+        return time.monotonic() - began
 
     async def _evaluate_at_the_end(self) -> None:
         steps = self._recipe.steps

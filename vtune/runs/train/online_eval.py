@@ -4,8 +4,9 @@ Every process takes part, with every n-th question of a suite; what they found i
 one writes it. Nothing of it reaches the training: draws have keys of their own, and no state is shared.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,9 @@ from vtune.runs.train.record import Record
 from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks
 
+LOOK = 0.5
+"""Seconds between two looks whether the run is to stop; ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Share:
@@ -66,6 +70,9 @@ class OnlineEvaluation:
         out: The run folder.
         record: Where the numbers go.
         checkpoints: Notes each evaluation.
+        done: Steps done before this run continued.
+        told: Whether this process is to stop: what is being drawn then is given up, and drawn anew by whoever
+            continues the run.
     """
 
     def __init__(
@@ -81,6 +88,7 @@ class OnlineEvaluation:
         record: Record,
         checkpoints: CheckpointManager,
         done: int,
+        told: Callable[[], bool],
     ) -> None:
         self._recipe = recipe
         self._suites = suites
@@ -92,6 +100,7 @@ class OnlineEvaluation:
         self._record = record
         self._checkpoints = checkpoints
         self._done = done
+        self._told = told
 
     def due(self, step: int) -> list[Loaded]:
         """The suites to be evaluated after `step` steps; alike in all processes."""
@@ -100,15 +109,18 @@ class OnlineEvaluation:
         known = self._record.evaluated if step == self._done else ()
         return [one for one in self._suites if one.name not in known]
 
-    async def after(self, step: int, engine: Engine) -> float:
-        """Evaluate all that is due after `step` steps; returns the seconds that it took. See `of`."""
-        began = time.monotonic()
+    async def after(self, step: int, engine: Engine) -> bool:
+        """Evaluate all that is due after `step` steps; returns whether it was given up. See `of`."""
         for one in self.due(step):
-            await self.of(one, step, engine)
-        return time.monotonic() - began
+            if await self.of(one, step, engine):
+                return True
+        return False
 
-    async def of(self, one: Loaded, step: int, engine: Engine) -> None:
+    async def of(self, one: Loaded, step: int, engine: Engine) -> bool:
         """Evaluate one suite after `step` steps.
+
+        Returns:
+            Whether it was given up in all processes, because one was told to stop.
 
         Args:
             one: The suite.
@@ -119,10 +131,11 @@ class OnlineEvaluation:
             RunFailed: In all processes, if an engine has died or too much could not be scored.
         """
         began = time.monotonic()
-        found, failure = _Share(), None
+        found: _Share | None = _Share()
+        failure = None
         try:
             with self._gathered():
-                found = await self._drawn(one, step, engine)
+                found = await self._unless_told(self._drawn(one, step, engine))
         except VtuneError as error:
             failure = error if isinstance(error, RunFailed) else _failed(one, error)
         shares = self._ranks.gather((found, failure))
@@ -130,18 +143,21 @@ class OnlineEvaluation:
         for _, failed in shares:
             if failed is not None:
                 raise failed
+        whole = [share for share, _ in shares if share is not None]
+        if len(whole) < len(shares):
+            return True
         suite = one.suite
-        everyone = [t for share, _ in shares for t in share.trajectories]
+        everyone = [t for share in whole for t in share.trajectories]
         check_unscored(everyone, suite.reward.max_unscored)
         rows = evaluated(
             one.name,
             everyone,
             scores_of(
                 suite.scorer,
-                [mark for share, _ in shares for mark in share.marks],
-                [mark for share, _ in shares for mark in share.fallbacks],
+                [mark for share in whole for mark in share.marks],
+                [mark for share in whole for mark in share.fallbacks],
             ),
-            [row for share, _ in shares for row in share.audited],
+            [row for share in whole for row in share.audited],
             evidence_score=suite.reward.evidence.full,
             max_unaudited=suite.reward.max_unscored,
             seed=suite.seed,
@@ -157,6 +173,19 @@ class OnlineEvaluation:
                 say(doubt)
             score = f"{overall['score']:.4g}" if "score" in overall else "unscored"
             say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")
+        return False
+
+    async def _unless_told(self, drawing: Awaitable[_Share]) -> _Share | None:
+        """What is drawn; None if this process is told to stop before the end."""
+        task = asyncio.ensure_future(drawing)
+        try:
+            while not task.done() and not self._told():
+                await asyncio.wait({task}, timeout=LOOK)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
 
     async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
         """This process's share of a suite: drawn, scored and audited, a portion after the other."""

@@ -166,10 +166,10 @@ def _train(
     done, _ = position(out / "checkpoints", trainer, resume=resume)
     profiled = Profile.of_run(profile, out, ranks, done=done, steps=steps)
     if ranks.first:
-        say(f"trainable parameters: {trainer.trainable}")
-        say(f"vision attention: {policy.vision_attention}")
+        say(f"trainable parameters: {trainer.trainable}\nvision attention: {policy.vision_attention}")
     record = Record(out, ranks, recipe.model_dump(mode="json"), track=track, done=done)
     checkpoints = CheckpointManager(recipe.checkpoints, out, ranks)
+    stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
     evaluation = OnlineEvaluation(
         recipe.eval,
         suites,
@@ -181,11 +181,11 @@ def _train(
         out=out,
         record=record,
         checkpoints=checkpoints,
+        told=lambda: stopping.told,
     )
     stream = _Stream(recipe, policy, ranks)
     began = time.monotonic()
     loss: float | None = None
-    stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)
     save = partial(checkpoints.save, trainer, policy, recipe.model)
     evaluate = partial(_evaluate, evaluation, trainer, stopping, save, checkpoints.finish)
     update = partial(_update, trainer, stream, processes=ranks.world, peak=peak_flops(ranks, recipe.update))
@@ -219,12 +219,13 @@ def _evaluate(
 ) -> None:
     """Evaluate what is due after `step` updates; the model itself draws.
 
-    Where that fails, what has been trained is saved first.
+    Where that fails, or the run is told to stop, what has been trained is saved first.
     """
     try:
         for one in evaluation.due(step):
             engine = TransformersEngine(trainer.rollouts, max_batch=one.suite.rollout.max_batch)
-            asyncio.run(evaluation.of(one, step, engine))
+            if asyncio.run(evaluation.of(one, step, engine)):
+                stopping.stop(step, partial(save, step), finish)
     except RunFailed:
         # All processes have it, and all are here.
         stopping.rescue(step, partial(save, step), finish)

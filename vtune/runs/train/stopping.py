@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from vtune.errors import INTERRUPTED, RunFailed
 from vtune.report.progress import say
@@ -41,7 +41,8 @@ class Stopping:
         self._last = clock()
         self.saved = done
         """Steps in the newest checkpoint."""
-        self._told = False
+        self.told = False
+        """Whether this process was told to stop."""
         self._before: Any = None
 
     def __enter__(self) -> Self:
@@ -66,17 +67,27 @@ class Stopping:
         """
         late = self._recipe.minutes is not None and self._clock() - self._last >= 60 * self._recipe.minutes
         # The first process's clock counts for all; whoever was told to stop, was told for all.
-        asked = self._ranks.gather((late, self._told))
+        asked = self._ranks.gather((late, self.told))
         told = any(one for _, one in asked)
         if done % self._recipe.every == 0 or done == self._steps or asked[0][0] or told:
             save()
             self.saved = done
             self._last = self._clock()
         if told and done < self._steps:
-            finish()
-            if self._ranks.first:
-                say(f"stopped after step {done} of {self._steps}; its checkpoint is written")
-            raise SystemExit(INTERRUPTED)
+            self.stop(done, save, finish)
+
+    def stop(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> NoReturn:
+        """Write a checkpoint, if there is none of `done` steps, and end the run; all processes together.
+
+        Raises:
+            SystemExit: 130, once it is written.
+        """
+        if done > self.saved:
+            save()
+        finish()
+        if self._ranks.first:
+            say(f"stopped after step {done} of {self._steps}; its checkpoint is written")
+        raise SystemExit(INTERRUPTED)
 
     def rescue(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
         """Keep what is trained, before a failure that all processes know of ends the run.
@@ -91,4 +102,4 @@ class Stopping:
             say(str(error))
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
-        self._told = True
+        self.told = True
