@@ -127,6 +127,29 @@ def test_a_tokenizer_that_cannot_chat_is_refused(policy: Policy) -> None:
         Chat(deaf, policy.family)
 
 
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("{% if %}", "Expected an expression"),
+        ("{{ messages[0].content + 1 }}", "can only concatenate"),
+        ("{{ nobody.name }}", "undefined"),
+    ],
+)
+def test_a_broken_template_is_named(policy: Policy, template: str, why: str) -> None:
+    broken = copy.deepcopy(policy.chat.tokenizer)
+    broken.chat_template = template
+    with pytest.raises(DataError, match=f"cannot print a conversation of user, assistant, user: .*{why}"):
+        Chat(broken, policy.family)
+
+
+def test_turns_that_a_template_does_not_know_are_named(policy: Policy) -> None:
+    tokenizer = copy.deepcopy(policy.chat.tokenizer)
+    refusal = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"
+    tokenizer.chat_template = refusal + tokenizer.chat_template
+    with pytest.raises(DataError, match="cannot print a conversation of system, user: no system turn"):
+        Chat(tokenizer, policy.family).prompt([Message("system", "Be brief."), Message("user", "?")], [])
+
+
 def test_a_tokenizer_without_vision_tokens_is_refused() -> None:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast

@@ -6,7 +6,7 @@ again (token in, token out).
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtune.errors import DataError
@@ -29,7 +29,7 @@ class Chat:
         family: Whose tokens it has.
 
     Raises:
-        DataError: If the tokenizer lacks one of them, or a chat template.
+        DataError: If the tokenizer lacks one of them, or a chat template that prints a conversation.
     """
 
     def __init__(self, tokenizer: Any, family: Family) -> None:
@@ -66,7 +66,7 @@ class Chat:
         ]
         self._tokens = functools.lru_cache(maxsize=LATELY)(self._tokenized)
         """A group's rollouts open alike."""
-        text = tokenizer.apply_chat_template(probe, add_generation_prompt=True, tokenize=False)
+        text = self._rendered(probe)
         _, _, rest = text.partition("\ue001")
         self._before_user, mark, self._after_user = rest.partition("\ue002")
         if not mark:
@@ -75,10 +75,13 @@ class Chat:
             )
 
     def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
-        """Token ids of the opening turns, up to and with the header of the assistant's turn."""
+        """Token ids of the opening turns, up to and with the header of the assistant's turn.
+
+        Raises:
+            DataError: If the chat template knows no such turns, or marks and pictures differ in number.
+        """
         rows = [{"role": m.role, "content": self._clean(m.content).replace(IMAGE, _MARK)} for m in messages]
-        text = self.tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=False)
-        return self._encode(text, pixels)
+        return self._encode(self._rendered(rows), pixels)
 
     def observation(self, text: str, pixels: Sequence[Pixels], *, ended: bool) -> list[int]:
         """Token ids that close the assistant's turn, give it a tool's output and open its next turn.
@@ -100,6 +103,20 @@ class Chat:
     def decode(self, token_ids: Sequence[int]) -> str:
         """What sampled tokens say, without special tokens."""
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
+        return text
+
+    def _rendered(self, rows: Sequence[Mapping[str, str]]) -> str:
+        """Turns {role, content} by the template, with the header of the assistant's turn."""
+        from jinja2 import TemplateError
+
+        try:
+            text: str = self.tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=False)
+        except (TemplateError, TypeError) as error:
+            raise DataError(
+                f"the chat template cannot print a conversation of {', '.join(row['role'] for row in rows)}: "
+                f"{error}",
+                fix="fix chat_template.jinja in the model folder, or copy the one of an instruct model",
+            ) from error
         return text
 
     def _clean(self, text: str) -> str:
