@@ -93,6 +93,9 @@ def test_a_print_of_weights_sees_names_sizes_and_any_run_of_bytes(tmp_path: Path
     content = bytes(3 * BLOCKS * BLOCK)
     first = weights_print(weights(tmp_path / "0", content))
     assert first == weights_print(weights(tmp_path / "1", content))
+    for name in ("README.md", ".gitattributes"):
+        (tmp_path / "1" / name).write_text("downloaded")
+    assert first == weights_print(str(tmp_path / "1"))
     longer = weights_print(weights(tmp_path / "2", content + b"\0"))
     changed = bytearray(content)
     changed[5 * BLOCK : 8 * BLOCK] = b"\1" * (3 * BLOCK)  # pieces are two blocks apart

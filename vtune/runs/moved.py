@@ -15,8 +15,8 @@ def weights_print(model: str | None) -> str | None:
     """SHA-256 over the files of a model's folder: their names, sizes, and pieces from all over them.
 
     A change that covers a thousandth of a file in one piece is seen, as that of a connector; one of a few
-    bytes may not be. None where there is no model, or its name is that of no folder, as on the hub, where it
-    says which weights they are.
+    bytes may not be. Model cards and hidden files, which downloads bring or not, are passed over. None where
+    there is no model, or its name is that of no folder, as on the hub, where it says which weights they are.
 
     Raises:
         RecipeError: If a file cannot be read.
@@ -25,7 +25,7 @@ def weights_print(model: str | None) -> str | None:
         return None
     found = hashlib.sha256()
     try:
-        for file in sorted(path for path in folder.iterdir() if path.is_file()):
+        for file in sorted(path for path in folder.iterdir() if path.is_file() and _of_model(path.name)):
             size = file.stat().st_size
             found.update(f"{file.name}\0{size}\0".encode())
             with file.open("rb") as stream:
@@ -35,6 +35,10 @@ def weights_print(model: str | None) -> str | None:
     except OSError as error:
         raise RecipeError(f"cannot read {error.filename}: {error.strerror}", fix="check the folder") from None
     return found.hexdigest()
+
+
+def _of_model(name: str) -> bool:
+    return not name.startswith(".") and not name.endswith(".md")
 
 
 def _offsets(size: int) -> range | list[int]:
