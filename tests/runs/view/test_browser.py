@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import uvicorn
 
 from tests.conftest import HANGS, ROOT
 from tests.runs.sweep.folders import make_sweep
@@ -21,17 +23,20 @@ from tests.runs.view.test_show import hostile
 from tests.runs.view.test_tokens import write_tokenizer
 from tests.view.hostile import STEERING, TEXT, make_hostile_run
 from tests.view.runs import LOOKED, MISSED, make_run
+from vtune.runs.serve.listening import listen, url_of
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.page import write_page
+from vtune.runs.view.serving import HOST, app_of
 from vtune.schema.labels import read_labels
 from vtune.schema.parquet import write_trajectories
-from vtune.view.place import find_places
+from vtune.view.place import find_all, find_places
 from vtune.view.query import parse_query, select
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: `make browser`")
 CHROMIUM = shutil.which("chromium") or ""
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium: `make browser`")
 
+TOKEN = "the-token"
 SHOTS = os.environ.get("VTUNE_SHOTS")
 """A folder for pictures of the pages, to look at."""
 
@@ -63,6 +68,7 @@ def address(run: Path) -> Iterator[str]:
 
 @contextmanager
 def served(run: Path) -> Iterator[str]:
+    """`vtune view` in a process of its own: the address that it says."""
     words = [sys.executable, "-m", "vtune.cli.main", "view", str(run), "--port", "0", "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -72,6 +78,24 @@ def served(run: Path) -> Iterator[str]:
         finally:  # a test that failed does not wait for it for ever
             server.terminate()
         assert server.wait() == 0
+
+
+@contextmanager
+def served_here(run: Path) -> Iterator[str]:
+    """What `vtune view` serves, from a thread: a process of its own would import for seconds."""
+    opened = [Opened(place, ()) for place in find_all([run])]
+    app = app_of(opened, TOKEN)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off", ws="none"))
+    with listen(HOST, 0) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield f"{url_of(listener)}/{TOKEN}/"
+        finally:
+            server.should_exit = True
+            thread.join()
+    for one in opened:
+        one.index.close()
 
 
 @pytest.fixture(scope="module")
@@ -390,7 +414,7 @@ def test_two_checkpoints_are_compared_and_their_answers_seen_side_by_side(
 ) -> None:
     run = make_run(tmp_path / "run", {0: BEFORE, 4: AFTER, 9: AFTER})
     write_page([run], tmp_path / "page.html")
-    with served(run) as address:
+    with served_here(run) as address:
         for start in (address, f"file://{tmp_path}/page.html"):
             one = Watched(browser)
             page = one.page
@@ -461,7 +485,7 @@ def test_pages_fit_their_window(browser: Any, address: str, width: int, scheme: 
 
 def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {0: [LOOKED]})
-    with served(run) as address:
+    with served_here(run) as address:
         one = Watched(browser)
         one.page.goto(f"{address}#/0?q=step%3A9")
         one.page.wait_for_selector("text=Nothing is like that.")
@@ -470,30 +494,34 @@ def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
         one.closed(address)
 
 
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(make_sweep(tmp_path_factory.mktemp("sweeps") / "swept")) as url:
+        yield url
+
+
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_sweep_shows_its_differences_and_its_tables(browser: Any, tmp_path: Path, width: int) -> None:
-    folder = make_sweep(tmp_path / "swept")
-    with served(folder) as address:
-        one = Watched(browser, width)
-        one.page.goto(address)
-        chart = one.page.locator(".charted", has_text="same: accuracy")
-        playwright.expect(chart.locator("svg")).to_have_attribute(
-            "aria-label", "same: accuracy: sharp - plain 10.0 [-14.8, 34.8]"
-        )
-        playwright.expect(chart.locator(".seed")).to_have_count(3)
-        table = one.page.locator("section", has_text="held out: same").last
-        playwright.expect(table).to_contain_text("70.0 [27.0, 113.0]")
-        assert one.page.evaluate("document.documentElement.scrollWidth") <= width
-        folded = one.page.locator("details", has_text="80 of 100")
-        folded.locator("summary").click()
-        playwright.expect(folded).to_contain_text("sharp - plain: accuracy")
-        with one.page.expect_download() as saved:
-            chart.locator("text=SVG").click()
-        assert "<svg" in Path(saved.value.path()).read_text()
-        if AXE.is_file():
-            one.page.evaluate(AXE.read_text())
-            found = one.page.evaluate("axe.run()")
-            assert [
-                fault["id"] for fault in found["violations"] if fault["impact"] in ("serious", "critical")
-            ] == []
-        one.closed(address)
+def test_a_sweep_shows_its_differences_and_its_tables(browser: Any, swept: str, width: int) -> None:
+    one = Watched(browser, width)
+    one.page.goto(swept)
+    chart = one.page.locator(".charted", has_text="same: accuracy")
+    playwright.expect(chart.locator("svg")).to_have_attribute(
+        "aria-label", "same: accuracy: sharp - plain 10.0 [-14.8, 34.8]"
+    )
+    playwright.expect(chart.locator(".seed")).to_have_count(3)
+    table = one.page.locator("section", has_text="held out: same").last
+    playwright.expect(table).to_contain_text("70.0 [27.0, 113.0]")
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+    folded = one.page.locator("details", has_text="80 of 100")
+    folded.locator("summary").click()
+    playwright.expect(folded).to_contain_text("sharp - plain: accuracy")
+    with one.page.expect_download() as saved:
+        chart.locator("text=SVG").click()
+    assert "<svg" in Path(saved.value.path()).read_text()
+    if AXE.is_file():
+        one.page.evaluate(AXE.read_text())
+        found = one.page.evaluate("axe.run()")
+        assert [
+            fault["id"] for fault in found["violations"] if fault["impact"] in ("serious", "critical")
+        ] == []
+    one.closed(swept)
