@@ -308,13 +308,20 @@ def _load(settings: Settings) -> MakeRunner:
     import tempfile
 
     import cv2
-    import matplotlib.pyplot as plt
     import numpy as np
     import PIL.ImageDraw
     import PIL.ImageEnhance
     import PIL.ImageFilter
     import PIL.ImageFont
     import PIL.ImageOps
+    from matplotlib import artist
+
+    # matplotlib writes a table of settings into its docstrings as it is imported, which takes a third
+    # of its import, in every sandbox. A session still gets the table from `kwdoc`.
+    table, artist.kwdoc = artist.kwdoc, lambda _: ""
+    import matplotlib.pyplot as plt
+
+    artist.kwdoc = table
 
     # The runner before the hooks: it keeps some functions as they were.
     from . import hooked, runner
