@@ -74,7 +74,11 @@ def read_bytes(path: Path, *, limit: int = MAX_PICTURE) -> bytes:
         OSError: As `open_input`, or if it is larger.
     """
     with open_input(path) as stream:
-        content = stream.read(limit + 1) if os.fstat(stream.fileno()).st_size <= limit else b""
+        size = os.fstat(stream.fileno()).st_size
+        # Room is made for all that is asked for: a file that does not grow is not given that of the largest.
+        content = stream.read(size + 1) if size <= limit else b""
+        if len(content) > size:
+            content += stream.read(limit + 1 - len(content))
         if len(content) > limit or os.fstat(stream.fileno()).st_size > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB", str(path))
         return content
