@@ -76,6 +76,7 @@ def test_a_file_that_is_no_recipe_is_told_as_text(content: bytes, said: str, tmp
     assert said in ended.err
 
 
+@pytest.mark.usefixtures("probed")
 def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = recipe_file(tmp_path, tiny, lens / "train.parquet")
     ended = vtune("doctor", path, "--json")
@@ -143,6 +144,7 @@ def test_an_engine_that_is_not_installed_is_named(tiny: Path, lens: Path, tmp_pa
     assert "vtune[vllm]" in check["fix"]
 
 
+@pytest.mark.usefixtures("probed")
 def test_what_a_recipe_lacks_is_named_with_its_remedy_and_exit_1() -> None:
     ended = vtune("doctor", "rl/codev", "--json")
     assert ended.code == 1
@@ -261,6 +263,7 @@ def test_little_shared_memory_is_a_warning(size: float, level: str) -> None:
     assert doctor._shared_memory(size)["level"] == level
 
 
+@pytest.mark.usefixtures("probed")
 def test_a_machine_without_shared_memory_fails_the_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def test_pictures_of_code_hold() -> None:
     assert self_test.session_pictures() == ""
 
 
+@pytest.mark.usefixtures("probed")
 def test_a_trial_that_does_not_hold_is_a_check_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks() -> str:
         raise ServiceError("no sandbox")
@@ -43,6 +44,7 @@ def test_a_trial_that_does_not_hold_is_a_check_that_fails(monkeypatch: pytest.Mo
     assert rows["self-test: broken"]["found"] == "no sandbox"
 
 
+@pytest.mark.usefixtures("probed")
 def test_without_the_option_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "TRIALS", {"bad": lambda: "it leaked"})
     ended = vtune("doctor", "--json")
