@@ -28,7 +28,7 @@ def check_environment(name: str) -> list[Check]:
     """It opens, answers, ends and closes; two at once are as one alone; its reward lies in [0, 1]."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        sandbox = runner.run(stack.enter_async_context(Sandbox(warm=1)))
+        sandbox = runner.run(stack.enter_async_context(Sandbox(warm=1, at_once=False)))
         try:
             trial = _Played(name, sandbox)
 
