@@ -101,12 +101,10 @@ def test_bad_input_is_a_message_and_never_a_traceback(outcomes: dict[Case, dict[
 
 
 CONSOLE = {
-    "a pipe as a recipe": ("curate", "special/pipe"),
-    "a document that is larger than it looks": ("rl", "--recipe", "yaml/bomb.yaml"),
     "a device as an output": ("data", "export", "verl", "lens/train.parquet", "--out", "special/full"),
     "escapes in a name": ("data", "inspect", "\x1b[31m[/]\u202e.parquet"),
 }
-"""Through the console script, in a process of their own."""
+"""Through the console script, in a process of their own; all else is the same as from the warm process."""
 
 
 @pytest.mark.parametrize("name", CONSOLE)

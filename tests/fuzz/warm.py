@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 AT_ONCE = 2
-EACH = 8
+EACH = 24
 """Commands of one fork: to make and to end one takes longer than most commands."""
 PATIENCE = 600
 """Seconds after which a command is killed: a machine may be busy, but what waits for ever is found."""

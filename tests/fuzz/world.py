@@ -160,12 +160,12 @@ def parquets(folder: Path, good: Path) -> dict[str, Path]:
         "no rows": pa.Table.from_pylist([], schema=SAMPLE_COLUMNS),
         "twice": pa.Table.from_pylist([rows[0], rows[0]], schema=SAMPLE_COLUMNS),
         "tiny rows": pa.table(
-            {name: pa.nulls(30_000, pa.string()) for name in ("data_source", "prompt", "reward_model")}
+            {name: pa.nulls(15_000, pa.string()) for name in ("data_source", "prompt", "reward_model")}
         ),
         "zeros": pa.table(
             {
                 "data_source": ["a"],
-                "prompt": pa.array([bytes(160 * 2**20)], pa.large_binary()),
+                "prompt": pa.array([bytes(136 * 2**20)], pa.large_binary()),
                 "reward_model": ["x"],
             }
         ),
