@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conftest import HANGS
-from tests.sandbox.conftest import QUICK, Box, encoded, picture
+from tests.sandbox.conftest import QUICK, Box, encoded, picture, running, textured
 from vtune.errors import SandboxUnavailable
 from vtune.sandbox import Execution, Isolation, Limits, Sandbox, Session
 from vtune.sandbox.turns import Turns
@@ -49,18 +49,16 @@ def cpu_ticks(pid: int) -> int:
 
 def in_session(box: Box, story: Callable[[Session], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with await box.sandbox.open([encoded(picture())], seed=0) as session:
+        async with await box.sandbox.open([textured()], seed=0) as session:
             await story(session)
 
     box.runner.run(whole())
 
 
-def in_small_session(story: Callable[[Session], Awaitable[None]]) -> None:
-    async def whole() -> None:
-        async with Sandbox(SMALL) as sandbox, await sandbox.open([encoded(picture())], seed=0) as session:
-            await story(session)
-
-    asyncio.run(whole())
+@pytest.fixture(scope="module")
+def small_box() -> Iterator[Box]:
+    with running(SMALL) as box:
+        yield box
 
 
 def test_a_session_is_stopped_between_calls(box: Box) -> None:
@@ -71,7 +69,7 @@ def test_a_session_is_stopped_between_calls(box: Box) -> None:
     in_session(box, story)
 
 
-def test_a_forged_answer_buys_no_time(box: Box) -> None:
+def test_a_forged_answer_buys_no_time(impatient_box: Box) -> None:
     async def story(session: Session) -> None:
         forged = await session.run(FIND_QUESTION + "print('forged')\nsay(good)\nwhile True: pass", raw=True)
         assert (forged.status, forged.output) == ("ok", "forged")
@@ -83,13 +81,7 @@ def test_a_forged_answer_buys_no_time(box: Box) -> None:
         assert (await session.run("print(1)")).status == "killed"
         assert (await session.run("print(2)")).output == "2"
 
-    box_limits = replace(QUICK, seconds=0.5)
-
-    async def whole() -> None:
-        async with Sandbox(box_limits) as sandbox, await sandbox.open([], seed=0) as session:
-            await story(session)
-
-    asyncio.run(whole())
+    in_session(impatient_box, story)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +142,7 @@ def test_parsing_that_takes_all_the_time_is_not_given_it_twice() -> None:
     assert late.seconds < 7.8  # 6, not 8
 
 
-def test_a_flood_of_files_is_stopped_early_and_swept_away() -> None:
+def test_a_flood_of_files_is_stopped_early_and_swept_away(small_box: Box) -> None:
     async def story(session: Session) -> None:
         run = await session.run("for i in range(10**6): open(f'f{i}', 'w').close()")
         assert run.status == "killed"
@@ -161,75 +153,71 @@ def test_a_flood_of_files_is_stopped_early_and_swept_away() -> None:
             await session.run("print(sorted(os.listdir()), image.size)")
         ).output == "['image_0.png'] (400, 300)"
 
-    in_small_session(story)
+    in_session(small_box, story)
 
 
-def test_a_disk_is_not_filled() -> None:
+def test_a_disk_is_not_filled(small_box: Box) -> None:
     async def story(session: Session) -> None:
         run = await session.run("for i in range(100): open(f'f{i}', 'wb').write(bytes(4 << 20))")
         assert run.status == "killed"
         assert "more than 8 MiB" in run.error
 
-    in_small_session(story)
+    in_session(small_box, story)
 
 
-def test_what_a_killed_call_left_is_shown() -> None:
+def test_what_a_killed_call_left_is_shown(small_box: Box) -> None:
     async def story(session: Session) -> None:
         run = await session.run("image.save('a.png')\nprint('so far')\nos._exit(1)")
         assert (run.status, run.names) == ("killed", ("a.png",))
         assert run.output == "so far"
 
-    in_small_session(story)
+    in_session(small_box, story)
 
 
-def test_the_hard_limit_comes_in_time() -> None:
+def test_the_hard_limit_comes_in_time(impatient_box: Box) -> None:
     hostile = "import time\nwhile True:\n try:\n  while True: time.sleep(0.01)\n except BaseException: pass"
-
-    async def story() -> Execution:
-        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
-            return await session.run(hostile)
-
-    run = asyncio.run(story())
+    run = impatient_box.one(hostile)
     assert run.status == "killed"
     assert 1.0 <= run.seconds < 10
 
 
-def test_a_session_that_does_not_read_its_question_is_killed_in_time(box: Box) -> None:
+def test_a_session_that_does_not_read_its_question_is_killed_in_time(impatient_box: Box) -> None:
     async def story() -> Execution:
-        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+        async with await impatient_box.sandbox.open([], seed=0) as session:
             await session.run(FIND_QUESTION + "say(good)\nimport time\nwhile True: time.sleep(1)", raw=True)
             # Too long for what lies between two processes.
             return await session.run("#" + "\U0001f600" * 60_000)
 
-    run = asyncio.run(story())
+    run = impatient_box.runner.run(story())
     assert run.status == "killed"
     assert run.seconds < 10
 
 
-def test_sessions_with_many_folders_do_not_stretch_each_others_limit() -> None:
+def test_sessions_with_many_folders_do_not_stretch_each_others_limit(impatient_box: Box) -> None:
     hostile = "import time\nwhile True:\n try:\n  for i in range(1900): os.makedirs(f'd{i}', exist_ok=True)\n"
     hostile += "  while True: time.sleep(0.01)\n except BaseException: pass"
 
     async def story() -> list[Execution]:
-        async with Sandbox(QUICK) as sandbox:
-            sessions = [await sandbox.open([], seed=0) for _ in range(8)]
-            return list(await asyncio.gather(*(session.run(hostile) for session in sessions)))
+        sessions = [await impatient_box.sandbox.open([], seed=0) for _ in range(8)]
+        runs = await asyncio.gather(*(session.run(hostile) for session in sessions))
+        await asyncio.gather(*(session.close() for session in sessions))
+        return list(runs)
 
-    runs = asyncio.run(story())
+    runs = impatient_box.runner.run(story())
     assert {run.status for run in runs} == {"killed"}
     assert max(run.seconds for run in runs) < 10
 
 
-def test_time_that_the_trainer_was_busy_does_not_count() -> None:
+def test_time_that_the_trainer_was_busy_does_not_count(impatient_box: Box) -> None:
     async def story() -> Execution:
-        async with Sandbox(QUICK) as sandbox, await sandbox.open([], seed=0) as session:
+        async with await impatient_box.sandbox.open([], seed=0) as session:
             call = asyncio.create_task(session.run("print('done')"))
             await asyncio.sleep(0.001)
             # As an engine does that draws in this process.
             time.sleep(QUICK.seconds + QUICK.grace + 0.2)
             return await call
 
-    run = asyncio.run(story())
+    run = impatient_box.runner.run(story())
     assert (run.status, run.output) == ("ok", "done")
 
 
