@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +17,11 @@ import httpx2
 import pytest
 import yaml
 
-from tests.conftest import HANGS
 from tests.judge.server import serve
 from tests.reward.build import TARGET, WRONG, looks, recipe, sample
 from tests.reward.serving import Served, alive, children, serving
 from tests.reward.test_score import NOWHERE
+from tests.runs.commands import vtune
 from tests.verifiers.cases import CASES, sample_of, wrap
 from vtune.errors import RecipeError, RunFailed
 from vtune.reward.checking import check_unscored
@@ -410,12 +408,11 @@ def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) ->
         (["--host", "0.0.0.0"], "anyone who reaches 0.0.0.0"),
         (["--port", port], "cannot be listened on"),
     ):
-        command = [sys.executable, "-m", "vtune.cli.main", "serve", "rewards", *words]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=HANGS, check=False)
-        assert (ended.returncode, ended.stdout) == (2, "")
-        assert said in ended.stderr
-        assert "  fix  " in ended.stderr
-        assert "Traceback" not in ended.stderr
+        ended = vtune("serve", "rewards", *words)
+        assert (ended.code, ended.out) == (2, "")
+        assert said in ended.err
+        assert "  fix  " in ended.err
+        assert "Traceback" not in ended.err
 
 
 def test_a_worker_that_dies_costs_one_request_and_never_a_zero(served: Served) -> None:

@@ -9,6 +9,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import PIL.Image
@@ -25,12 +26,29 @@ from vtune.schema.decode import UNDECODABLE
 MARK = b"only in the file, not in its pixels"
 
 
-@pytest.fixture(scope="module")
-def careful() -> Iterator[Box]:
+def running_confined(limits: Limits, **options: Any) -> Iterator[Box]:
     with asyncio.Runner() as runner:
-        sandbox = runner.run(Sandbox(Limits(), decode="confined").__aenter__())
+        sandbox = runner.run(Sandbox(limits, decode="confined", **options).__aenter__())
         yield Box(runner, sandbox)
         runner.run(sandbox.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="module")
+def careful() -> Iterator[Box]:
+    yield from running_confined(Limits())
+
+
+@pytest.fixture(scope="module")
+def hurt() -> Iterator[Box]:
+    """For tests that kill its decoders or its fork server."""
+    yield from running_confined(QUICK, warm=0)
+
+
+@pytest.fixture
+def lasting(hurt: Box) -> Box:
+    """With a fork server that lives, though the test before may have killed it."""
+    hurt.run("pass")
+    return hurt
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
@@ -63,35 +81,35 @@ def test_what_a_confined_decoder_refuses_is_said_and_the_next_picture_is_shown(c
     assert "b.png is not shown" in run.output
 
 
-def test_a_confined_decoder_that_dies_costs_nobody_a_picture() -> None:
+def test_a_confined_decoder_that_dies_costs_nobody_a_picture(lasting: Box) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK, decode="confined", warm=0) as sandbox:
-            session = await sandbox.open([encoded(picture())], seed=0)
+        sandbox = lasting.sandbox
+        async with await sandbox.open([encoded(picture())], seed=0) as session:
             assert (await session.run("image.save('a.png')")).names == ("a.png",)
-            first = sandbox._confined.all[-1].process
+            decoder = sandbox._confined._free[-1]
+            first, before = decoder.process, len(list(sandbox.folder.glob("s*")))
             assert first is not None
             first.kill()
             assert (await session.run("image.save('b.png')")).names == ("b.png",)
-            assert sandbox._confined.all[-1].process is not first
-            # One of the session, one of the decoder; that of the first decoder is gone.
-            assert len(list(sandbox.folder.glob("s*"))) == 2
+            assert decoder.process is not first
+            # That of the first decoder is gone.
+            assert len(list(sandbox.folder.glob("s*"))) == before
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_pictures_are_decoded_after_the_fork_server_died(replaced: bool) -> None:
+def test_pictures_are_decoded_after_the_fork_server_died(lasting: Box, replaced: bool) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK, decode="confined", warm=0) as sandbox:
-            content = encoded(picture())
-            await sandbox._confined.decode(content)
-            os.kill(sandbox.zygote_pid, signal.SIGKILL)
-            if replaced:
-                # Another fork server, while the decoder still belongs to the dead one, whose folder is gone.
-                await (await sandbox.open([content], seed=0)).close()
-            assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
+        sandbox, content = lasting.sandbox, encoded(picture())
+        await sandbox._confined.decode(content)
+        os.kill(sandbox.zygote_pid, signal.SIGKILL)
+        if replaced:
+            # Another fork server, while the decoder still belongs to the dead one, whose folder is gone.
+            await (await sandbox.open([content], seed=0)).close()
+        assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
 def test_a_decoder_whose_folder_goes_as_it_starts_is_started_again_for_the_next_picture() -> None:
@@ -119,18 +137,17 @@ def test_a_decoder_whose_folder_goes_as_it_starts_is_started_again_for_the_next_
     asyncio.run(story())
 
 
-def test_a_decoding_that_is_cancelled_leaves_nothing_for_the_next() -> None:
+def test_a_decoding_that_is_cancelled_leaves_nothing_for_the_next(lasting: Box) -> None:
     async def story() -> None:
-        async with Sandbox(QUICK, decode="confined") as sandbox:
-            content = encoded(picture())
-            await sandbox._confined.decode(content)
-            cancelled = asyncio.create_task(sandbox._confined.decode(encoded(picture(seed=1))))
-            await asyncio.sleep(0)
-            cancelled.cancel()
-            await asyncio.wait([cancelled])
-            assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
+        sandbox, content = lasting.sandbox, encoded(picture())
+        await sandbox._confined.decode(content)
+        cancelled = asyncio.create_task(sandbox._confined.decode(encoded(picture(seed=1))))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
 
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
 @pytest.mark.parametrize("kind", ["WEBP", "BMP", "GIF"])
@@ -222,40 +239,38 @@ kept = 17
 
 
 @pytest.mark.parametrize("decode", ["host", "confined"])
-def test_bombs_are_the_models_error_and_cost_it_neither_its_state_nor_its_good_pictures(decode: str) -> None:
+def test_bombs_are_the_models_error_and_cost_it_neither_its_state_nor_its_good_pictures(
+    box: Box, careful: Box, decode: str
+) -> None:
+    run, after = (box if decode == "host" else careful).run(BOMBS, "print(kept)")
+    assert (run.status, run.names) == ("ok", ("d.png",))
+    assert "a.png is not shown: it is 24000000 x 1, and a side has 32768 pixels at most" in run.output
+    assert "b.png is not shown: it is 1 x 200000, and a side has 32768 pixels at most" in run.output
+    assert "c.jpg is not shown: it is a JPEG of 2006 scans, which takes too long" in run.output
+    assert after.output == "17"
+
+
+def test_a_picture_that_keeps_its_decoder_busy_holds_up_no_other(
+    lasting: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story() -> None:
-        async with Sandbox(Limits(), decode=decode, warm=0) as sandbox:  # type: ignore[arg-type]
-            session = await sandbox.open([encoded(picture())], seed=0)
-            run = await session.run(BOMBS)
-            assert (run.status, run.names) == ("ok", ("d.png",))
-            assert "a.png is not shown: it is 24000000 x 1, and a side has 32768 pixels at most" in run.output
-            assert "b.png is not shown: it is 1 x 200000, and a side has 32768 pixels at most" in run.output
-            assert "c.jpg is not shown: it is a JPEG of 2006 scans, which takes too long" in run.output
-            assert (await session.run("print(kept)")).output == "17"
+        sandbox, content = lasting.sandbox, encoded(picture())
+        first = sandbox._confined._free[-1]
 
-    asyncio.run(story())
+        async def never(content: bytes) -> bytes:
+            await asyncio.sleep(60)
+            return content
 
+        monkeypatch.setattr(first, "decode", never)
+        stuck = asyncio.create_task(sandbox._confined.decode(content))
+        await asyncio.sleep(0)
+        assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
+        assert not stuck.done()
+        stuck.cancel()
+        await asyncio.wait([stuck])
+        assert len(sandbox._confined._free) == len(sandbox._confined.all)
 
-def test_a_picture_that_keeps_its_decoder_busy_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        async with Sandbox(QUICK, warm=0) as sandbox:
-            content = encoded(picture())
-            first = sandbox._confined._free[-1]
-
-            async def never(content: bytes) -> bytes:
-                await asyncio.sleep(60)
-                return content
-
-            monkeypatch.setattr(first, "decode", never)
-            stuck = asyncio.create_task(sandbox._confined.decode(content))
-            await asyncio.sleep(0)
-            assert np.array_equal(decoded(await sandbox._confined.decode(content)), picture())
-            assert not stuck.done()
-            stuck.cancel()
-            await asyncio.wait([stuck])
-            assert len(sandbox._confined._free) == len(sandbox._confined.all)
-
-    asyncio.run(story())
+    lasting.runner.run(story())
 
 
 def test_pixels_larger_than_a_file_may_be_come_in_parts() -> None:

@@ -19,24 +19,27 @@ CALLS = (
 )
 
 
-async def talk(deaths: int) -> tuple[list[Execution], int]:
+async def talk(sandbox: Sandbox, deaths: int) -> tuple[list[Execution], int]:
     """The calls, with the fork server killed before the third; how often a session was lost."""
     lost: list[None] = []
-    async with Sandbox() as sandbox:
-        session = await RecoverableSession.open(
-            sandbox, [encoded(picture())], seed=7, lost=lambda: lost.append(None)
-        )
-        found = [await session.run(code) for code in CALLS[:2]]
-        for _ in range(deaths):
-            os.kill(sandbox.zygote_pid, signal.SIGKILL)
-            await asyncio.sleep(0.2)
-        found.append(await session.run(CALLS[2]))
-        await session.close()
+    session = await RecoverableSession.open(
+        sandbox, [encoded(picture())], seed=7, lost=lambda: lost.append(None)
+    )
+    found = [await session.run(code) for code in CALLS[:2]]
+    for _ in range(deaths):
+        os.kill(sandbox.zygote_pid, signal.SIGKILL)
+        await asyncio.sleep(0.2)
+    found.append(await session.run(CALLS[2]))
+    await session.close()
     return found, len(lost)
 
 
 def test_a_session_whose_sandbox_dies_goes_on_as_if_it_had_not() -> None:
-    (calm, none), (shaken, once) = asyncio.run(talk(0)), asyncio.run(talk(1))
+    async def story() -> list[tuple[list[Execution], int]]:
+        async with Sandbox() as sandbox:
+            return [await talk(sandbox, deaths) for deaths in (0, 1)]
+
+    (calm, none), (shaken, once) = asyncio.run(story())
     assert (none, once) == (0, 1)
     assert [e.status for e in shaken] == ["ok"] * 3
     assert calm[2].output.startswith("3 (")
@@ -57,18 +60,21 @@ class Dying(Sandbox):
 
 
 def test_a_session_that_is_lost_on_its_way_is_opened_again() -> None:
-    async def story(deaths: int) -> None:
+    async def opened(sandbox: Dying, deaths: int) -> None:
         lost: list[None] = []
-        async with Dying() as sandbox:
-            sandbox.deaths = deaths
-            session = await RecoverableSession.open(sandbox, [], seed=0, lost=lambda: lost.append(None))
-            assert (await session.run("print(1)")).output == "1"
-            assert len(lost) == deaths
-            await session.close()
+        sandbox.deaths = deaths
+        session = await RecoverableSession.open(sandbox, [], seed=0, lost=lambda: lost.append(None))
+        assert (await session.run("print(1)")).output == "1"
+        assert len(lost) == deaths
+        await session.close()
 
-    asyncio.run(story(ATTEMPTS - 1))
-    with pytest.raises(ServiceError, match="did not start"):
-        asyncio.run(story(ATTEMPTS))
+    async def story() -> None:
+        async with Dying() as sandbox:
+            await opened(sandbox, ATTEMPTS - 1)
+            with pytest.raises(ServiceError, match="did not start"):
+                await opened(sandbox, ATTEMPTS)
+
+    asyncio.run(story())
 
 
 class Dead(Sandbox):
