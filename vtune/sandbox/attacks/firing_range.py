@@ -88,6 +88,8 @@ class Range:
         self._without = without
         self._others = descendants(os.getpid())
         """Processes that this one had already started."""
+        self._fit = False
+        """Whether there is a sandbox that no attack has harmed."""
 
     async def __aenter__(self) -> Self:
         await self._set_up()
@@ -104,15 +106,23 @@ class Range:
         try:
             await self._stack.aclose()
         finally:
-            for pid in self._started(folder):
-                with contextlib.suppress(ProcessLookupError):  # ended by itself
-                    os.kill(pid, signal.SIGKILL)
+            ends = time.monotonic() + SETTLE_SECONDS
+            while (left := self._started(folder)) and time.monotonic() < ends:
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):  # ended by itself
+                        os.kill(pid, signal.SIGKILL)
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def renew(self, before: Moment, strays: Iterable[Path]) -> None:
-        """Repair what an attack broke, remove the files that it left, and start a fresh sandbox."""
+        """Repair what an attack broke, and remove the files that it left; `ready` starts a fresh sandbox."""
+        self._fit = False
         await self._clear()
         self._world.repair(before.world, list(strays))
-        await self._set_up()
+
+    async def ready(self) -> None:
+        """Start a fresh sandbox where the one before was cleared away: not after the last attack."""
+        if not self._fit:
+            await self._set_up()
 
     async def _set_up(self) -> None:
         """Start the sandbox and the neighbour, and wait until the warm pool is full."""
@@ -130,6 +140,7 @@ class Range:
             self._writable = await self._open_folders()
             self._standing = await self._steady()
             self._stack = stack.pop_all()
+        self._fit = True
 
     @staticmethod
     def _server_facts(sandbox: Sandbox) -> ProcessFacts:

@@ -91,6 +91,7 @@ async def _run(place: Range, attack: Attack, *, weakened: bool) -> Result:
         kinds(attack.source, attack.path)
     except DataError as error:
         return Result(attack=attack, outcome="error", note=f"{error.what}; {error.fix}")
+    await place.ready()
     before = place.look()
     strays: tuple[Path, ...] = ()
     try:
