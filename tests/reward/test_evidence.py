@@ -116,9 +116,21 @@ def test_the_box_judge_gives_only_levels_and_full_marks_show_the_target(crop: Bo
 
 
 def call_score(what: Sample, judges: Judges, *calls: object, flags: tuple[str, ...] = ()) -> float:
+    return call_scores([what], judges, *calls, flags=flags)[0]
+
+
+def call_scores(
+    asked: Sequence[Sample], judges: Judges, *calls: object, flags: tuple[str, ...] = ()
+) -> list[float]:
+    """Of the first call, for each sample; in one event loop, which takes longer to make than a score."""
     trajectory = looks(*calls)  # type: ignore[arg-type]
     call = dataclasses.replace(trajectory.calls[0], flags=flags)
-    return asyncio.run(score_call(what, dataclasses.replace(trajectory, calls=(call,)), 0, judges)).score
+    flagged = dataclasses.replace(trajectory, calls=(call,))
+
+    async def story() -> list[float]:
+        return [(await score_call(what, flagged, 0, judges)).score for what in asked]
+
+    return asyncio.run(story())
 
 
 @pytest.mark.slow
@@ -132,12 +144,12 @@ def test_a_judge_that_errs_turns_so_many_looks_round_and_always_the_same() -> No
     ):
         for share in (0.0, 0.3, 1.0):
             judges = Judges(LEVELS.model_copy(update={"errs": share}), None)
-            scores = [call_score(one, judges, crop) for one in asked]
+            scores = call_scores(asked, judges, crop)
             assert set(scores) <= {honest, turned}
             assert scores.count(turned) / 300 == pytest.approx(
                 share, abs=5 * (share * (1 - share) / 300) ** 0.5
             )
-            assert scores[:20] == [call_score(one, judges, crop) for one in asked[:20]]
+            assert scores[:20] == call_scores(asked[:20], judges, crop)
     always = Judges(LEVELS.model_copy(update={"errs": 1.0}), None)
     assert call_score(what, always, TARGET, flags=("repeated_crop",)) == LEVELS.red_flag
     assert asyncio.run(always.of(what).shows_target(what, looks(TARGET), 0))

@@ -193,7 +193,7 @@ def test_a_refused_call_binds_nothing() -> None:
 @pytest.mark.parametrize("link", [".a", "()"])
 def test_the_time_for_a_chain_grows_with_its_length_not_with_its_square(link: str) -> None:
     def scan(length: int) -> Callable[[], object]:
-        code = f"x = os{link * length}\n" * 35
+        code = f"x = os{link * length}\n" * 10
         tree = ast.parse(code)
         return lambda: Scanner().scan(code, tree)
 
