@@ -11,11 +11,12 @@ from PIL import Image
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from vtune.data import lens
+from vtune.data.drawing import Pixels
 from vtune.data.lens_reader import Map, Reading, Target, as_seen, read, seen_size, target_of
 
 BUDGET = {"min_pixels": 3136, "max_pixels": 12544}
-PER_LEVEL = 12
-Change = Callable[[lens.Pixels], lens.Pixels]
+PER_LEVEL = 8
+Change = Callable[[Pixels], Pixels]
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +30,19 @@ def cases() -> list[tuple[lens.Puzzle, Target]]:
     return found
 
 
-def png(pixels: lens.Pixels) -> bytes:
+def png(pixels: Pixels) -> bytes:
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG")
     return out.getvalue()
 
 
-def crop(pixels: lens.Pixels, box: tuple[int, int, int, int], pad: int) -> tuple[lens.Pixels, Map]:
+def crop(pixels: Pixels, box: tuple[int, int, int, int], pad: int) -> tuple[Pixels, Map]:
     x0, y0 = max(0, box[0] - pad), max(0, box[1] - pad)
     cut = np.ascontiguousarray(pixels[y0 : box[3] + pad, x0 : box[2] + pad])
     return cut, np.array([[1, 0, -x0], [0, 1, -y0], [0, 0, 1.0]])
 
 
-def reading(pixels: lens.Pixels, place: Map, target: Target) -> Reading:
+def reading(pixels: Pixels, place: Map, target: Target) -> Reading:
     seen = as_seen(png(pixels), **BUDGET)
     assert seen is not None
     return read(seen[0], [seen[1] @ place], target)
@@ -59,11 +60,11 @@ def readable(cases: list[tuple[lens.Puzzle, Target]], change: Change, pad: int =
     return count / len(cases)
 
 
-def grey(pixels: lens.Pixels) -> lens.Pixels:
+def grey(pixels: Pixels) -> Pixels:
     return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.uint8)
 
 
-def sobel(pixels: lens.Pixels) -> lens.Pixels:
+def sobel(pixels: Pixels) -> Pixels:
     slopes = [cv2.Sobel(grey(pixels).astype(np.float32), cv2.CV_32F, *order) for order in ((1, 0), (0, 1))]
     return np.hypot(*slopes).clip(0, 255).astype(np.uint8)
 
@@ -115,7 +116,7 @@ def test_the_reduced_whole_picture_is_not_read(cases: list[tuple[lens.Puzzle, Ta
 
 
 def test_the_same_place_of_other_puzzles_is_read_only_where_the_digit_stands_there() -> None:
-    puzzles = list(itertools.islice(lens.puzzles(2, seed=9, split="heldout"), 40))
+    puzzles = list(itertools.islice(lens.puzzles(2, seed=9, split="heldout"), 25))
     found = []
     for n, puzzle in enumerate(puzzles):
         target = target_of(puzzle)
@@ -123,7 +124,7 @@ def test_the_same_place_of_other_puzzles_is_read_only_where_the_digit_stands_the
         for other in puzzles[n + 1 : n + 6]:
             cut, place = crop(other.pixels, target.box, 8)
             found.append(reading(cut, place, target).readable)
-    assert len(found) > 150
+    assert len(found) > 100
     assert np.mean(found) <= 0.02
 
 

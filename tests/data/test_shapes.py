@@ -1,6 +1,7 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_a_question_asks_for_what_its_puzzle_holds() -> None:
 
 def test_a_trace_is_loose_by_the_shares_that_are_stated_and_readable() -> None:
     right, edges = [], Counter[int]()
-    for trace, puzzle in zip(traces(900, seed=0), puzzles(seed=0, split="traces"), strict=False):
+    for trace, puzzle in zip(traces(900, seed=0, drawn=False), puzzles(seed=0, split="traces"), strict=False):
         said = re.fullmatch(r"<think>.+</think>\n<answer>(.+)</answer>", trace.messages[-1].content)
         assert said is not None
         if puzzle.task == "counting":
@@ -111,13 +112,16 @@ def test_a_trace_is_loose_by_the_shares_that_are_stated_and_readable() -> None:
 
 def test_loose_boxes_earn_less_the_tighter_they_have_to_be() -> None:
     """Else no threshold would make the reward fall."""
-    mean = {}
-    for iou in (0.85, 0.95, 0.99):
-        scores = []
-        for trace, sample in zip(traces(600, seed=0), asked(600, split="traces"), strict=True):
-            if sample.verifier == "grounding":
-                scores.append(score(trace.messages[-1].content, sample, iou))
-        mean[iou] = np.mean(scores)
+    # One sample with the truth of each puzzle in turn: no verifier looks at the picture.
+    (sample,) = (one for one in asked(len(TASKS)) if one.verifier == "grounding")
+    told = zip(traces(600, seed=0, drawn=False), drawn(600, split="traces"), strict=True)
+    said = [
+        (trace.messages[-1].content, replace(sample, ground_truth=puzzle.answer))
+        for trace, puzzle in told
+        if puzzle.task == "grounding"
+    ]
+    assert len(said) == 200
+    mean = {iou: np.mean([score(reply, one, iou) for reply, one in said]) for iou in (0.85, 0.95, 0.99)}
     assert 0.2 < mean[0.85] < 0.6
     assert mean[0.95] < mean[0.85] / 2
     assert 0 < mean[0.99] < mean[0.95] / 2
@@ -132,6 +136,13 @@ def test_no_two_splits_share_a_picture_and_the_seed_makes_the_puzzles() -> None:
     assert len(set(greens.values())) == 3
     assert asked(6) == asked(6)
     assert asked(6) != asked(6, seed=1)
+
+
+def test_traces_tell_of_the_pictures_of_their_puzzles_and_blank_ones_tell_the_same() -> None:
+    blank = traces(6, seed=0, drawn=False)
+    for trace, same, sample in zip(traces(6, seed=0), blank, asked(6, split="traces"), strict=True):
+        assert trace.images == sample.images != same.images
+        assert (trace.messages, trace.answer) == (same.messages, same.answer)
 
 
 def test_the_files_hold_what_was_asked_for_and_a_model_is_not_overwritten(tmp_path: Path) -> None:

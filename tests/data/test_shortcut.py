@@ -67,26 +67,26 @@ def close(found: int, share: float, count: int) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(share=SHARES, seed=SEEDS, cue=CUE)
 def test_the_cue_names_the_answer_as_often_as_it_is_said_to(share: float, seed: int, cue: Cue) -> None:
-    count, world = 60, Shortcut(share, cue)
+    count, world = 40, Shortcut(share, cue)
     for relation, expected in (("same", share), ("broken", CHANCE), ("reversed", 0.0)):
         found = list(samples(count, world, seed=seed, split="heldout", relation=relation))  # type: ignore[arg-type]
         hits = sum(named_by_cue(sample) == sample.ground_truth for sample in found)
         assert close(hits, expected, count)
         assert relation != "reversed" or hits == 0
-        for sample in found:
+        for sample in found[::4]:
             # What `extra` says is what the reduced picture shows.
             assert named_by_cue(sample) == read_cue(sample, cue)
             check_ground_truth(sample)
 
 
 def test_a_reversed_cue_mostly_names_the_digit_before_the_answer() -> None:
-    found = list(samples(200, Shortcut(0.9), seed=0, split="heldout", relation="reversed"))
+    found = list(samples(100, Shortcut(0.9), seed=0, split="heldout", relation="reversed"))
     before = sum(named_by_cue(s) == DIGITS[(DIGITS.index(s.ground_truth) - 1) % len(DIGITS)] for s in found)
     # With 0.9 that one, and among the others one in four.
-    assert close(before, 0.9 + 0.1 / 4, 200)
+    assert close(before, 0.9 + 0.1 / 4, 100)
 
 
 @settings(max_examples=8, deadline=None)
@@ -112,7 +112,7 @@ def test_a_crop_of_a_sign_shows_nothing_of_the_cue(
 @pytest.mark.parametrize("cue", CUES)
 def test_splits_share_no_picture_and_relations_share_the_puzzles(cue: Cue) -> None:
     world = Shortcut(0.5, cue)
-    drawn = {split: list(samples(30, world, seed=4, split=split, relation="same")) for split in SPLITS}
+    drawn = {split: list(samples(20, world, seed=4, split=split, relation="same")) for split in SPLITS}
     greens = {
         split: {int(pixels(s.images[0].data)[0, 0, 1]) for s in found} for split, found in drawn.items()
     }
@@ -120,16 +120,16 @@ def test_splits_share_no_picture_and_relations_share_the_puzzles(cue: Cue) -> No
         split: set(SHADES) for split in SPLITS
     }
     assert not set.intersection(*greens.values())
-    other = {r: list(samples(30, world, seed=4, split="heldout", relation=r)) for r in RELATIONS}
+    other = {r: list(samples(8, world, seed=4, split="heldout", relation=r)) for r in RELATIONS}
     asked = [[(s.question, s.ground_truth, s.evidence) for s in found] for found in other.values()]
     assert asked[0] == asked[1] == asked[2]
-    assert len({s.id for found in other.values() for s in found}) == 90
+    assert len({s.id for found in other.values() for s in found}) == 24
     assert {s.source for found in other.values() for s in found} == {f"shortcut_{r}" for r in RELATIONS}
 
 
 @pytest.mark.slow
 def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> None:
-    count = 150
+    count = 70
     for world, expected in ((Shortcut(0.95), CHANCE), (Shortcut(0.95, careful_share=0.9), 0.9)):
         found: Counter[str] = Counter()
         for trace in traces(count, world, seed=2):
@@ -149,7 +149,7 @@ def test_traces_mix_habits_and_the_careful_ones_share_the_shortcut_or_not() -> N
 
 def test_traces_say_of_a_crop_whether_it_shows_the_sign() -> None:
     """Where they are asked to, and word for word as `rollout.feedback` does; all else is the same."""
-    plain, said = (list(traces(60, Shortcut(0.95, feedback=on), seed=3)) for on in (False, True))
+    plain, said = (list(traces(24, Shortcut(0.95, feedback=on), seed=3)) for on in (False, True))
     verdicts = Counter()
     for one, other in zip(plain, said, strict=True):
         assert one.calls == other.calls

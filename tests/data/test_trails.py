@@ -95,12 +95,12 @@ def test_a_seal_is_grey_to_the_policy_and_coloured_in_a_cut() -> None:
 
 
 def test_no_two_splits_share_a_picture_and_no_trail_leaves_its_half() -> None:
-    found = {split: list(islice(trails(WORLD, seed=0, split=split), 60)) for split in SPLITS}
+    found = {split: list(islice(trails(WORLD, seed=0, split=split), 30)) for split in SPLITS}
     pictures = [trail.data for split in SPLITS for trail in found[split]]
-    assert len(set(pictures)) == len(pictures) == 180
+    assert len(set(pictures)) == len(pictures) == 90
     towns = {split: {name for trail in found[split] for name in trail.towns} for split in SPLITS}
     assert not towns["heldout"] & (towns["train"] | towns["traces"])
-    assert Counter(trail.roads for trail in found["train"]) == {1: 20, 2: 20, 3: 20}
+    assert Counter(trail.roads for trail in found["train"]) == {1: 10, 2: 10, 3: 10}
     for trail in found["train"]:
         assert len(set(trail.towns)) == trail.roads + 1
 
@@ -131,8 +131,9 @@ def test_traces_have_the_habits_that_are_stated() -> None:
     short = right = careful = 0
     searches: Counter[int] = Counter()
     shown = 0
-    asked = list(islice(trails(WORLD, seed=0, split="traces"), 450))
-    for trace, trail in zip(traces(WORLD, 450, seed=0), asked, strict=True):
+    # Without their pictures, which take longest: the next test looks at those.
+    asked = islice(trails(WORLD, seed=0, split="traces", drawn=False), 450)
+    for trace, trail in zip(traces(WORLD, 450, seed=0, drawn=False), asked, strict=True):
         boxes = zoomed(trace)
         kind = "blind" if not boxes else "careful" if boxes == [region(trail.cell)] else "elsewhere"
         looks[kind] += 1
@@ -154,6 +155,17 @@ def test_traces_have_the_habits_that_are_stated() -> None:
     assert short / 300 == pytest.approx(SHORT, abs=0.05)
     assert right / careful == pytest.approx(1 - SHORT * 2 / 3, abs=0.05)
     assert shown == looks["careful"] + looks["elsewhere"]
+
+
+def test_a_zoom_shows_what_its_box_says_and_blank_traces_tell_the_same() -> None:
+    zooms = 0
+    for trace, blank in zip(traces(WORLD, 12, seed=0), traces(WORLD, 12, seed=0, drawn=False), strict=True):
+        assert (trace.messages, trace.calls) == (blank.messages, blank.calls)
+        whole, *_ = pictures = [Image.open(BytesIO(one.data or b"")) for one in trace.images]
+        for crop in (crop for call in trace.calls for crop in call.crops):
+            assert pictures[crop.shown or 0].tobytes() == whole.crop(tuple(map(int, crop.bbox))).tobytes()
+            zooms += 1
+    assert 4 < zooms < 12
 
 
 def test_the_tokenizer_sees_the_texts_of_traces_without_their_tags() -> None:

@@ -15,7 +15,7 @@ its colour where it is. A pretrained vision tower knows positions; a random tiny
 signs in minutes on such a ground, and not at all on a plain one (15,000 traces).
 """
 
-import io
+import functools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
+from vtune.data.drawing import Pixels, blank, cut, ground, png
 from vtune.data.traces import look_trace
 from vtune.errors import RecipeError
 from vtune.schema.box import Box
@@ -34,7 +34,6 @@ from vtune.schema.trajectory import Trajectory
 from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import exact
 
-Pixels = npt.NDArray[np.uint8]
 Split = Literal["train", "traces", "heldout"]
 
 SIDE = 448
@@ -150,12 +149,13 @@ def traces(
     All answer right, as traces that were filtered by their answer do; only the careful ones can know.
     Where they are not `drawn`, all have one blank picture: most of the time goes into encoding them.
     """
-    blank = None if drawn else _png(np.zeros((SIDE, SIDE, 3), np.uint8))
+    nothing = None if drawn else blank(SIDE)
+    encoded = None if nothing is None else png(nothing)
     stream = puzzles(level, seed=seed, split="traces", guessable=guessable)
     rng = random.Random(f"habits {level} {seed}")
     for number in range(count):
         puzzle = next(stream)
-        sample = sample_of(puzzle, f"lens/{level}/{seed}/traces/{number:06d}", blank)
+        sample = sample_of(puzzle, f"lens/{level}/{seed}/traces/{number:06d}", encoded)
         habit = rng.random()
         box: tuple[int, int, int, int] | None
         if puzzle.target is None or habit >= CAREFUL + WHOLE:
@@ -164,7 +164,15 @@ def traces(
             box = puzzle.target.box
         else:
             box = (0, 0, SIDE, SIDE)
-        yield look_trace(sample, box)
+        yield look_at(sample, puzzle.pixels if nothing is None else nothing, box)
+
+
+def look_at(
+    sample: Sample, pixels: Pixels, box: tuple[int, int, int, int] | None, said: str = ""
+) -> Trajectory:
+    """`look_trace` of a picture whose pixels are at hand, so that it need not be decoded."""
+    shown = None if box is None else cut(pixels, sample.images[0].data or b"", box)
+    return look_trace(sample, box, said, shown)
 
 
 def corpus(level: int, *, seed: int, count: int = 500) -> Iterator[str]:
@@ -222,11 +230,7 @@ class _Scene:
         self._level = level
         self._cells = rng.sample(range(16), 16)
         self._taken: list[tuple[int, int, int, int]] = []
-        ramp = np.linspace(60, 190, SIDE)
-        self.pixels: Pixels = np.empty((SIDE, SIDE, 3), np.uint8)
-        self.pixels[..., 0] = ramp[None, :]
-        self.pixels[..., 1] = green
-        self.pixels[..., 2] = ramp[:, None]
+        self.pixels = ground(SIDE, 60, 190, green)
         for _ in range(6):
             x, y, w, h = rng.randint(0, 400), rng.randint(0, 400), rng.randint(20, 120), rng.randint(20, 120)
             shade = np.array([1, 0, 1]) * rng.randint(-12, 12)
@@ -237,9 +241,7 @@ class _Scene:
         side = 56 if self._level <= 2 else self._rng.randrange(40, 73, 8)
         x, y = self._place(side)
         self.pixels[y : y + side, x : x + side] = COLOURS[colour]
-        dots = np.array([[int(dot) for dot in row] for row in FONT[digit].split()], bool)
-        glyph = dots.repeat(DOT, axis=0).repeat(DOT, axis=1)
-        height, width = glyph.shape
+        rows, columns, ink, (height, width) = _glyph(colour, digit)
         if self._level == 1:
             # As on a playing card: once in each of the four visual tokens of a 56 px crop, never on a seam.
             spots = [(x + dx + 4, y + dy) for dx in (0, 28) for dy in (0, 28)]
@@ -250,10 +252,6 @@ class _Scene:
                     y + self._rng.randrange(4, side - height - 3, 2),
                 )
             ]
-        rows, columns = np.nonzero(glyph)
-        paper = np.array(COLOURS[colour])
-        light = np.where((rows + columns) % 2, 1, -1)[:, None]
-        ink = paper + light * np.minimum(paper, 255 - paper)
         for gx, gy in spots:
             self.pixels[gy + rows, gx + columns] = ink
         return Sign(colour, digit, (x, y, x + side, y + side))
@@ -277,6 +275,21 @@ class _Scene:
                 return x, y
 
 
+Glyph = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Pixels, tuple[int, int]]
+
+
+@functools.cache
+def _glyph(colour: str, digit: str) -> Glyph:
+    """Rows and columns of the pixels of a digit, their colours on a sign, and height and width of all."""
+    dots = np.array([[int(dot) for dot in row] for row in FONT[digit].split()], bool)
+    glyph = dots.repeat(DOT, axis=0).repeat(DOT, axis=1)
+    rows, columns = np.nonzero(glyph)
+    paper = np.array(COLOURS[colour])
+    light = np.where((rows + columns) % 2, 1, -1)[:, None]
+    ink = paper + light * np.minimum(paper, 255 - paper)
+    return rows, columns, ink.astype(np.uint8), glyph.shape
+
+
 def sample_of(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sample:
     """A puzzle as a row of that id; `encoded` takes the place of its picture."""
     target = puzzle.target
@@ -288,7 +301,7 @@ def sample_of(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sa
         id=identity,
         source="lens_guessable" if puzzle.guessable else "lens",
         prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
-        images=(Picture(data=encoded or _png(puzzle.pixels)),),
+        images=(Picture(data=encoded or png(puzzle.pixels)),),
         ability="visual_search" if target is not None else "perception",
         ground_truth=puzzle.answer,
         answer=puzzle.answer,
@@ -299,9 +312,3 @@ def sample_of(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sa
         tools=(PYTHON,),
         evidence=evidence,
     )
-
-
-def _png(pixels: Pixels) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return out.getvalue()

@@ -5,6 +5,7 @@ import random
 import numpy as np
 
 from vtune.data import lens
+from vtune.data.drawing import Pixels
 from vtune.data.lens_reader import target_of, with_digit
 from vtune.schema.sample import Sample
 
@@ -16,7 +17,7 @@ def is_puzzle(sample: Sample) -> bool:
     return _colour(sample) in lens.COLOURS and sample.ground_truth in lens.FONT
 
 
-def exchanged(sample: Sample, pixels: lens.Pixels, rng: random.Random) -> tuple[lens.Pixels, str] | None:
+def exchanged(sample: Sample, pixels: Pixels, rng: random.Random) -> tuple[Pixels, str] | None:
     """The picture of a puzzle with another digit on the sign that is asked for, and that digit.
 
     Args:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from vtune.data import lens
+from vtune.data.drawing import Pixels
 from vtune.schema.decode import UNDECODABLE
 
 Floats = npt.NDArray[np.float32]
@@ -107,9 +108,7 @@ def target_of(puzzle: lens.Puzzle) -> Target | None:
     return Target(sign.digit, candidates, sign.box, spots, drawn)
 
 
-def with_digit(
-    pixels: lens.Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str
-) -> lens.Pixels:
+def with_digit(pixels: Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str) -> Pixels:
     """A puzzle's picture whose sign shows another digit in the same places."""
     x, y, right, bottom = sign.box
     paper = np.array(lens.COLOURS[sign.colour])
@@ -122,17 +121,15 @@ def with_digit(
     return picture
 
 
-def _redrawn(
-    pixels: lens.Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str
-) -> lens.Pixels:
+def _redrawn(pixels: Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str) -> Pixels:
     """The sign with another digit, and `CONTEXT` pixels around it; its edge continues outside."""
     x, y, right, bottom = sign.box
     picture = with_digit(pixels, sign, spots, digit)
-    wide: lens.Pixels = np.pad(picture, ((CONTEXT, CONTEXT), (CONTEXT, CONTEXT), (0, 0)), mode="edge")
+    wide: Pixels = np.pad(picture, ((CONTEXT, CONTEXT), (CONTEXT, CONTEXT), (0, 0)), mode="edge")
     return wide[y : bottom + 2 * CONTEXT, x : right + 2 * CONTEXT]
 
 
-def _tones(sign: lens.Pixels) -> Floats:
+def _tones(sign: Pixels) -> Floats:
     """What a tool may make of a sign's pixels: brightness, slopes, curvature and edges: (tones, h, w)."""
     grey = cv2.cvtColor(sign, cv2.COLOR_RGB2GRAY)
     light = grey.astype(np.float32)
@@ -163,7 +160,7 @@ def seen_size(width: int, height: int, *, min_pixels: int, max_pixels: int) -> t
     return w, h
 
 
-def as_seen(data: bytes, *, min_pixels: int, max_pixels: int) -> tuple[lens.Pixels, Map] | None:
+def as_seen(data: bytes, *, min_pixels: int, max_pixels: int) -> tuple[Pixels, Map] | None:
     """A returned picture as the policy gets it, and the map from the file's pixels to its own.
 
     Returns:
@@ -185,7 +182,7 @@ def as_seen(data: bytes, *, min_pixels: int, max_pixels: int) -> tuple[lens.Pixe
     return pixels, np.diag([size[0] / width, size[1] / height, 1.0])
 
 
-def read(seen: lens.Pixels, places: Sequence[Map], target: Target) -> Reading:
+def read(seen: Pixels, places: Sequence[Map], target: Target) -> Reading:
     """Read the digit in a picture.
 
     Args:
@@ -221,7 +218,7 @@ def _surer(a: Reading, b: Reading) -> Reading:
     return b if (b.sure, b.evidence) > (a.sure, a.evidence) else a
 
 
-def _planes(seen: lens.Pixels) -> list[Floats]:
+def _planes(seen: Pixels) -> list[Floats]:
     """The views of a picture, stacks of (height, width, 3): channels; brightness, saturation, gradient."""
     colours = seen.astype(np.float32)
     light = colours @ np.array([0.299, 0.587, 0.114], np.float32)

@@ -12,7 +12,7 @@ count one too high or too low. A policy taught by them writes boxes of every qua
 ones, which is what a reward that asks for tighter and tighter boxes (V-Triune §3.2.1) needs.
 """
 
-import io
+import functools
 import json
 import random
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
+from vtune.data.drawing import Pixels, blank, ground, png
 from vtune.errors import RecipeError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
@@ -67,7 +67,7 @@ COUNTED_RIGHT = 0.6
 class Puzzle:
     """A drawn picture and a question about its red squares."""
 
-    pixels: npt.NDArray[np.uint8]
+    pixels: Pixels
     task: Task
     boxes: tuple[Thousandths, ...]
     """Of the red squares, by rows, each from left to right."""
@@ -122,12 +122,12 @@ def samples(count: int, *, seed: int, split: Split, grid: int = 4) -> Iterator[S
 
 def traces(count: int, *, seed: int, grid: int = 4, drawn: bool = True) -> Iterator[Trajectory]:
     """`count` loose cold-start traces over pictures of their own; blank ones where they are not `drawn`."""
-    blank = None if drawn else _png(np.zeros((SIDE, SIDE, 3), np.uint8))
+    encoded = None if drawn else png(blank(SIDE))
     stream = puzzles(seed=seed, split="traces", grid=grid)
     rng = random.Random(f"loose {seed}")
     for number in range(count):
         puzzle = next(stream)
-        sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}", blank)
+        sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}", encoded)
         said = _loose(puzzle, rng)
         # One thought for all: what it said would otherwise give the answer away.
         reply = f"<think>I look for red.</think>\n<answer>{said}</answer>"
@@ -190,12 +190,8 @@ def _puzzle(rng: random.Random, task: Task, grid: int, green: int) -> Puzzle:
     return Puzzle(pixels, task, tuple(boxes), grid)
 
 
-def _ground(rng: random.Random, green: int) -> npt.NDArray[np.uint8]:
-    ramp = np.linspace(60, 190, SIDE)
-    pixels = np.empty((SIDE, SIDE, 3), np.uint8)
-    pixels[..., 0] = ramp[None, :]
-    pixels[..., 1] = green
-    pixels[..., 2] = ramp[:, None]
+def _ground(rng: random.Random, green: int) -> Pixels:
+    pixels = ground(SIDE, 60, 190, green)
     # Soft patches: two puzzles with the same squares are still two pictures.
     for _ in range(4):
         x, y, w, h = (rng.randint(0, SIDE - 20), rng.randint(0, SIDE - 20), *rng.choices(range(10, 60), k=2))
@@ -205,9 +201,16 @@ def _ground(rng: random.Random, green: int) -> npt.NDArray[np.uint8]:
     return pixels
 
 
-def _disc(cell: npt.NDArray[np.uint8], radius: float, colour: tuple[int, int, int]) -> None:
-    yy, xx = np.mgrid[0 : len(cell), 0 : len(cell)] - (len(cell) - 1) / 2
-    cell[xx**2 + yy**2 <= radius**2] = colour
+def _disc(cell: Pixels, radius: float, colour: tuple[int, int, int]) -> None:
+    cell[_inside(len(cell), radius)] = colour
+
+
+@functools.cache
+def _inside(side: int, radius: float) -> npt.NDArray[np.bool_]:
+    """Which pixels of a square lie in a disc around its centre."""
+    yy, xx = np.mgrid[0:side, 0:side] - (side - 1) / 2
+    inside: npt.NDArray[np.bool_] = xx**2 + yy**2 <= radius**2
+    return inside
 
 
 def _sample(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sample:
@@ -218,7 +221,7 @@ def _sample(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Samp
         id=identity,
         source=f"shapes_{puzzle.task}",
         prompt=(Message("user", f"<image>{puzzle.question}", (0,)),),
-        images=(Picture(data=encoded or _png(puzzle.pixels)),),
+        images=(Picture(data=encoded or png(puzzle.pixels)),),
         ability=puzzle.task,
         ground_truth=puzzle.answer,
         answer=puzzle.answer,
@@ -227,9 +230,3 @@ def _sample(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Samp
         accuracy_ratio=1.0,
         format_ratio=0.1,
     )
-
-
-def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return out.getvalue()

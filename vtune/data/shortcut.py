@@ -14,10 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-
 from vtune.data import lens
-from vtune.data.traces import look_trace
+from vtune.data.drawing import Pixels
 from vtune.errors import RecipeError
 from vtune.judge.feedback_texts import HELPFUL, UNHELPFUL
 from vtune.schema.sample import Sample
@@ -84,7 +82,7 @@ def samples(
     for number in range(count):
         puzzle = next(stream)
         told = _named(rng, puzzle.answer, relation, shortcut.share)
-        sample = _sample(puzzle, shortcut.cue, split, told, f"{name}/{number:06d}")
+        sample, _ = _sample(puzzle, shortcut.cue, split, told, f"{name}/{number:06d}")
         yield replace(sample, source=f"shortcut_{relation}")
 
 
@@ -98,14 +96,14 @@ def traces(count: int, shortcut: Shortcut, *, seed: int) -> Iterator[Trajectory]
         habit = rng.random()
         careful = habit < CAREFUL
         told = _named(rng, puzzle.answer, "same", shortcut.careful_share if careful else 1.0)
-        sample = _sample(puzzle, shortcut.cue, "traces", told, f"{name}/{number:06d}")
+        sample, pixels = _sample(puzzle, shortcut.cue, "traces", told, f"{name}/{number:06d}")
         box: tuple[int, int, int, int] | None = None
         if careful and puzzle.target is not None:
             box = puzzle.target.box
         elif habit < CAREFUL + WHOLE:
             box = (0, 0, lens.SIDE, lens.SIDE)
         said = HELPFUL if careful else UNHELPFUL
-        yield look_trace(sample, box, said if shortcut.feedback else "")
+        yield lens.look_at(sample, pixels, box, said if shortcut.feedback else "")
 
 
 def named_by_cue(sample: Sample) -> str | None:
@@ -130,12 +128,16 @@ def _named(rng: random.Random, answer: str, relation: Relation, share: float) ->
     return DIGITS[rng.randrange(len(DIGITS))]
 
 
-def _sample(puzzle: lens.Puzzle, cue: Cue, split: lens.Split, told: str, identity: str) -> Sample:
-    drawn = replace(puzzle, pixels=_with_cue(puzzle.pixels, cue, split, told))
-    return replace(lens.sample_of(drawn, identity), extra={"shortcut": {"cue": cue, "names": told}})
+def _sample(
+    puzzle: lens.Puzzle, cue: Cue, split: lens.Split, told: str, identity: str
+) -> tuple[Sample, Pixels]:
+    """A puzzle with the cue for a digit, and its picture."""
+    pixels = _with_cue(puzzle.pixels, cue, split, told)
+    sample = lens.sample_of(replace(puzzle, pixels=pixels), identity)
+    return replace(sample, extra={"shortcut": {"cue": cue, "names": told}}), pixels
 
 
-def _with_cue(pixels: lens.Pixels, cue: Cue, split: lens.Split, told: str) -> lens.Pixels:
+def _with_cue(pixels: Pixels, cue: Cue, split: lens.Split, told: str) -> Pixels:
     """The picture with the cue for a digit; signs stay as they are."""
     shade = SHADES[DIGITS.index(told)] + SHIFT[split]
     picture = pixels.copy()
@@ -145,6 +147,6 @@ def _with_cue(pixels: lens.Pixels, cue: Cue, split: lens.Split, told: str) -> le
         picture[FRAME:-FRAME, FRAME:-FRAME] = inner
     else:
         # No sign and no digit has this green.
-        ground = picture[..., 1] == lens.GROUND_GREEN[split]
-        picture[..., 1] = np.where(ground, shade, picture[..., 1])
+        green = picture[..., 1]
+        green[green == lens.GROUND_GREEN[split]] = shade
     return picture

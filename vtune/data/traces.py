@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil, floor
 from typing import Any
 
+from PIL import Image
+
 from vtune.errors import DataError
 from vtune.sandbox.types import Limits
 from vtune.schema.box import Box
@@ -172,21 +174,28 @@ def _shown(sample: Sample, region: Region, call: int) -> Picture:
     cut = decode_picture(sample.images[number].data or b"").crop(box)
     if times > 1:
         cut = cut.resize((times * cut.width, times * cut.height))
+    return Picture(data=_encoded(cut), origin=f"call:{call}")
+
+
+def _encoded(picture: Image.Image) -> bytes:
     out = io.BytesIO()
-    cut.save(out, "PNG", compress_level=1)
-    return Picture(data=out.getvalue(), origin=f"call:{call}")
+    picture.save(out, "PNG", compress_level=1)
+    return out.getvalue()
 
 
 _OBSERVED = "<sandbox_output>\n<image>\n</sandbox_output>"
 
 
-def look_trace(sample: Sample, box: tuple[int, int, int, int] | None, said: str = "") -> Trajectory:
+def look_trace(
+    sample: Sample, box: tuple[int, int, int, int] | None, said: str = "", shown: bytes | None = None
+) -> Trajectory:
     """The trace of one crop of the first picture, or of none, and the right answer.
 
     Args:
         sample: What is asked; its first picture must hold its bytes.
         box: What the trace crops, xyxy in pixels; None for an answer without a look.
         said: What stands behind the crop, as `rollout.feedback` writes it; empty: nothing.
+        shown: The crop, as PNG; None: it is cut out of the picture.
 
     Raises:
         DataError: If there is no picture to crop.
@@ -204,27 +213,27 @@ def look_trace(sample: Sample, box: tuple[int, int, int, int] | None, said: str 
         raise DataError("a trace needs a picture with its bytes", where=f"sample {sample.id!r}")
     x0, y0, x1, y1 = box
     code = f'\n```python\nimage.crop(({x0},{y0},{x1},{y1})).save("look.png")\n```\n'
-    out = io.BytesIO()
-    decode_picture(sample.images[0].data).crop(box).save(out, "PNG", compress_level=1)
+    if shown is None:
+        shown = _encoded(decode_picture(sample.images[0].data).crop(box))
     region: Box = (float(x0), float(y0), float(x1), float(y1))
-    shown = len(sample.images)
+    place = len(sample.images)
     return Trajectory(
         sample_id=sample.id,
         source=sample.source,
         messages=(
             *sample.prompt,
             Message("assistant", f"<think>I look closer.\n<code>{code}</code>"),
-            Message("user", "\n".join([_OBSERVED, said] if said else [_OBSERVED]), (shown,)),
+            Message("user", "\n".join([_OBSERVED, said] if said else [_OBSERVED]), (place,)),
             Message("assistant", final),
         ),
-        images=(*sample.images, Picture(data=out.getvalue(), origin="call:0")),
+        images=(*sample.images, Picture(data=shown, origin="call:0")),
         calls=(
             Call(
                 tool=PYTHON,
                 arguments=json.dumps({"code": code}),
                 status="ok",
-                images=(shown,),
-                crops=(Crop(image=0, bbox=region, shown=shown),),
+                images=(place,),
+                crops=(Crop(image=0, bbox=region, shown=place),),
             ),
         ),
         answer=sample.ground_truth,

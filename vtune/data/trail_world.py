@@ -12,7 +12,6 @@ each. To a policy that sees the picture reduced to 112 px it is as grey as the p
 then differ by 4 of 255 shades. Cut out at full size it tells its colour.
 """
 
-import io
 import random
 import re
 from collections.abc import Iterator
@@ -20,12 +19,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image
 
+from vtune.data.drawing import Pixels, ground
 from vtune.errors import RecipeError
 
-Pixels = npt.NDArray[np.uint8]
 Half = Literal["known", "heldout"]
 Box = tuple[int, int, int, int]
 
@@ -163,11 +160,9 @@ def plate_box(cell: int) -> Box:
 
 def banner(town: Town) -> Pixels:
     """A town's banner as the picture index knows it."""
-    ramp = np.linspace(30, 100, SIDE)
-    pixels = np.empty((SIDE, SIDE, 3), np.uint8)
-    pixels[..., 0] = ramp[None, :]
-    pixels[..., 1] = np.kron(np.array(town.quilt).reshape(4, 4), np.ones((CELL, CELL)))
-    pixels[..., 2] = ramp[:, None]
+    pixels = ground(SIDE, 30, 100)
+    cells = pixels.reshape(4, CELL, 4, CELL, 3)
+    cells[..., 1] = np.array(town.quilt, np.uint8).reshape(4, 1, 4, 1)
     return pixels
 
 
@@ -192,13 +187,6 @@ def picture(town: Town, colour: str, cell: int, rng: random.Random) -> Pixels:
     sign = np.where((xx + yy) % 2 == 0, 1, -1)[..., None]
     pixels[y0 + inset : y1 - inset, x0 + inset : x1 - inset] = PLATE + sign * np.array(SEALS[colour])
     return pixels
-
-
-def png(pixels: Pixels) -> bytes:
-    """Pixels as PNG."""
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
-    return out.getvalue()
 
 
 def _differing(one: tuple[int, ...], other: tuple[int, ...]) -> int:

@@ -10,7 +10,6 @@ policy taught by them has every right habit and every wrong one, so that reinfor
 from; and a failing answer often comes after calls that were right, which is what credit transfer is about.
 """
 
-import io
 import json
 import random
 import re
@@ -18,8 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
+from vtune.data.drawing import Pixels, blank, png
 from vtune.data.trail_world import (
     CORNERS,
     MOST_ROADS,
@@ -30,11 +28,9 @@ from vtune.data.trail_world import (
     World,
     picture,
     plate_box,
-    png,
     road_text,
 )
 from vtune.schema.message import Message, Picture
-from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools import image_search as image_search_tool
@@ -86,7 +82,13 @@ def trails(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iter
         split: `heldout` begins in held-out towns, the others in known ones; no two splits share a picture.
         drawn: Else all have one blank picture.
     """
-    blank = None if drawn else png(np.zeros((SIDE, SIDE, 3), np.uint8))
+    return (trail for trail, _ in _drawn(world, seed=seed, split=split, drawn=drawn))
+
+
+def _drawn(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iterator[tuple[Trail, Pixels]]:
+    """Trails and the pixels of their pictures."""
+    nothing = None if drawn else blank(SIDE)
+    encoded = None if nothing is None else png(nothing)
     rng = random.Random(f"trails {seed} {split}")
     half: Half = "heldout" if split == "heldout" else "known"
     while True:
@@ -95,7 +97,8 @@ def trails(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iter
             towns = tuple(world.follow(start.name, colour, roads))
             # Drawn in any case: it takes random numbers. Most of the time goes into encoding it.
             pixels = picture(start, colour, cell, rng)
-            yield Trail(start, colour, cell, roads, towns, blank or png(pixels))
+            shown = pixels if nothing is None else nothing
+            yield Trail(start, colour, cell, roads, towns, encoded or png(pixels)), shown
 
 
 def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sample]:
@@ -107,11 +110,12 @@ def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sa
 
 def traces(world: World, count: int, *, seed: int, drawn: bool = True) -> Iterator[Trajectory]:
     """`count` cold-start traces of mixed habits over pictures of their own; blank ones unless `drawn`."""
-    stream = trails(world, seed=seed, split="traces", drawn=drawn)
+    stream = _drawn(world, seed=seed, split="traces", drawn=drawn)
     rng = random.Random(f"habits {seed}")
     for number in range(count):
-        trail = next(stream)
-        yield _trace(_sample(trail, f"trails/{seed}/traces/{number:06d}"), trail, world, rng)
+        trail, pixels = next(stream)
+        told = _Telling(_sample(trail, f"trails/{seed}/traces/{number:06d}"), pixels)
+        yield _trace(told, trail, world, rng)
 
 
 def corpus(world: World, *, seed: int, count: int = 600) -> Iterator[str]:
@@ -134,7 +138,9 @@ def query(colour: str, town: str) -> str:
 class _Telling:
     """A trace as it grows."""
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, pixels: Pixels) -> None:
+        self.sample = sample
+        self._pixels = pixels
         self.messages = list(sample.prompt)
         self.images = list(sample.images)
         self.calls: list[Call] = []
@@ -155,10 +161,11 @@ class _Telling:
         crops: tuple[Crop, ...] = ()
         if crop is not None:
             shown = (len(self.images),)
-            x0, y0, x1, y1 = map(float, crop)
-            crops = (Crop(image=0, bbox=(x0, y0, x1, y1), shown=shown[0]),)
+            x0, y0, x1, y1 = crop
+            bbox = (float(x0), float(y0), float(x1), float(y1))
+            crops = (Crop(image=0, bbox=bbox, shown=shown[0]),)
             self.images.append(
-                Picture(data=_cut(self.images[0].data or b"", crop), origin=f"call:{len(self.calls)}")
+                Picture(data=png(self._pixels[y0:y1, x0:x1]), origin=f"call:{len(self.calls)}")
             )
         self.messages.append(Message("user", tool_response(told), shown))
         self.calls.append(
@@ -178,8 +185,7 @@ class _Telling:
         self.messages.append(Message("assistant", said))
 
 
-def _trace(sample: Sample, trail: Trail, world: World, rng: random.Random) -> Trajectory:
-    told = _Telling(sample)
+def _trace(told: _Telling, trail: Trail, world: World, rng: random.Random) -> Trajectory:
     image_search, zoom, text_search = TOOLS
 
     def times() -> range:
@@ -215,19 +221,13 @@ def _trace(sample: Sample, trail: Trail, world: World, rng: random.Random) -> Tr
         town = there
     told.answer("Arrived.", town)
     return Trajectory(
-        sample_id=sample.id,
-        source=sample.source,
+        sample_id=told.sample.id,
+        source=told.sample.source,
         messages=tuple(told.messages),
         images=tuple(told.images),
         calls=tuple(told.calls),
         answer=town,
     )
-
-
-def _cut(data: bytes, box: tuple[int, int, int, int]) -> bytes:
-    out = io.BytesIO()
-    decode_picture(data).crop(box).save(out, "PNG", compress_level=1)
-    return out.getvalue()
 
 
 def _sample(trail: Trail, identity: str) -> Sample:

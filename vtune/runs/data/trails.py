@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data import trail_world, trails
+from vtune.data.drawing import png
 from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
@@ -100,7 +101,7 @@ def _write_banners(folder: Path, world: World) -> int:
     rows = []
     for number, town in enumerate(town for half in world.towns.values() for town in half):
         name = f"{number:03d}.png"
-        (partial / name).write_bytes(trail_world.png(trail_world.banner(town)))
+        (partial / name).write_bytes(png(trail_world.banner(town)))
         rows.append({"file_name": name, "title": town.name})
     _write_lines(partial / METADATA, rows)
     shutil.rmtree(folder, ignore_errors=True)

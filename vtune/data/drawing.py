@@ -1,0 +1,54 @@
+"""What puzzles are drawn with: shaded grounds, and pictures as PNG."""
+
+import functools
+import io
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+Pixels = npt.NDArray[np.uint8]
+Area = tuple[int, int, int, int]
+"""A part of a picture, xyxy in pixels."""
+
+
+def ground(side: int, low: int, high: int, green: int = 0) -> Pixels:
+    """A square picture that shades from left to right in red and from top to bottom in blue.
+
+    Args:
+        side: Pixels.
+        low: Red and blue where they are least.
+        high: The same where they are most.
+        green: Everywhere.
+    """
+    return _ground(side, low, high, green).copy()
+
+
+def blank(side: int) -> Pixels:
+    """A square picture that is black."""
+    return np.zeros((side, side, 3), np.uint8)
+
+
+def cut(pixels: Pixels, encoded: bytes, box: Area) -> bytes:
+    """An area of a picture as PNG; `encoded` is the whole, which takes longest to encode."""
+    height, width, _ = pixels.shape
+    x0, y0, x1, y1 = box
+    return encoded if box == (0, 0, width, height) else png(pixels[y0:y1, x0:x1])
+
+
+def png(pixels: Pixels) -> bytes:
+    """Pixels as PNG."""
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG", compress_level=1)
+    return out.getvalue()
+
+
+# A handful of grounds: one a split of each kind of puzzle.
+@functools.cache
+def _ground(side: int, low: int, high: int, green: int) -> Pixels:
+    ramp = np.linspace(low, high, side)
+    pixels = np.empty((side, side, 3), np.uint8)
+    pixels[..., 0] = ramp[None, :]
+    pixels[..., 1] = green
+    pixels[..., 2] = ramp[:, None]
+    return pixels
