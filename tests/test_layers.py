@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import textwrap
 
 import pytest
 
@@ -39,6 +40,7 @@ ROOMS = [
 """Of `vtune/runs/`; `moved`, `folder`, `interpreter` and `demo` are of one module each."""
 FLOOR = {name: floor for floor, names in enumerate(ROOMS) for name in names}
 
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 LONGEST_FUNCTION, LONGEST_FILE = 60, 400
 """Lines, docstring and all."""
 PATHS = sorted(
@@ -68,9 +70,52 @@ def room(name: str) -> str | None:
 @functools.cache
 def nodes(file: str) -> list[ast.AST]:
     """The imports, branches and functions of a file, inside functions too."""
-    kinds = ast.Import | ast.ImportFrom | ast.If | ast.FunctionDef | ast.AsyncFunctionDef
-    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return statements(ast.parse((ROOT / file).read_text(encoding="utf-8")))
+
+
+def statements(tree: ast.AST) -> list[ast.AST]:
+    """Those of a tree that `nodes` is about."""
+    kinds = ast.Import | ast.ImportFrom | ast.If | FUNCTION
+    found: list[ast.AST] = []
+    left = [tree]
+    while left:
+        node = left.pop()
+        found += [node] if isinstance(node, kinds) else []
+        # All of these are statements: nothing is looked for in expressions, of which most of a file consists.
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            left += getattr(node, part, ())
+    return found
+
+
+def test_what_stands_in_any_block_is_seen() -> None:
+    blocks = """
+        class A:
+            def a(self):
+                async def b(): import c1
+                if x: import c2
+                elif y: import c3
+                else: import c4
+                for x in y: import c5
+                else: import c6
+                while x: import c7
+                else: import c8
+                with x: import c9
+                match x:
+                    case 1: import c10
+        async def d():
+            async with x: import c11
+            async for x in y: import c12
+        try: import c13
+        except A: import c14
+        else: import c15
+        finally: import c16
+        try: pass
+        except* A: import c17
+    """
+    found = statements(ast.parse(textwrap.dedent(blocks)))
+    names = {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}
+    assert names == {f"c{number}" for number in range(1, 18)}
+    assert {node.name for node in found if isinstance(node, FUNCTION)} == {"a", "b", "d"}
 
 
 @functools.cache
@@ -174,7 +219,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
         f"{file}:{node.name}"
         for file in [*FILES, *tests]
         for node in nodes(file)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, FUNCTION)
         and node.end_lineno is not None
         and node.end_lineno - node.lineno >= LONGEST_FUNCTION
     }

@@ -1,6 +1,6 @@
 """The pages are complete: one for every folder and verb, and a map with one line for every file."""
 
-import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,8 +28,8 @@ def packages() -> list[Path]:
 
 def opening(path: Path) -> str:
     """The first paragraph of a module's docstring, on one line."""
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(docstring.partition("\n\n")[0].split())
+    found = re.match(r'"""(.+?)(?:\n\n|""")', path.read_text(encoding="utf-8"), re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
 
 
 def lines_of_the_map() -> Iterator[str]:
