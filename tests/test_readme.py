@@ -28,7 +28,7 @@ def packages() -> list[Path]:
 
 def opening(path: Path) -> str:
     """The first paragraph of a module's docstring, on one line."""
-    found = re.match(r'"""(.+?)(?:\n\n|""")', path.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.match(r'r?"""(.+?)(?:\n\n|""")', path.read_text(encoding="utf-8"), re.DOTALL)
     return " ".join(found[1].split()) if found else ""
 
 

@@ -63,7 +63,7 @@ def test_a_part_of_a_set_scores_as_if_there_were_no_more() -> None:
     assert numbers(matches(answered), kept) == pytest.approx(summary(content, results(part)), abs=EXACT)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(answered=sets())
 def test_crowds_ties_and_empty_pictures_score_what_pycocotools_says(answered: list[Answered]) -> None:
     wanted = summary(published(answered), results(answered))
@@ -73,7 +73,7 @@ def test_crowds_ties_and_empty_pictures_score_what_pycocotools_says(answered: li
     assert precision(counts(found)) == pytest.approx(wanted.get("ap"), abs=EXACT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(answered=sets())
 def test_a_picture_that_is_drawn_twice_counts_as_two(answered: list[Answered]) -> None:
     again = [

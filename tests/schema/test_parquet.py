@@ -45,7 +45,7 @@ def row(**columns: Any) -> dict[str, Any]:
     return ROW | columns
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(st.lists(samples(), max_size=4, unique_by=lambda sample: sample.id))
 def test_samples_survive_the_file(many: list[Sample]) -> None:
     with TemporaryDirectory() as folder:
@@ -54,7 +54,7 @@ def test_samples_survive_the_file(many: list[Sample]) -> None:
         assert list(parquet.read_samples(path)) == many
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(st.lists(trajectories(), max_size=4))
 def test_trajectories_survive_the_file(many: list[Any]) -> None:
     with TemporaryDirectory() as folder:

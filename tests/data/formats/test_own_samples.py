@@ -33,7 +33,7 @@ def samples(draw: st.DrawFn) -> Sample:
     return replace(sample, images=images)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(samples())
 def test_a_sample_as_a_line_comes_back_whole(sample: Sample) -> None:
     line = json.dumps(own_line(sample, 0), ensure_ascii=False, allow_nan=False)
