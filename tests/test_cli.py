@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from io import BytesIO
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import typer
@@ -74,8 +76,21 @@ def data(tmp_path: Path) -> Path:
 
 
 def vtune(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process. `tests.runs.commands` has the same, and imports torch."""
+    out, err = StringIO(), StringIO()
+    code: Any = 0
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "argv", ["vtune", *words]):
+        try:
+            main()
+        except SystemExit as status:
+            code = status.code
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+
+
+def vtune_alone(*words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """The same as a process of its own."""
     command = [sys.executable, "-m", "vtune.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, env=os.environ | environment, check=False)
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -144,11 +159,12 @@ def test_both_names_of_the_audit_are_one_verb() -> None:
 
 
 def test_a_known_problem_is_text_on_stderr_and_exit_2(tmp_path: Path) -> None:
-    result = vtune("data", "inspect", str(tmp_path / "none.parquet"))
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr.startswith("error: cannot read")
-    assert "  fix  " in result.stderr
-    assert "Traceback" not in result.stderr
+    result = vtune_alone("data", "inspect", str(tmp_path / "none.parquet"))
+    said = result.stderr.decode()
+    assert (result.returncode, result.stdout) == (2, b"")
+    assert said.startswith("error: cannot read")
+    assert "  fix  " in said
+    assert "Traceback" not in said
 
 
 def test_an_unknown_option_is_exit_2() -> None:
@@ -455,12 +471,15 @@ def test_results_are_printed_in_a_locale_that_lacks_their_signs(tmp_path: Path, 
     from tests.view.runs import MISSED, make_run
 
     run = make_run(tmp_path / "läuft-😀", {0: [MISSED], 1: [MISSED]})
-    told = {}
-    for words in (["report", str(run)], ["report", str(run), "--json"]):
-        command = [sys.executable, "-m", "vtune.cli.main", *words]
-        env = os.environ | {"PYTHONIOENCODING": encoding}
-        ended = subprocess.run(command, capture_output=True, env=env, check=False)
-        assert (ended.returncode, ended.stderr) == (0, b"")
-        told[words[-1]] = ended.stdout.decode(encoding)
-    assert json.loads(told["--json"])["runs"][0]["name"] == run.name
-    assert ("▁" if encoding == "utf-8" else "\\u2581") in told[str(run)]
+    ended = vtune_alone("report", str(run), PYTHONIOENCODING=encoding)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ("▁" if encoding == "utf-8" else "\\u2581") in ended.stdout.decode(encoding)
+
+
+def test_json_is_valid_in_a_locale_that_lacks_the_signs_of_a_name(tmp_path: Path) -> None:
+    from tests.view.runs import MISSED, make_run
+
+    run = make_run(tmp_path / "läuft-😀", {0: [MISSED], 1: [MISSED]})
+    ended = vtune_alone("report", str(run), "--json", PYTHONIOENCODING="ascii")
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert json.loads(ended.stdout.decode("ascii"))["runs"][0]["name"] == run.name

@@ -1,5 +1,6 @@
 """The end of a process at SIGTERM, and of one that has a process group."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -46,31 +47,67 @@ main.app = train
 """
 
 
-def ends(last: str, code: str, wait: str = "2") -> tuple[int, str]:
-    """The exit code and the output of a process that runs `last` in the end."""
-    program = PROGRAM.replace("CODE", code).replace("SECONDS", wait) + last
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANGS, check=False
-    )
-    return done.returncode, done.stdout
+WITHIN = "try:\n    main.main()\nexcept SystemExit:\n    time.sleep(3)\nsys.exit(7)"
+CASES = {
+    "None": ("main.start()", "None", "2"),
+    "3": ("main.start()", "3", "2"),
+    "within": (WITHIN, "0", "0"),
+    "bare": ("train()", "0", "2"),
+}
+"""Name -> what a process runs in the end, its code, and how long it takes to free what gloo has."""
+
+FORKS = """
+import json, os, sys, tempfile
+import torch
+from torch import distributed
+from vtune.cli import main
+
+ended = {}
+for name, program in json.loads(sys.argv[1]).items():
+    out = tempfile.TemporaryFile()
+    child = os.fork()
+    if child == 0:
+        # To the end of the interpreter, as a process that ran this alone.
+        os.dup2(out.fileno(), 1)
+        exec(program)
+        sys.exit()
+    _, status = os.waitpid(child, 0)
+    out.seek(0)
+    ended[name] = os.waitstatus_to_exitcode(status), out.read().decode()
+print(json.dumps(ended))
+"""
+
+
+@pytest.fixture(scope="module")
+def ended() -> dict[str, tuple[int, str]]:
+    """The exit code and the output of a process for each case; one imports torch, and they are its forks."""
+    programs = {
+        name: PROGRAM.replace("CODE", code).replace("SECONDS", wait) + last
+        for name, (last, code, wait) in CASES.items()
+    }
+    command = [sys.executable, "-c", FORKS, json.dumps(programs)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANGS, check=False)
+    assert done.returncode == 0, done.stderr
+    return {name: (code, said) for name, (code, said) in json.loads(done.stdout).items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("code", "wanted"), [("None", 0), ("3", 3)])
-def test_it_ends_with_its_code_while_a_thread_of_gloo_lives(code: str, wanted: int) -> None:
-    assert ends("main.start()", code) == (wanted, "trained")
+def test_it_ends_with_its_code_while_a_thread_of_gloo_lives(
+    code: str, wanted: int, ended: dict[str, tuple[int, str]]
+) -> None:
+    assert ended[code] == (wanted, "trained")
 
 
 @pytest.mark.slow
-def test_who_runs_a_command_within_a_process_keeps_its_own_code() -> None:
-    program = "try:\n    main.main()\nexcept SystemExit:\n    time.sleep(3)\nsys.exit(7)"
-    assert ends(program, "0", wait="0") == (7, "trained")
+def test_who_runs_a_command_within_a_process_keeps_its_own_code(ended: dict[str, tuple[int, str]]) -> None:
+    assert ended["within"] == (7, "trained")
 
 
 @pytest.mark.slow
-def test_the_interpreters_teardown_would_abort_it() -> None:
+def test_the_interpreters_teardown_would_abort_it(ended: dict[str, tuple[int, str]]) -> None:
     """What the end is for; where this fails one day, torch no longer needs it."""
-    assert ends("train()", "0")[0] == -signal.SIGABRT
+    assert ended["bare"][0] == -signal.SIGABRT
 
 
 HALF_WRITTEN = """
