@@ -1,6 +1,7 @@
 """The page `recipes/own_task.md`: its files are written and its commands run, with less of everything."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,19 +27,27 @@ FEWER = {
 COUNTS = {"3000": "24", "800": "8", "200": "4"}
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder with the files of the page; what they add to vtune is forgotten afterwards."""
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of the page, and the pictures that they draw. Shared: nobody writes into it."""
+    folder = tmp_path_factory.mktemp("page")
     for block in blocks(PAGE):
         first, _, text = block.partition("\n")
         if first.startswith("# ") and first.endswith((".py", ".yaml")):
-            (tmp_path / first.removeprefix("# ")).write_text(text)
-    draw = (tmp_path / "draw.py").read_text()
+            (folder / first.removeprefix("# ")).write_text(text)
+    draw = (folder / "draw.py").read_text()
     for many, few in COUNTS.items():
         assert many in draw
         draw = draw.replace(many, few)
-    (tmp_path / "draw.py").write_text(draw)
-    subprocess.run([sys.executable, "draw.py"], cwd=tmp_path, check=True)
+    (folder / "draw.py").write_text(draw)
+    subprocess.run([sys.executable, "draw.py"], cwd=folder, check=True)
+    return folder
+
+
+@pytest.fixture
+def folder(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of that; what its files add to vtune is forgotten afterwards."""
+    shutil.copytree(drawn, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     before = {file.module for file in used()}
     yield tmp_path
