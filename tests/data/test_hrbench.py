@@ -76,7 +76,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    large = [picture(number, (700, 500), (5, 5, 9, 9), "BMP") for number in range(6)]
+    large = [picture(number, (500, 350), (5, 5, 9, 9), "BMP") for number in range(6)]
     peaks = []
     for count in (2, 6):
         file = write_tsv(tmp_path / "hr.tsv", hrbench_rows(large[:count]))

@@ -251,7 +251,7 @@ def test_a_plain_region_is_known_by_its_surroundings_its_colour_or_not_at_all() 
         assert (found.look, found.found) == (look, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     left=st.integers(0, 380),
     top=st.integers(0, 270),

@@ -3,7 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.report.test_tables import printed
 from tests.schema.records import trajectories
@@ -25,6 +25,7 @@ def documented(
     return document_of(Place(folder, "run", "run"), file, 0, trajectory, asked)
 
 
+@settings(max_examples=40)
 @given(trajectories())
 def test_the_parts_of_a_turn_are_the_turn(trajectory: Trajectory) -> None:
     for message, turn in zip(trajectory.messages, turns_of(trajectory), strict=True):
@@ -32,6 +33,7 @@ def test_the_parts_of_a_turn_are_the_turn(trajectory: Trajectory) -> None:
         assert "".join(texts) == message.content
 
 
+@settings(max_examples=40)
 @given(trajectories())
 def test_every_call_belongs_to_one_turn_of_the_policy(trajectory: Trajectory) -> None:
     turns = turns_of(trajectory)
