@@ -164,12 +164,14 @@ def _difference(table: Array, value: float) -> Estimate:
         return Estimate(value, low, high)
     # The same direction is resampled whichever was asked for, so that ends differ in their signs alone.
     turned = table * (-1.0, 1.0) + 0.0
-    here, there = (sorted(map(tuple, one.tolist())) for one in (table, turned))
-    sums = resampled(turned if there > here else table)
+    here, there = (one[np.lexsort(one.T[::-1])].ravel() for one in (table, turned))
+    apart = np.flatnonzero(here != there)[:1]
+    other = bool((there > here)[apart].any())
+    sums = resampled(turned if other else table)
     low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
-    if here == there:
+    if not len(apart):
         low, high = min(low, -high), max(high, -low)
-    return Estimate(value, -high, -low) if there > here else Estimate(value, low, high)
+    return Estimate(value, -high, -low) if other else Estimate(value, low, high)
 
 
 def _of_few(table: Array, value: float) -> tuple[float, float]:
