@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -18,6 +19,15 @@ FREE = frozenset(
 """Operations that start no kernel."""
 CROSSING = frozenset(["_to_copy", "copy_", "_copy_from"])
 """Operations that are there to go from one device to another."""
+WHERE = torch.ops.prim.device.default
+"""Asks where a tensor is. Most of what passes is this, and it gives no tensor: nothing of it is counted."""
+
+
+def on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is on the GPU; a fake one is not asked by way of the dispatcher."""
+    if isinstance(tensor, FakeTensor):
+        return tensor.fake_device.type == "cuda"
+    return tensor.is_cuda
 
 
 class Meter(TorchDispatchMode):
@@ -44,21 +54,23 @@ class Meter(TorchDispatchMode):
             self._track(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is WHERE:
+            return func(*args)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         out = func(*args, **(kwargs or {}))
         got = [leaf for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         name = func._schema.name.split("::")[1]
-        if any(tensor.is_cuda for tensor in given + got):
+        if any(on_gpu(tensor) for tensor in given + got):
             if name not in FREE:
                 self.kernels[name] += 1
-            if name not in CROSSING and any(not tensor.is_cuda and tensor.dim() for tensor in given):
+            if name not in CROSSING and any(not on_gpu(tensor) and tensor.dim() for tensor in given):
                 self.crossed[name] += 1
         for tensor in got:
             self._track(tensor)
         return out
 
     def _track(self, tensor: torch.Tensor) -> None:
-        if not tensor.is_cuda:
+        if not on_gpu(tensor):
             return
         self.largest = max(self.largest, tensor.numel())
         storage = tensor.untyped_storage()
