@@ -74,6 +74,18 @@ def test_all_processes_decide_alike() -> None:
     assert saved == [3, -3]
 
 
+def test_a_stop_before_the_first_step_promises_no_checkpoint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An evaluation of the starting weights may be given up."""
+    stopping = Stopping(Checkpoints(every=5, keep=1, minutes=None), 10, ALONE, done=0)
+    did: list[str] = []
+    with pytest.raises(SystemExit):
+        stopping.stop(0, lambda: did.append("saved"), lambda: did.append("finished"))
+    assert did == ["finished"]
+    assert "stopped after step 0 of 10: there is nothing to save yet" in capsys.readouterr().err
+
+
 def test_what_hinders_a_rescue_is_printed_and_hides_no_other_failure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

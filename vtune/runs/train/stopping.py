@@ -79,6 +79,8 @@ class Stopping:
     def stop(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> NoReturn:
         """Write a checkpoint, if there is none of `done` steps, and end the run; all processes together.
 
+        Before the first step there is nothing to write.
+
         Raises:
             SystemExit: 130, once it is written.
         """
@@ -86,7 +88,8 @@ class Stopping:
             save()
         finish()
         if self._ranks.first:
-            say(f"stopped after step {done} of {self._steps}; its checkpoint is written")
+            written = "; its checkpoint is written" if done else ": there is nothing to save yet"
+            say(f"stopped after step {done} of {self._steps}{written}")
         raise SystemExit(INTERRUPTED)
 
     def rescue(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
