@@ -16,8 +16,9 @@ from vtune.data.formats.likely import look_of_row
 from vtune.data.formats.source import Place
 from vtune.errors import DataError
 from vtune.rollout.transcript import check_trace, replay
-from vtune.schema.trajectory import Trajectory
-from vtune.tools.calls import tools_block
+from vtune.schema.message import Message
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.calls import INVALID, MOST, tool_response, tools_block
 
 if TYPE_CHECKING:
     from vtune.models.policy import Policy
@@ -179,6 +180,28 @@ def test_a_trace_that_does_not_end_with_the_assistant_is_not_exported() -> None:
     assert conversation_row(trace, 0)["messages"] == ONE["in the text"]
     with pytest.raises(DataError, match="does not end with the assistant"):
         conversation_row(replace(trace, messages=trace.messages[:-1]), 0)
+
+
+def test_calls_that_could_not_run_come_back_from_an_export() -> None:
+    """What the policy wrote wrong is learnt from when the trace is ours; a file of others does not say so."""
+    many = "\n".join(["<tool_call>\nzoom\n</tool_call>", *[CALL] * MOST])
+    said = turns(
+        ("user", "Which?"),
+        ("assistant", many),
+        ("user", "\n".join([tool_response("no")] * (MOST + 1))),
+        ("assistant", END),
+    )
+    calls = [Call(tool=INVALID, arguments=json.dumps({"text": "zoom"}), status="error", error="no")]
+    calls += [Call(tool="zoom", arguments=json.dumps(BOX["arguments"]), status="ok", output="no")] * MOST
+    calls[-1] = replace(calls[-1], status="error", output="", error="no")
+    messages = tuple(Message(turn["role"], turn["content"]) for turn in said)
+    trace = Trajectory(
+        sample_id="a", source="b", messages=messages, images=(), calls=tuple(calls), answer="7"
+    )
+    row = conversation_row(trace, 0)
+    assert read(row) == trace
+    with pytest.raises(DataError, match="is not JSON"):
+        read(row | {"vtune": None})
 
 
 def test_pictures_may_stand_in_the_turns() -> None:

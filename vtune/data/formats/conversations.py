@@ -64,7 +64,8 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
     _check_held(row)
     turns = chat_turns(row)
     images = _pictures(row, turns, options.base(place.file))
-    messages, calls, origins = _spoken(turns)
+    kept = row.get(own.KEY)
+    messages, calls, origins = _spoken(turns, may_fail=kept is not None)
     shown = sum(len(message.images) for message in messages)
     if shown != len(images):
         raise wrong(
@@ -78,7 +79,7 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
         source="conversations" if source is None else text_of("source", source),
         messages=tuple(messages),
         images=tuple(replace(picture, origin=origins[number]) for number, picture in enumerate(images)),
-        calls=restored(row.get(own.KEY), calls),
+        calls=restored(kept, calls),
     )
     return replace(trace, answer=answer(trace.reply))
 
@@ -121,8 +122,13 @@ def _pictures(row: Row, turns: list[ChatTurn], base: Path) -> tuple[Picture, ...
     return found
 
 
-def _spoken(turns: Sequence[ChatTurn]) -> tuple[list[Message], list[Call], list[str]]:
-    """Messages, calls, and the origin of each picture that is shown."""
+def _spoken(turns: Sequence[ChatTurn], *, may_fail: bool) -> tuple[list[Message], list[Call], list[str]]:
+    """Messages, calls, and the origin of each picture that is shown.
+
+    Args:
+        turns: Of the row.
+        may_fail: Whether it is known of each call how it ended: then a call that could not run may be there.
+    """
     messages: list[Message] = []
     calls: list[Call] = []
     origins: list[str] = []
@@ -138,17 +144,20 @@ def _spoken(turns: Sequence[ChatTurn]) -> tuple[list[Message], list[Call], list[
         if not begun:
             origins += ["input"] * len(numbers)
             continue
-        made = _answered(turns[number - 1], turn, number, numbers)
+        made = _answered(turns[number - 1], turn, number, numbers, may_fail=may_fail)
         origins += [f"call:{len(calls) + k}" for k, call in enumerate(made) for _ in call.images]
         calls += made
     return messages, calls, origins
 
 
-def _answered(said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int]) -> list[Call]:
+def _answered(
+    said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int], *, may_fail: bool
+) -> list[Call]:
     """The calls of a turn with what the next one says of them.
 
     Raises:
-        DataError: If the turn makes none, or another number than is answered.
+        DataError: If the turn makes none, another number than is answered, or, unless it `may_fail`, one that
+            cannot run.
     """
     where = f"turn {number}"
     if (code := final_code(said.text)) is not None:
@@ -160,7 +169,8 @@ def _answered(said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int
             where=where,
             fix="a trace is one question: cut the conversation before this turn, or drop the row",
         )
-    if problem := next((call.problem for call in written if call.problem), ""):
+    problem = next((call.problem for call in written if call.problem), "")
+    if problem and not may_fail:
         raise DataError(problem, where=f"turn {number - 1}", fix="fix the call, or drop the row")
     if responses(back.text) != len(written):
         raise DataError(
