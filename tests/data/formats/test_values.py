@@ -47,6 +47,8 @@ def test_a_picture_may_be_named_by_the_uri_of_its_file(start: str, tmp_path: Pat
     (tmp_path / "a b.jpg").write_bytes(jpeg(0))
     (picture,) = pictures("images", f"{start}{tmp_path}/a%20b.jpg", tmp_path)
     assert (picture.data, picture.path) == (jpeg(0), f"{tmp_path}/a b.jpg")
+    named = {"bytes": None, "path": f"{start}{tmp_path}/a%20b.jpg"}
+    assert pictures("images", [named], tmp_path) == (picture,)
     with pytest.raises(DataError, match="leaves the folder"):
         pictures("images", f"{start}/etc/passwd", tmp_path)
 

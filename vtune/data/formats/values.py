@@ -194,18 +194,25 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
             raise mistyped(f"{column}.bytes", data, "an encoded image")
         if path is not None and not isinstance(path, str):
             raise mistyped(f"{column}.path", path, "a path")
+        path = None if path is None else _path(path)
         content = data if isinstance(data, bytes) and data else _loaded(column, str(path), base)
     elif isinstance(item, bytes):
         content = item
     elif isinstance(item, str):
-        if item.startswith("file:/"):
-            item = url2pathname(item.removeprefix("file:").removeprefix("//localhost").removeprefix("//"))
+        item = _path(item)
         decoded = _decoded(item, base)
         content = decoded if decoded is not None else _loaded(column, item, base)
         path = item if decoded is None else None
     else:
         raise mistyped(column, item, "a picture: bytes, a path or base64")
     return Picture(content, None if path is None else str(path))
+
+
+def _path(text: str) -> str:
+    """The path that the URI of a file means; any other text as it is."""
+    if not text.startswith("file:/"):
+        return text
+    return url2pathname(text.removeprefix("file:").removeprefix("//localhost").removeprefix("//"))
 
 
 def _decoded(text: str, base: Path) -> bytes | None:
