@@ -11,9 +11,11 @@ NAME = "scipy.optimize"
 
 @pytest.fixture
 def not_imported() -> Iterator[None]:
-    real = sys.modules.pop(NAME)
+    real = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{NAME}.")}
+    del sys.modules[NAME]
     yield
-    sys.modules[NAME] = scipy.optimize = real
+    sys.modules.update(real)
+    scipy.optimize = real[NAME]
 
 
 def test_the_optimisers_are_imported_when_one_is_called(not_imported: None) -> None:
@@ -31,6 +33,17 @@ def test_whoever_needs_another_of_them_meanwhile_gets_the_real_one(not_imported:
     assert sys.modules[NAME].__file__
     assert minimize_scalar is sys.modules[NAME].minimize_scalar
     assert minimize_scalar(lambda x: (x - 2) ** 2).x == pytest.approx(2)
+
+
+def test_whoever_needs_a_module_of_them_meanwhile_gets_it(not_imported: None) -> None:
+    """Some libraries import those by their names."""
+    del sys.modules[f"{NAME}._linesearch"]
+    with without_optimizers():
+        from scipy.optimize._linesearch import line_search_wolfe1
+    import scipy.optimize as real
+
+    assert real.minimize_scalar
+    assert line_search_wolfe1 is sys.modules[f"{NAME}._linesearch"].line_search_wolfe1
 
 
 def test_what_is_imported_already_stays() -> None:

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -39,11 +41,15 @@ def skip_muon() -> None:
 
 
 class _Deferred(ModuleType):
-    """Stands for a module that is imported when a function of it is called, or another name is asked for."""
+    """Stands for a package that is imported when a function of it is called, or another name is asked for."""
 
     def __init__(self, name: str, function: str) -> None:
         super().__init__(name)
-        self.__spec__ = ModuleSpec(name, None)
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+        # Its modules can be imported by their names, as some libraries do. That imports no parent.
+        parent, _, last = name.rpartition(".")
+        folders = getattr(find_spec(parent), "submodule_search_locations", None)
+        self.__path__ = [str(Path(folder) / last) for folder in folders or ()]
 
         def call(*values: Any, **named: Any) -> Any:
             return getattr(self._real(), function)(*values, **named)
