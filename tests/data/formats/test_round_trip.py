@@ -7,7 +7,7 @@ import pytest
 from tests.data.formats.published import MAKERS, Published
 from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
 from vtune.runs.data.validating import validate
@@ -104,6 +104,19 @@ def test_traces_come_back_whole(imported: dict, tmp_path: Path, made: str, layou
     assert [(t.sample_id, t.source, t.answer) for t in first] == [
         (t.sample_id, t.source, t.answer) for t in second
     ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "name", "written"),
+    [
+        ("conversations", "a.jsonl", "Parquet"),
+        ("verl", "a.json", "Parquet"),
+        ("samples", "a.parquet", "JSON"),
+    ],
+)
+def test_a_file_is_called_what_it_is(layout: str, name: str, written: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=f"`{layout}` writes {written}"):
+        export_data(layout, tmp_path / "rows.parquet", tmp_path / name)
 
 
 def test_annotated_photographs_become_tasks_that_come_back_whole(coco_mini: Path, tmp_path: Path) -> None:

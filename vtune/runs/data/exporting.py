@@ -52,7 +52,8 @@ def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
         `file`, `layout` and `rows`.
 
     Raises:
-        RecipeError: If there is no such layout, or `out` cannot be written or is what is read.
+        RecipeError: If there is no such layout, or `out` cannot be written, is what is read, or has the
+            name of another kind of file.
         DataError: At the first row that cannot be read, or that the layout cannot hold; no file is left.
     """
     layout = LAYOUTS.get(name)
@@ -61,6 +62,11 @@ def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
     if layout.columns is None and out.suffix != ".jsonl":
         raise RecipeError(
             f"{out} is not called .jsonl, and `{name}` writes JSON lines", fix="give --out another name"
+        )
+    if layout.columns is not None and out.suffix in (".json", ".jsonl"):
+        # Trainers read a file as its name says.
+        raise RecipeError(
+            f"{out} is called {out.suffix}, and `{name}` writes Parquet", fix="call it .parquet"
         )
     check_file_output(out, inputs=[path])
     found = _rows(layout, path)
