@@ -195,7 +195,7 @@ def _shown(back: str) -> str:
 
 
 def conversation_row(trace: Trajectory, index: int) -> Row:
-    """A trace as ms-swift, TRL and LLaMA-Factory read it. Token ids and rewards have no place there.
+    """A trace as ms-swift and LLaMA-Factory read it. Token ids and rewards have no place there.
 
     What a tool says is a turn of the user, in the frame in which the policy reads it: a turn of a tool would
     get the frame of the trainer's own template around it.
