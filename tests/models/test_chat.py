@@ -131,6 +131,9 @@ def test_a_tokenizer_that_cannot_chat_is_refused(policy: Policy) -> None:
     ("template", "why"),
     [
         ("{% if %}", "Expected an expression"),
+        ("{{ messages[0].content.index('?') }}", "substring not found"),
+        ("{{ '{0}'.format() }}", "out of range"),
+        ("{{ 1 / 0 }}", "division by zero"),
         ("{{ messages[0].content + 1 }}", "can only concatenate"),
         ("{{ nobody.name }}", "undefined"),
     ],

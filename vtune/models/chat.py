@@ -111,7 +111,8 @@ class Chat:
 
         try:
             text: str = self.tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=False)
-        except (TemplateError, TypeError) as error:
+        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+            # Methods of texts that a template calls raise what they do anywhere.
             raise DataError(
                 f"the chat template cannot print a conversation of {', '.join(row['role'] for row in rows)}: "
                 f"{error}",
