@@ -185,7 +185,7 @@ class OnlineEvaluation:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-        return None if task.cancelled() else task.result()
+        return None if task.cancelled() and self._told() else task.result()
 
     async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
         """This process's share of a suite: drawn, scored and audited, a portion after the other."""
