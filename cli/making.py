@@ -74,14 +74,15 @@ def lens(
     from vtune.report.values import render_values
     from vtune.runs.data.lens import make_lens, make_shortcut
 
-    from .output import show
+    from .output import show, stdout_for_the_result
 
     sizes = {"train": train, "heldout": heldout, "traces": traces}
-    if shortcut is None:
-        result = make_lens(out, **sizes, level=level, guessable=guessable, seed=seed, tiny=tiny)
-    else:
-        world = Shortcut(shortcut, cue or "shade", CHANCE if careful is None else careful, feedback)
-        result = make_shortcut(out, **sizes, world=world, seed=seed, tiny=tiny)
+    with stdout_for_the_result():
+        if shortcut is None:
+            result = make_lens(out, **sizes, level=level, guessable=guessable, seed=seed, tiny=tiny)
+        else:
+            world = Shortcut(shortcut, cue or "shade", CHANCE if careful is None else careful, feedback)
+            result = make_shortcut(out, **sizes, world=world, seed=seed, tiny=tiny)
     show(result, render_values, as_json=as_json)
 
 
@@ -100,9 +101,12 @@ def shapes(
     from vtune.report.values import render_values
     from vtune.runs.data.shapes import make_shapes
 
-    from .output import show
+    from .output import show, stdout_for_the_result
 
-    result = make_shapes(out, train=train, heldout=heldout, traces=traces, grid=grid, seed=seed, tiny=tiny)
+    with stdout_for_the_result():
+        result = make_shapes(
+            out, train=train, heldout=heldout, traces=traces, grid=grid, seed=seed, tiny=tiny
+        )
     show(result, render_values, as_json=as_json)
 
 
@@ -122,18 +126,19 @@ def trails(
     from vtune.report.values import render_values
     from vtune.runs.data.trails import make_trails
 
-    from .output import show
+    from .output import show, stdout_for_the_result
 
-    result = make_trails(
-        out,
-        train=train,
-        heldout=heldout,
-        traces=traces,
-        towns=towns,
-        heldout_towns=heldout_towns,
-        seed=seed,
-        tiny=tiny,
-    )
+    with stdout_for_the_result():
+        result = make_trails(
+            out,
+            train=train,
+            heldout=heldout,
+            traces=traces,
+            towns=towns,
+            heldout_towns=heldout_towns,
+            seed=seed,
+            tiny=tiny,
+        )
     show(result, render_values, as_json=as_json)
 
 
@@ -197,16 +202,17 @@ def traces(
     from vtune.runs.data.own_traces import make_box_traces, make_run_traces
     from vtune.uses import use
 
-    from .output import show
+    from .output import show, stdout_for_the_result
 
     use(uses or ())
     style = prompt or "codev"
     if style not in STYLES:
         raise typer.BadParameter(f"{style!r} is not a style; {STYLES.meant(style)}", param_hint="--prompt")
-    if run is not None:
-        result = make_run_traces(run, out)
-    else:
-        result = make_box_traces(data or [], out, prompt=style, tiny=tiny)
+    with stdout_for_the_result():
+        if run is not None:
+            result = make_run_traces(run, out)
+        else:
+            result = make_box_traces(data or [], out, prompt=style, tiny=tiny)
     show(result, render_values, as_json=as_json)
 
 

@@ -216,3 +216,18 @@ def test_a_path_wins_over_a_shipped_name_and_a_typo_gets_its_neighbour(
 )
 def test_a_shipped_file_is_found_with_and_without_its_kind(name: str, package: str) -> None:
     assert find(name, package).stem == name.split("/")[-1]
+
+
+def test_a_list_without_its_wrong_item_is_not_said_to_be_too_short(tmp_path: Path) -> None:
+    class Item(Strict):
+        size: int
+
+    class Holder(Strict):
+        items: tuple[Item, ...] = Field(min_length=1)
+
+    for text, words in (("items: [{size: x}]", "items.0.size"), ("items: []", "at least 1 item")):
+        path = tmp_path / "one.yaml"
+        path.write_text(text)
+        with pytest.raises(RecipeError, match=words) as caught:
+            load_recipe(path, Holder, [])
+        assert str(caught.value).startswith("1 problem(s)")

@@ -97,11 +97,23 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         return kind.model_validate(values)
     except ValidationError as error:
         rows = []
-        for problem in error.errors():
+        for problem in _own_problems(error.errors()):
             loc, section = _followed(kind, problem["loc"], values)
             place = given_by if any(loc[: len(g)] == g for g in given) else _place(path, lines, loc)
             rows.append(f"  {place}: {_explain(section, loc, problem)}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+
+
+def _own_problems(found: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Those that do not follow from another: a list without its wrong items is too short, too."""
+    places = [problem["loc"] for problem in found]
+
+    def follows(problem: ErrorDetails) -> bool:
+        own = problem["loc"]
+        within = (place for place in places if len(place) > len(own) and place[: len(own)] == own)
+        return problem["type"] == "too_short" and any(within)
+
+    return [problem for problem in found if not follows(problem)]
 
 
 def _from(path: Path, lines: dict[Loc, int], given: set[Loc], given_by: str) -> tuple[Path, str]:

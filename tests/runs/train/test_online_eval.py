@@ -218,6 +218,11 @@ def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_does_no
     assert (tmp_path / "run/checkpoints/newest").resolve().name == "step-000001"
 
 
+def test_a_suite_that_names_its_data_alone_is_all_of_it() -> None:
+    (one,) = OnlineEval.model_validate({"every": 1, "suites": [{"suite": "lens"}]}).suites
+    assert (one.limit, one.settings) == (None, {})
+
+
 def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) -> None:
     suites = [{"suite": "lens", "limit": None, "settings": {}}]
     recipe = OnlineEval.model_validate({"every": 1, "suites": suites})

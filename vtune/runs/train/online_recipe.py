@@ -14,9 +14,9 @@ class OnlineSuite(Strict):
 
     suite: str
     """Name of a shipped suite, or a path."""
-    limit: int | None = Field(gt=0)
+    limit: int | None = Field(default=None, gt=0)
     """Only its first questions; null: all."""
-    settings: dict[str, Any]
+    settings: dict[str, Any] = Field(default_factory=dict)
     """`key.path` -> value, over the suite."""
 
     @property
@@ -26,7 +26,7 @@ class OnlineSuite(Strict):
 
 
 def _from_name(value: Any) -> Any:
-    return {"suite": value, "limit": None, "settings": {}} if isinstance(value, str) else value
+    return {"suite": value} if isinstance(value, str) else value
 
 
 class OnlineEval(Strict):
