@@ -105,7 +105,7 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
 
 
 def _own_problems(found: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Those that do not follow from another: a list without its wrong items is too short, too."""
+    """Those that do not follow from another: pydantic drops a wrong item, then finds its list too short."""
     places = [problem["loc"] for problem in found]
 
     def follows(problem: ErrorDetails) -> bool:

@@ -48,7 +48,7 @@ def evaluations(run: Path) -> dict[int, dict[str, float]]:
 
 
 async def told_to_stop(*_: Any) -> None:
-    """A portion that is drawn for ever, in a process that is told to stop."""
+    """A portion that never ends, in a process that gets SIGTERM."""
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.Event().wait()
 
@@ -57,8 +57,8 @@ async def told_to_stop(*_: Any) -> None:
 def runs(
     schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path, Ended]:
-    """One run that is never evaluated, and one that broke down in its second evaluation, was told to stop in
-    it when it went on, and went on once more."""
+    """One run that is never evaluated, and one that broke down in its second evaluation, got SIGTERM in it
+    when it was resumed, and was resumed once more."""
     watched = tmp_path_factory.mktemp("online") / "watched"
     keep = "{newest: 1, best: {suite: lens, metric: reward, mode: max}}"
     more = setting(eval=online(lens / "heldout.parquet"), checkpoints__keep=keep)
