@@ -201,6 +201,18 @@ def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_pa
     assert started.gone(GONE)
 
 
+def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Hosts, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
+    started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
+    assert sorted(started.ranks()) == [0, 1, 2, 3]
+    for pid in started.kinds():
+        os.kill(pid, signal.SIGTERM)
+    assert started.wait(END) == 130, said_by(started, run)
+    assert started.gone(GONE)
+    assert json.loads((run / "state.json").read_text()) == steps_done(run)
+
+
 def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
     """Broken, interrupted, abandoned and told to stop, in ranks that train nothing."""
     run = tmp_path / "run"

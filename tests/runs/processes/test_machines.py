@@ -2,20 +2,20 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.runs.commands import environment
 from tests.runs.launched import eventually
 from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
-from vtune.models.import_stubs import without_mlflow
-from vtune.runs.processes.launch import _check_devices, _command, _environment, processes_of
+from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
 from vtune.runs.processes.watcher import end_sessions, packed
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -26,44 +26,91 @@ def hosts(folder: Path, text: str = "# ours\nfirst slots=8\n\nsecond slots=8  # 
     return folder / "hosts"
 
 
-def test_the_gpus_that_cuda_visible_devices_names_are_taken_on_every_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """DeepSpeed itself reads what it is given; `--num_gpus` would always mean the first ones."""
-    with without_mlflow():
-        from deepspeed.launcher.runner import parse_inclusion_exclusion
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an `ssh` that gets to every machine, which is this one."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    program(folder / "ssh", '[ "$*" = "-o BatchMode=yes $3 hostname -I" ] && echo "10.0.0.$$ 172.17.0.1"')
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
 
+
+def program(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def line_for(command: list[str], number: int) -> str:
+    """What the shell of a machine gets, as pdsh has it."""
+    assert command[:-1] == ["pdsh", "-S", "-f", "1024", "-w", "first,second"]
+    return re.sub("%(%|n)", lambda found: "%" if found[1] == "%" else str(number), command[-1])
+
+
+PRINTS = """
+import json, os, sys
+if "vtune.runs.processes.watcher" in sys.orig_argv:
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+    line = json.dumps({**{name: os.environ.get(name) for name in names}, "cwd": os.getcwd()})
+    os.write(1, f"{line}\\n".encode())
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("name", ["runs", "my runs", "a&b;'c'", "$x `y`", "%h 100%", "müller_~1"])
+def test_every_rank_of_every_machine_knows_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path, name: str
+) -> None:
+    """Also where shells or pdsh read something else in the working directory."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "sitecustomize.py").write_text(PRINTS)
+    monkeypatch.chdir(tmp_path / name)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / name}:{ROOT}")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     command = _command(["rl"], tmp_path, 2, hosts(tmp_path))
-    assert "--num_gpus" not in command
-    asked = command[command.index("--include") + 1]
-    taken = parse_inclusion_exclusion(machines_of(tmp_path / "hosts"), asked, "")
-    assert dict(taken) == {"first": [4, 5], "second": [4, 5]}
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    said = []
+    for number in (0, 1):
+        ended = subprocess.run(
+            ["sh", "-c", line_for(command, number)], cwd="/", capture_output=True, text=True, check=True
+        )
+        said += [json.loads(line) for line in ended.stdout.splitlines()]
+    said.sort(key=lambda one: int(one["RANK"]))
+    assert [(one["RANK"], one["LOCAL_RANK"]) for one in said] == [
+        ("0", "0"),
+        ("1", "1"),
+        ("2", "0"),
+        ("3", "1"),
+    ]
+    assert {one["WORLD_SIZE"] for one in said} == {"4"}
+    assert {one["CUDA_VISIBLE_DEVICES"] for one in said} == {"4,5"}
+    (address,) = {one["MASTER_ADDR"] for one in said}
+    assert re.fullmatch(r"10\.0\.0\.\d+", address)
+    assert {one["cwd"] for one in said} == {str(tmp_path / name)}
+    assert {one["PYTHONPATH"] for one in said} == {f"{tmp_path / name}:{ROOT}"}
 
 
-@pytest.mark.parametrize("check", [processes_of, _check_devices])
-@pytest.mark.parametrize("name", ["my runs", "a&b", "$x", "%h"])
-def test_a_working_directory_that_other_machines_would_not_find_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, check: Callable[..., object], name: str
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[ "$3" = first ] && echo 10.0.0.1 || { echo "Permission denied (publickey)." >&2; exit 255; }',
+         r"ssh does not get to second, .*: Permission denied \(publickey\)"),
+        ("exit 3", "ssh does not get to first, .*: it ended with status 3"),
+    ],
+)  # fmt: skip
+def test_a_machine_that_ssh_does_not_reach_is_named_before_anything_is_started(
+    tmp_path: Path, ssh: Path, text: str, said: str
 ) -> None:
-    """DeepSpeed writes `cd` and the path into a line for their shells, as it is."""
-    (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / name)
-    with pytest.raises(RecipeError, match=r"the working directory is .*, shells of other machines"):
-        check(2, hosts(tmp_path))
-
-
-def test_letters_of_any_language_in_a_working_directory_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "müller_~1").mkdir()
-    monkeypatch.chdir(tmp_path / "müller_~1")
-    assert processes_of(2, hosts(tmp_path)) == 4
+    """pdsh would say so when the others have ended, which wait for that one."""
+    program(ssh / "ssh", text)
+    with pytest.raises(RecipeError, match=said):
+        _command(["rl"], tmp_path, 1, hosts(tmp_path))
 
 
 def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert included(hosts(tmp_path), 2) == "first:0,1@second:0,1"
+    assert included(hosts(tmp_path), 2) == "0,1"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +137,6 @@ def test_gpus_that_are_not_there_are_told_before_anything_is_started(
         ("first slots=8\nfirst slots=8\n", "line 2 has first a second time"),
         ("first slots=8\nsecond slots=0\n", "line 2 has 'second slots=0'"),
         ("first 8\n", "line 1 has 'first 8'"),
-        ("first slots=8\nme@second slots=8\n", "line 2 has 'me@second', which DeepSpeed's launcher"),
         ("fd00::7 slots=8\n", "line 1 has 'fd00::7', which"),
         ("node[1-4] slots=8\n", r"line 1 has 'node\[1-4\]', which"),
         ("# nothing\n", "names no machine"),
@@ -102,7 +148,7 @@ def test_a_hostfile_that_cannot_be_read_names_its_line(tmp_path: Path, text: str
 
 
 def test_other_machines_get_caches_proxies_and_the_keys_that_a_recipe_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
 ) -> None:
     """By a file that no other user can read: the launcher's command is seen by all."""
     recipe = load_recipe(
@@ -130,24 +176,22 @@ if "vtune.cli.main" in sys.orig_argv:
 """
 
 
-def test_a_rank_elsewhere_gets_every_word_as_it_was_given(tmp_path: Path) -> None:
-    """DeepSpeed joins them by spaces, and pdsh hands the line to a shell: `&` ended the command there."""
+def test_a_rank_elsewhere_gets_every_word_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
+) -> None:
     words = ["rl", "--set", "reward.judge.base_url=http://judge/v1?a=1&b=2", "--set", "model=/data/$HOME (1)"]
     words += ["--set", "data=['it.parquet']", "--set", "x=", "--out", "runs/a; b"]
     (tmp_path / "sitecustomize.py").write_text(ECHOES)
-    command = _command(words, tmp_path, 1, hosts(tmp_path))
-    start = command.index("vtune.runs.processes.watcher")
-    line = " ".join([sys.executable, "-m", *command[start:]])
-    settings = environment(PYTHONPATH=str(tmp_path), RANK="1")
-    ended = subprocess.run(["sh", "-c", line], env=settings, stdin=subprocess.DEVNULL, check=False)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    line = line_for(_command(words, tmp_path, 1, hosts(tmp_path)), 1)
+    ended = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, check=False)
     assert ended.returncode == 0
     assert json.loads((tmp_path / "words").read_text()) == words
 
 
 def test_what_training_itself_reads_comes_along_and_no_password_is_in_a_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
 ) -> None:
-    """DeepSpeed exports `MLFLOW_*` in the command that pdsh shows, and `NCCL_*` not from a login node."""
     given = {
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
         "NCCL_SOCKET_IFNAME": "ib0",
@@ -155,10 +199,19 @@ def test_what_training_itself_reads_comes_along_and_no_password_is_in_a_command(
     }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".deepspeed_env").write_text("LD_LIBRARY_PATH=/opt/lib:/opt/a=b\n\nNCCL_DEBUG = INFO\n")
     write_environment(tmp_path, ())
+    given |= {"LD_LIBRARY_PATH": "/opt/lib:/opt/a=b", "NCCL_DEBUG": "INFO"}
     assert given.items() <= json.loads((tmp_path / ENVIRONMENT).read_text()).items()
-    assert "MLFLOW_TRACKING_PASSWORD" not in _environment(here=False)
-    assert _environment(here=True)["MLFLOW_TRACKING_PASSWORD"] == "secret"
+    assert "secret" not in " ".join(_command(["rl"], tmp_path, 1, hosts(tmp_path)))
+
+
+def test_a_line_that_gives_no_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".deepspeed_env").write_text("A=1\nexport\n")
+    with pytest.raises(RecipeError, match=r"deepspeed_env, line 2 has 'export'"):
+        write_environment(tmp_path, ())
 
 
 RANK = """

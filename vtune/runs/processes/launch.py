@@ -1,4 +1,4 @@
-"""One process per device: start them, on many machines through DeepSpeed's launcher, and end them together.
+"""One process per device: start them, on many machines through pdsh, and end them together.
 
 The processes of a run talk through its folder `logs`: `rank-N.log` is what rank N said, `rank-N.ended` how it
 ended, and `order` what the command that started them wants of them. Each rank is watched by a small process
@@ -7,7 +7,6 @@ of its own, which sees every end of it, on whatever machine it runs.
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,9 +19,10 @@ from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.models.network import free_port
 from vtune.report.progress import say
 from vtune.runs.folder import check_folder, locked
+from vtune.runs.processes import local_ranks, pdsh
+from vtune.runs.processes.local_ranks import Meeting
 from vtune.runs.processes.machines import (
     ENVIRONMENT,
-    SECRET,
     gpus_here,
     included,
     machines_of,
@@ -51,8 +51,6 @@ SETTLE = 2.0
 TAIL = 100
 """Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
 LOST = "killed by signal"
-CHANGED = re.compile(r"""[\s"'\\`$&|;<>(){}*?\[\]!%]""")
-"""What shells, or pdsh (`%h`), do not leave as it is."""
 
 
 def launch(
@@ -92,15 +90,15 @@ def launch(
             stale.unlink(missing_ok=True)
         command = _command(words, logs, processes, hostfile)
         if hostfile is None:
-            return _launch(command, logs, here=True)
+            return _launch(command, logs)
         write_environment(logs, forwarded)
         try:
-            return _launch(command, logs, here=False)
+            return _launch(command, logs)
         finally:
             (logs / ENVIRONMENT).unlink(missing_ok=True)
 
 
-def _launch(command: Sequence[str], logs: Path, *, here: bool) -> str:
+def _launch(command: Sequence[str], logs: Path) -> str:
     asked: list[str] = []
     before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
               for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
@@ -114,7 +112,7 @@ def _launch(command: Sequence[str], logs: Path, *, here: bool) -> str:
                 stdout=said,
                 stderr=said,
                 start_new_session=True,
-                env=_environment(here=here),
+                env={**os.environ, **pdsh.OVER_SSH, "PYTHONUNBUFFERED": "1"},
                 preexec_fn=_deaf,
             )
         os.close(leash)
@@ -257,29 +255,18 @@ class Voice:
 
 def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
     given = [str(logs.resolve()), *words]
-    port = str(free_port())
     if hostfile is None:
-        ranks = [sys.executable, "-m", "vtune.runs.processes.local_ranks", str(processes), port]
-        return [*ranks, LEASHED, *given]
-    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--no_local_rank", "--module"]
-    launcher += ["--hostfile", str(hostfile.resolve()), "--include", included(hostfile, processes)]
-    # A file of one machine means that one; without this, DeepSpeed starts its ranks here.
-    launcher += ["--master_port", port, "--force_multi"]
-    return [*launcher, "vtune.runs.processes.watcher", FREE, packed(given)]
-
-
-def _environment(*, here: bool) -> dict[str, str]:
-    """A launcher's variables: a rank's output comes as it is written.
-
-    Args:
-        here: Whether it starts ranks itself; else they get theirs by a file, and DeepSpeed's command is seen.
-    """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK") and (here or not name.startswith(SECRET))
-    }
-    return {**kept, "PYTHONUNBUFFERED": "1"}
+        return local_ranks.command(Meeting(free_port(), processes), [LEASHED, *given])
+    machines = list(machines_of(hostfile))
+    meeting = Meeting(
+        port=free_port(),
+        processes=processes,
+        address=pdsh.addresses(machines)[0],
+        machines=len(machines),
+        gpus=included(hostfile, processes),
+    )
+    start = local_ranks.command(meeting, [FREE, packed(given)], machine=pdsh.NUMBER)
+    return pdsh.on_every_machine(machines, start)
 
 
 def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
@@ -294,27 +281,12 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
     if gpus is None:
         raise RecipeError("--hostfile without --gpus", fix="say with --gpus how many each machine gives")
     included(hostfile, gpus)
-    _check_paths()
     return gpus * len(machines_of(hostfile))
-
-
-def _check_paths() -> None:
-    """Check the paths that DeepSpeed writes into the command of other machines as they are."""
-    for what, path in (
-        ("the working directory", str(Path.cwd())),
-        ("the path of this Python", sys.executable),
-    ):
-        if found := CHANGED.search(path):
-            raise RecipeError(
-                f"{what} is {path!r}: for its {found[0]!r}, shells of other machines would read another path",
-                fix="start from a path without spaces and signs of the shell",
-            )
 
 
 def _check_devices(processes: int, hostfile: Path | None) -> None:
     if hostfile is not None:
         included(hostfile, processes)
-        _check_paths()
         if shutil.which("pdsh") is None:
             raise MissingExtra(
                 "many machines are reached through pdsh, which is not installed here",

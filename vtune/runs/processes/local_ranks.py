@@ -1,40 +1,80 @@
-"""The ranks of a run on this machine alone: a watcher for each, started without importing torch.
+"""The ranks of a run on one machine: a watcher for each, started without importing torch.
 
-DeepSpeed's launcher does the same for many machines, and imports all of DeepSpeed twice before it starts one.
+`vtune` starts this here where it runs on one machine, and through pdsh on every machine of a hostfile.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 from vtune.runs.processes.watcher import GRACE, LOOK
 
 
-def start_all(processes: int, port: int, words: Sequence[str]) -> int:
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """How many processes a run has, and where they meet."""
+
+    port: int
+    """A free one of the first machine."""
+    processes: int
+    """On each machine."""
+    address: str = "127.0.0.1"
+    """Of the first machine."""
+    machines: int = 1
+    gpus: str = ""
+    """Those of each machine, as `CUDA_VISIBLE_DEVICES` has them; empty: as the environment says."""
+
+    def environment(self, machine: int, local: int) -> dict[str, str]:
+        """What torch and DeepSpeed read in a rank: the `local`th of the machine with this number."""
+        return {
+            "MASTER_ADDR": self.address,
+            "MASTER_PORT": str(self.port),
+            "WORLD_SIZE": str(self.processes * self.machines),
+            "RANK": str(machine * self.processes + local),
+            "LOCAL_RANK": str(local),
+            **({"CUDA_VISIBLE_DEVICES": self.gpus} if self.gpus else {}),
+        }
+
+
+def command(meeting: Meeting, words: Sequence[str], *, machine: str = "0") -> list[str]:
+    """The command that starts the ranks of a machine.
+
+    Args:
+        meeting: Of all ranks.
+        words: What a watcher is given.
+        machine: The machine's number, or what will be replaced by it.
+    """
+    module = "vtune.runs.processes.local_ranks"
+    return [sys.executable, "-m", module, machine, json.dumps(asdict(meeting)), *words]
+
+
+def start_all(machine: int, meeting: Meeting, words: Sequence[str]) -> int:
     """Start the watchers and wait for them; in a process of its own.
 
     Once one of them has failed, the others see it in the run's folder and end their ranks; what is not gone
     some seconds later ends with this process. SIGTERM, which is for the watchers, is blocked here.
 
     Args:
-        processes: How many ranks.
-        port: A free one, where the ranks meet.
+        machine: The number of this machine.
+        meeting: Of all ranks.
         words: What a watcher is given.
 
     Returns:
         0, or the exit status of the first that failed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     watchers = [
         subprocess.Popen(
             [sys.executable, "-m", "vtune.runs.processes.watcher", *words],
-            env={**os.environ, **meeting, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env={**os.environ, **meeting.environment(machine, local)},
         )
-        for rank in range(processes)
+        for local in range(meeting.processes)
     ]
     first, deadline = 0, float("inf")
     while any(watcher.poll() is None for watcher in watchers) and time.monotonic() < deadline:
@@ -46,4 +86,4 @@ def start_all(processes: int, port: int, words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(start_all(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
+    raise SystemExit(start_all(int(sys.argv[1]), Meeting(**json.loads(sys.argv[2])), sys.argv[3:]))

@@ -14,13 +14,16 @@ DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
 SLOTS = "one line per machine: `name slots=8`"
 """What a hostfile holds."""
-NAME = re.compile(r"[\w.-]+")
-"""Of a machine. DeepSpeed's launcher separates machines by `@` and GPUs by `:`; pdsh reads ranges in `[]`."""
-ALIAS = "give it a name: `Host NAME` with HostName and User in ~/.ssh/config; a line for each machine"
-"""For addresses of IPv6, for other users, and for ranges."""
+NAME = re.compile(r"([\w.-]+@)?[\w.-]+")
+"""Of a machine, maybe with its user. pdsh reads ranges in `[]`, and before `:` a way to connect."""
+ALIAS = "give it a name: `Host NAME` with HostName in ~/.ssh/config; a line for each machine"
+"""For addresses of IPv6 and for ranges."""
 
 ENVIRONMENT = "environment.json"
 """In the folder `logs`, readable by its owner alone, while a run on many machines lasts."""
+
+DEEPSPEED_ENV = ".deepspeed_env"
+"""In the home folder or the working directory."""
 
 FORWARDED = (
     "HF_",
@@ -44,19 +47,14 @@ FORWARDED = (
     "SSL_CERT_FILE",
     "REQUESTS_CA_BUNDLE",
     "OMP_NUM_THREADS",
+    "UCX_",
     "XDG_CACHE_HOME",
 )
-"""Beginnings of the names of variables that mean the same on every machine of a run.
-
-DeepSpeed's launcher hands on `NCCL_*` by itself, but only from a machine with a GPU.
-"""
+"""Beginnings of the names of variables that mean the same on every machine of a run."""
 
 
 OWN = ("VLLM_HOST_IP",)
 """Those of them that each machine has of its own."""
-
-SECRET = "MLFLOW_"
-"""Begins names of variables, passwords among them, that DeepSpeed would write into its command."""
 
 
 def machines_of(hostfile: Path) -> dict[str, int]:
@@ -85,7 +83,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
             what = f"{name} a second time" if name in found else repr(line.strip())
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
         if not NAME.fullmatch(name):
-            what = f"{name!r}, which DeepSpeed's launcher does not take for one machine"
+            what = f"{name!r}, which pdsh does not take for one machine"
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=ALIAS)
         found[name] = int(slots)
     if not found:
@@ -94,7 +92,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
 
 
 def included(hostfile: Path, processes: int) -> str:
-    """What DeepSpeed's `--include` is given: on each machine the GPUs that a run takes.
+    """The GPUs that a run takes on each machine, as `CUDA_VISIBLE_DEVICES` has them.
 
     Those that `CUDA_VISIBLE_DEVICES` names here, or the first ones where it is not set.
 
@@ -102,15 +100,14 @@ def included(hostfile: Path, processes: int) -> str:
         RecipeError: If a machine does not have them, or they are not named by numbers.
     """
     wanted = _visible(processes)
-    machines = machines_of(hostfile)
-    for name, slots in machines.items():
+    for name, slots in machines_of(hostfile).items():
         if missing := [number for number in wanted if number >= slots]:
             raise RecipeError(
                 f"GPU {missing[0]} is wanted on every machine, and {hostfile} gives {slots} of {name}: "
                 f"0 to {slots - 1}",
                 fix="lower --gpus, or raise slots; CUDA_VISIBLE_DEVICES, where set, says which are taken",
             )
-    return "@".join(f"{name}:{','.join(map(str, wanted))}" for name in machines)
+    return ",".join(map(str, wanted))
 
 
 def _visible(processes: int) -> list[int]:
@@ -201,7 +198,24 @@ def write_environment(logs: Path, names: Collection[str]) -> None:
         for name, value in os.environ.items()
         if name in names or (name.startswith(FORWARDED) and name not in OWN)
     }
+    chosen |= _of_deepspeed()
     file = logs / ENVIRONMENT
     file.unlink(missing_ok=True)
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
         json.dump(chosen, out)
+
+
+def _of_deepspeed() -> dict[str, str]:
+    """What users of DeepSpeed have their other machines given: `NAME=value` a line."""
+    found: dict[str, str] = {}
+    for file in (folder / DEEPSPEED_ENV for folder in (Path.home(), Path.cwd())):
+        lines = read_text(file).splitlines() if file.is_file() else []
+        for number, line in enumerate(lines, start=1):
+            name, equals, value = (part.strip() for part in line.partition("="))
+            if not name or name.startswith("#"):
+                continue
+            if not equals:
+                what = f"{file}, line {number} has {name!r}"
+                raise RecipeError(what, fix="one line per variable: `NAME=value`")
+            found[name] = value
+    return found

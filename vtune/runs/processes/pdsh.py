@@ -1,0 +1,80 @@
+"""One command on every machine of a run, through pdsh and ssh."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from vtune.errors import RecipeError
+
+NUMBER = "%n"
+"""In a word of the command: the machine's number, which pdsh puts there."""
+FAN_OUT = 1024
+"""Machines that pdsh speaks to at a time: all."""
+OVER_SSH = {"PDSH_RCMD_TYPE": "ssh"}
+"""What makes a pdsh that was built for rsh use ssh."""
+BEFORE_PYTHON = "PYTHON"
+"""Begins names of variables that Python reads as it starts: those of this machine hold on the others."""
+SSH_SECONDS = 60.0
+"""Ours: what a machine has to answer, one that wakes its home folder up among them."""
+
+
+def on_every_machine(machines: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The command that runs one on all machines, in the working directory of this process.
+
+    Args:
+        machines: Their names, as ssh knows them.
+        words: The command; `NUMBER` stands for the number of a machine.
+    """
+    settings = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(BEFORE_PYTHON)]
+    # `env`, for not every shell knows `export`.
+    line = " ".join(map(_quoted, ("exec", "env", *settings, *words)))
+    return [
+        "pdsh",
+        "-S",
+        "-f",
+        str(FAN_OUT),
+        "-w",
+        ",".join(machines),
+        f"cd {_quoted(str(Path.cwd()))} && {line}",
+    ]
+
+
+def _quoted(word: str) -> str:
+    """A word that neither pdsh nor a shell changes."""
+    return NUMBER if word == NUMBER else shlex.quote(word).replace("%", "%%")
+
+
+def addresses(machines: Iterable[str]) -> list[str]:
+    """The first address of each machine, as it says itself: the others may not know the name that ssh knows.
+
+    Raises:
+        RecipeError: If ssh does not get to one of them without being asked for anything.
+    """
+    asked = {
+        name: subprocess.Popen(
+            ["ssh", "-o", "BatchMode=yes", name, "hostname -I"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for name in machines
+    }
+    return [_first_address(name, process) for name, process in asked.items()]
+
+
+def _first_address(machine: str, process: "subprocess.Popen[str]") -> str:
+    try:
+        said, complaint = process.communicate(timeout=SSH_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        said, complaint = "", f"no answer within {SSH_SECONDS:g} s"
+    if process.returncode == 0 and (found := said.split()):
+        return found[0]
+    why = complaint.strip().splitlines()[-1:] or [f"it ended with status {process.returncode}"]
+    raise RecipeError(
+        f"ssh does not get to {machine}, a machine of the hostfile: {why[0]}",
+        fix=f"try `ssh -o BatchMode=yes {machine} hostname -I`; it needs a key of yours on every machine",
+    )
