@@ -66,6 +66,8 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         check_start(folder, resume=start.resume)
         if verb.split is not None:
             verb.split(recipe, processes)
+        if start.hostfile is None:
+            _check_files(recipe)
         words = _without_launch(sys.argv[1:])
         keys = variables(recipe.model_dump(mode="json")).union(*map(variables, _suites(recipe)))
         said = launch(words, folder, processes=start.gpus, hostfile=start.hostfile, forwarded=keys)
@@ -105,6 +107,18 @@ def _of_run(verb: Verb[R], start: Start) -> Path:
         if verb.package != f"recipes.{name}" and isinstance(values, dict) and key in values:
             raise typer.BadParameter(f"{start.out} is a run of `vtune {name}`", param_hint="--out")
     return path
+
+
+def _check_files(recipe: Strict) -> None:
+    """Check that the files of a recipe's data are there, for processes of this machine.
+
+    Raises:
+        DataError: If one is missing or is not Parquet.
+    """
+    from vtune.schema.parquet import columns
+
+    for name in getattr(recipe, "data", ()):
+        columns(Path(name))
 
 
 def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: Start) -> None:

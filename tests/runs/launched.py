@@ -47,6 +47,10 @@ if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
 
     def run_sft(recipe, out, *, resume, track, profile):
         told, first = [], os.environ["RANK"] == "0"
+        if recipe.steps < 0:
+            from vtune.errors import RecipeError
+
+            raise RecipeError("steps below zero")
         signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
         state, log = out / "state.json", out / "metrics.jsonl"
         done = json.loads(state.read_text()) if state.exists() else 0

@@ -13,6 +13,9 @@ from vtune.files.terminal import clean, one_line
 
 Numbers = Mapping[str, float | None]
 
+STOPS = "writing a checkpoint at the end of this step, then ending"
+"""What is said of a run that was told to stop."""
+
 EVERY = 5.0
 """Seconds between lines where there is no terminal."""
 

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -57,6 +58,8 @@ def start(ranks: Ranks) -> Ranks:
     with without_mlflow():
         import deepspeed
 
+    # What DeepSpeed calls by an older name is for those who write DeepSpeed.
+    warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
     if torch.distributed.is_initialized():
         return ranks.joined()
     if ranks.device.type == "cuda":

@@ -192,7 +192,7 @@ def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_pa
     """DeepSpeed by itself asks it for its address, and then starts the ranks on this one."""
     (tmp_path / "hosts").write_text(f"{SECOND} slots=2\n")
     run = tmp_path / "run"
-    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     there = replace(hosts, file=tmp_path / "hosts")
     started = going(lambda: there.start(words, tmp_path / "said", site=IDLES), run)
     assert {rank: host_of(pid) for rank, pid in started.ranks().items()} == {0: SECOND, 1: SECOND}
@@ -203,7 +203,7 @@ def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_pa
 
 def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Hosts, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
     assert sorted(started.ranks()) == [0, 1, 2, 3]
     for pid in started.kinds():
@@ -216,7 +216,7 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
 def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
     """Broken, interrupted, abandoned and told to stop, in ranks that train nothing."""
     run = tmp_path / "run"
-    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=400", "--out", str(run)]
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     again = [*words, "--resume"]
 
     started = begun(words, tmp_path / "broken", run, site=IDLES)
@@ -257,13 +257,23 @@ def test_told_to_stop_before_its_first_step_a_run_has_not_failed(
     assert started.gone(GONE)
 
 
-def test_wrong_input_is_told_once_and_as_such(tiny: Path, lens: Path, tmp_path: Path) -> None:
+def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
+    """Whichever rank has noted its end first."""
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=-1"]
+    for number in range(3):
+        run = str(tmp_path / f"run{number}")
+        started = Launched([*words, "--out", run, "--gpus", "2"], tmp_path / f"said{number}", site=IDLES)
+        assert started.wait(START) == 2
+        assert started.err == "error: steps below zero\n"
+        assert started.gone(GONE)
+
+
+def test_data_that_are_not_there_are_told_before_anything_is_started(tiny: Path, tmp_path: Path) -> None:
     words = rl(tiny, tmp_path / "gone.parquet", tmp_path / "run")
-    started = Launched([*words, "--gpus", "2"], tmp_path / "said")
-    assert started.wait(START) == 2
-    assert started.err.count("error: 1 problem(s) in the data") == 1
-    assert "Traceback" not in started.err
-    assert started.gone(GONE)
+    ended = vtune(*words, "--gpus", "2")
+    assert ended.code == 2
+    assert f"cannot read {tmp_path / 'gone.parquet'}: No such file" in ended.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_step_that_does_not_split_is_told_before_anything_is_started(

@@ -1,10 +1,12 @@
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from vtune.errors import RunFailed
+from vtune.errors import WITHIN, RunFailed
+from vtune.report.progress import STOPS
 from vtune.runs.train.stopping import Stopping
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
@@ -52,6 +54,28 @@ def test_a_checkpoint_is_written_when_it_is_due_and_only_then(
     given: dict[str, object], saved: list[int]
 ) -> None:
     assert run(10, **given) == saved  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_that_it_was_told_to_stop_is_said_at_once_and_once(
+    within: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that started a rank says so itself."""
+    monkeypatch.delenv(WITHIN, raising=False)
+    if within:
+        monkeypatch.setenv(WITHIN, "1")
+
+    def during(done: int) -> None:
+        for _ in range(2 if done == 3 else 0):
+            os.kill(os.getpid(), signal.SIGTERM)
+        for thread in set(threading.enumerate()) - before:
+            thread.join()
+        said.append(capsys.readouterr().err)
+
+    said: list[str] = []
+    before = set(threading.enumerate())
+    run(5, during=during)
+    assert said == ["", "", "" if within else f"{STOPS}\n"]
 
 
 def test_outside_of_the_steps_sigterm_does_what_it_did() -> None:

@@ -7,6 +7,7 @@ of its own, which sees every end of it, on whatever machine it runs.
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.models.network import free_port
-from vtune.report.progress import say
+from vtune.report.progress import STOPS, say
 from vtune.runs.folder import check_folder, locked
 from vtune.runs.processes import local_ranks, pdsh
 from vtune.runs.processes.local_ranks import Meeting
@@ -51,6 +52,8 @@ SETTLE = 2.0
 TAIL = 100
 """Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
 LOST = "killed by signal"
+HEAD = re.compile(rf"^{START}.*\n", re.MULTILINE)
+"""The line between two starts in a log, which is for those who read that."""
 
 
 def launch(
@@ -140,7 +143,7 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
         # Schedulers may say SIGTERM more than once.
         order = END if "SIGINT" in asked else SAVE if asked else ""
         if order != ordered:
-            say("ending" if order == END else "writing a checkpoint at the end of this step, then ending")
+            say("ending" if order == END else STOPS)
             give_order(logs, order)
             ordered = order
             deadline = time.monotonic() + GRACE if order == END else deadline
@@ -171,8 +174,8 @@ def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
     log = logs / f"rank-{first.rank}.log"
     said = _lines(log)
     if first.code == 2:
-        # What rank 0 says has been passed on already.
-        if first.rank:
+        # What rank 0 says has been passed on already, and most often it has found the same.
+        if from_error(said) != from_error(_lines(logs / "rank-0.log")):
             sys.stderr.write("\n".join(from_error(said)) + "\n")
         raise SystemExit(2)
     how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
@@ -246,7 +249,7 @@ class Voice:
         if self._title and not ended:
             text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
-        said = text.decode("utf-8", errors="replace")
+        said = HEAD.sub("", text.decode("utf-8", errors="replace"))
         if self._title and said:
             said = "".join(f"{self._title}: {line}\n" for line in said.removesuffix("\n").split("\n"))
         sys.stderr.write(said)

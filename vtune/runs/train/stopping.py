@@ -1,13 +1,15 @@
 """When a run writes a checkpoint: by steps, by the clock, at its end, and when it is told to stop."""
 
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
-from vtune.errors import INTERRUPTED, RunFailed
-from vtune.report.progress import say
+from vtune.errors import INTERRUPTED, WITHIN, RunFailed
+from vtune.report.progress import STOPS, say
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
 
@@ -105,4 +107,7 @@ class Stopping:
             say(str(error))
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
+        # What started this process, if anything did, says it. In a thread: a line may be half written here.
+        if not self.told and self._ranks.first and WITHIN not in os.environ:
+            threading.Thread(target=say, args=[STOPS]).start()
         self.told = True
