@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -114,15 +115,23 @@ def main() -> None:
     except SystemExit as status:
         if status.code != INTERRUPTED:
             _blame(status)
-        elif WITHIN not in os.environ:
-            sys.stderr.write(
-                "interrupted; sft, rl and eval continue with --resume, and demo, curate, faithfulness and "
-                "data index --encoder when the same command is given again\n"
-            )
+        elif WITHIN not in os.environ and os.environ.get("RANK", "0") == "0":
+            sys.stderr.write(f"interrupted{_continues(sys.argv[1:])}\n")
         raise
     except Exception as error:
         _blame(error)
         raise
+
+
+def _continues(words: Sequence[str]) -> str:
+    """How the verb of a command line goes on after Ctrl-C; empty where it begins anew."""
+    verb = words[0] if words else ""
+    if verb in ("sft", "rl", "eval"):
+        return "; continue with --resume"
+    dense = verb == "data" and any(word.startswith("--encoder") for word in words)
+    if dense or verb in ("demo", "curate", "faithfulness", "judge-faithfulness"):
+        return "; the same command continues"
+    return ""
 
 
 def _blame(error: BaseException) -> None:

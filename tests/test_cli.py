@@ -194,14 +194,43 @@ def test_the_exit_code_says_whose_move_is_next(
     assert capsys.readouterr().err == "error: it broke\n  fix  fix it\n"
 
 
-def test_an_interrupt_is_130_and_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     raising(KeyboardInterrupt(), monkeypatch)
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 130
-    assert "sft, rl and eval continue with --resume" in capsys.readouterr().err
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "rank", "said"),
+    [
+        ("rl --recipe a.yaml", None, "interrupted; continue with --resume\n"),
+        ("eval --suite a", "0", "interrupted; continue with --resume\n"),
+        ("sft --recipe a.yaml", "1", ""),
+        ("demo --compare", None, "interrupted; the same command continues\n"),
+        ("data index a --encoder=b", None, "interrupted; the same command continues\n"),
+        ("data index a", None, "interrupted\n"),
+        ("", None, "interrupted\n"),
+    ],
+)
+def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
+    words: str,
+    rank: str | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Torchrun may have started several."""
+    monkeypatch.setattr("vtune.cli.main.app", lambda: sys.exit(130))
+    monkeypatch.setattr(sys, "argv", ["vtune", *words.split()])
+    monkeypatch.delenv("RANK", raising=False)
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 130
+    assert capsys.readouterr().err == said
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

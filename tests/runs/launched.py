@@ -37,7 +37,8 @@ IDLES = (
     + """
 import json, sys, time, types
 
-if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
+# A rank, or the command.
+if "vtune.cli.main" in sys.orig_argv and "torch.distributed.run" not in sys.orig_argv:
     from pydantic import ConfigDict
 
     from vtune.sections import Strict
@@ -55,6 +56,7 @@ if "vtune.cli.main" in sys.orig_argv:  # a rank, or the command
         state, log = out / "state.json", out / "metrics.jsonl"
         done = json.loads(state.read_text()) if state.exists() else 0
         if first:
+            out.mkdir(exist_ok=True)
             (out / "recipe.yaml").touch()
             part = out / "metrics.part"
             part.write_text('"source": "all"\\n' * done)

@@ -2,6 +2,8 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import HANGS
-from tests.runs.commands import numbers, rl, same_weights, setting, sft, vtune
+from tests.conftest import HANGS, ROOT
+from tests.runs.commands import environment, numbers, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from vtune.errors import RecipeError
 from vtune.runs.processes.launch import launch
@@ -211,6 +213,35 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
     assert started.wait(END) == 130, said_by(started, run)
     assert started.gone(GONE)
     assert json.loads((run / "state.json").read_text()) == steps_done(run)
+
+
+def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
+    """Told to stop it lets them save, and they continue under it."""
+    run, said = tmp_path / "run", tmp_path / "said"
+    said.mkdir()
+    (said / "sitecustomize.py").write_text(IDLES)
+    elastic = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--shutdown-timeout=300"]
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--out", str(run)]
+
+    def started(*more: str) -> "subprocess.Popen[bytes]":
+        with (said / "err").open("ab") as err:
+            return subprocess.Popen(
+                [*elastic, "--no-python", sys.executable, "-m", "vtune.cli.main", *words, *more],
+                env=environment(PYTHONPATH=f"{said}:{ROOT}"),
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+            )
+
+    with started("--set", "steps=400") as first:
+        assert eventually(lambda: first.poll() is not None or steps_done(run) >= 2, START)
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(END) == 1  # that of torchrun, whatever those say that it has started
+    done = steps_done(run)
+    assert json.loads((run / "state.json").read_text()) == done < 400
+    assert (said / "err").read_text().count("interrupted; continue with --resume") == 1
+    with started("--set", f"steps={done + 2}", "--resume") as again:
+        assert again.wait(END) == 0
+    assert steps_done(run) == done + 2
 
 
 def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path) -> None:
