@@ -23,7 +23,7 @@ esac
 VTUNE = """#!/bin/bash
 # Runs until it is told to stop, or ends at once with a status of its own.
 printf '%s\\n' "$@" > words
-trap 'sleep 0.2; echo saved >> saved; exit 130' TERM
+[ -n "$DEAF" ] || trap 'trap "" TERM; sleep "$SAVING"; echo saved >> saved; exit 130' TERM
 touch started
 [ -z "$STATUS" ] || exit "$STATUS"
 while :; do sleep 0.05; done
@@ -45,6 +45,8 @@ def batch(folder: Path, *words: str, nodes: int = 1, **variables: str) -> "subpr
         "SLURM_JOB_NODELIST": "node-[1-2]",
         "SLURM_GPUS_ON_NODE": "8",
         "STATUS": "",
+        "SAVING": "0.2",
+        "DEAF": "",
         **variables,
     }
     return subprocess.Popen(
@@ -60,6 +62,15 @@ def batch(folder: Path, *words: str, nodes: int = 1, **variables: str) -> "subpr
 def given(folder: Path) -> list[str]:
     """What vtune was started with."""
     return (folder / "words").read_text().splitlines()
+
+
+def told_once_it_runs(job: "subprocess.Popen[str]", folder: Path) -> None:
+    """Send SIGTERM to the batch file, as Slurm does."""
+    deadline = time.monotonic() + HANGS
+    while not (folder / "started").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    job.send_signal(signal.SIGTERM)
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
@@ -81,13 +92,26 @@ def test_several_nodes_get_a_hostfile_and_a_run_that_is_there_goes_on(tmp_path: 
 
 def test_before_its_time_is_up_the_run_is_saved_and_the_job_comes_again(tmp_path: Path) -> None:
     job = batch(tmp_path, "sft", "--recipe=my.yaml", "--out=runs/mine")
-    deadline = time.monotonic() + HANGS
-    while not (tmp_path / "started").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    told_once_it_runs(job, tmp_path)
+    assert job.wait(HANGS) == 130
+    assert (tmp_path / "saved").read_text() == "saved\n"
+    assert (tmp_path / "requeued").read_text() == "17\n"
+
+
+def test_told_twice_the_job_still_waits_for_the_checkpoint(tmp_path: Path) -> None:
+    job = batch(tmp_path, *WORDS, SAVING="1")
+    told_once_it_runs(job, tmp_path)
+    time.sleep(0.3)
     job.send_signal(signal.SIGTERM)
     assert job.wait(HANGS) == 130
     assert (tmp_path / "saved").read_text() == "saved\n"
+    assert (tmp_path / "requeued").read_text() == "17\n"
+
+
+def test_told_before_the_run_can_hear_it_the_job_comes_again(tmp_path: Path) -> None:
+    job = batch(tmp_path, *WORDS, DEAF="yes")
+    told_once_it_runs(job, tmp_path)
+    assert job.wait(HANGS) == 143
     assert (tmp_path / "requeued").read_text() == "17\n"
 
 
