@@ -31,7 +31,8 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with an `ssh` that gets to every machine, which is this one."""
     folder = tmp_path / "programs"
     folder.mkdir()
-    program(folder / "ssh", '[ "$*" = "-o BatchMode=yes $3 hostname -I" ] && echo "10.0.0.$$ 172.17.0.1"')
+    address = "10.0.$(($$ / 256 % 256)).$(($$ % 256))"
+    program(folder / "ssh", f'[ "$*" = "-o BatchMode=yes $3 hostname -I" ] && echo "{address} 172.17.0.1"')
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return folder
 
@@ -86,7 +87,7 @@ def test_every_rank_of_every_machine_knows_its_place(
     assert {one["WORLD_SIZE"] for one in said} == {"4"}
     assert {one["CUDA_VISIBLE_DEVICES"] for one in said} == {"4,5"}
     (address,) = {one["MASTER_ADDR"] for one in said}
-    assert re.fullmatch(r"10\.0\.0\.\d+", address)
+    assert re.fullmatch(r"10\.0\.\d+\.\d+", address)
     assert {one["cwd"] for one in said} == {str(tmp_path / name)}
     assert {one["PYTHONPATH"] for one in said} == {f"{tmp_path / name}:{ROOT}"}
 
@@ -97,6 +98,8 @@ def test_every_rank_of_every_machine_knows_its_place(
         ('[ "$3" = first ] && echo 10.0.0.1 || { echo "Permission denied (publickey)." >&2; exit 255; }',
          r"ssh does not get to second, .*: Permission denied \(publickey\)"),
         ("exit 3", "ssh does not get to first, .*: it ended with status 3"),
+        (r"printf 'M\374nchen\nPermission denied\n' >&2; exit 255", "first, .*: Permission denied"),
+        ("echo Welcome", "first, .*, names no address of its own: `hostname -I` there ends in 'Welcome'"),
     ],
 )  # fmt: skip
 def test_a_machine_that_ssh_does_not_reach_is_named_before_anything_is_started(
@@ -106,6 +109,12 @@ def test_a_machine_that_ssh_does_not_reach_is_named_before_anything_is_started(
     program(ssh / "ssh", text)
     with pytest.raises(RecipeError, match=said):
         _command(["rl"], tmp_path, 1, hosts(tmp_path))
+
+
+@pytest.mark.parametrize("prints", ["echo Welcome to 7", r"printf 'M\374nchen\n'; printf 'M\374nchen\n' >&2"])
+def test_what_a_profile_or_a_banner_says_is_no_address(tmp_path: Path, ssh: Path, prints: str) -> None:
+    program(ssh / "ssh", f"{prints}; echo 10.0.0.7 172.17.0.1")
+    assert '"address": "10.0.0.7"' in _command(["rl"], tmp_path, 1, hosts(tmp_path))[-1]
 
 
 def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """One command on every machine of a run, through pdsh and ssh."""
 
+import ipaddress
 import os
 import shlex
 import subprocess
@@ -59,6 +60,8 @@ def addresses(machines: Iterable[str]) -> list[str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A banner may be in any encoding.
+            errors="replace",
         )
         for name in machines
     }
@@ -71,10 +74,26 @@ def _first_address(machine: str, process: "subprocess.Popen[str]") -> str:
     except subprocess.TimeoutExpired:
         process.kill()
         said, complaint = "", f"no answer within {SSH_SECONDS:g} s"
-    if process.returncode == 0 and (found := said.split()):
-        return found[0]
+    # What a profile prints comes first.
+    last = said.strip().rpartition("\n")[2]
+    if process.returncode == 0 and (found := next(filter(_is_address, last.split()), "")):
+        return found
+    if process.returncode == 0:
+        raise RecipeError(
+            f"{machine}, a machine of the hostfile, names no address of its own: "
+            f"`hostname -I` there ends in {last!r}",
+            fix="let what its shell reads at the start print nothing, and `hostname -I` there an address",
+        )
     why = complaint.strip().splitlines()[-1:] or [f"it ended with status {process.returncode}"]
     raise RecipeError(
         f"ssh does not get to {machine}, a machine of the hostfile: {why[0]}",
         fix=f"try `ssh -o BatchMode=yes {machine} hostname -I`; it needs a key of yours on every machine",
     )
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return True
