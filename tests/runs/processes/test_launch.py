@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment, numbers, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
-from vtune.errors import RecipeError
+from vtune.errors import MissingExtra, RecipeError
 from vtune.runs.processes.launch import launch
 from vtune.runs.processes.watcher import Ended, ended
 from vtune.update.checkpoint import complete
@@ -338,6 +338,16 @@ def test_the_way_to_start_must_be_whole(tiny: Path, lens: Path, tmp_path: Path) 
     assert ended.code == 2
     assert f"there is no hostfile {tmp_path / 'hosts'}" in ended.err
     assert not (tmp_path / "run/recipe.yaml").exists()
+
+
+@pytest.mark.parametrize(("there", "missing"), [("pdsh", "ssh"), ("ssh", "pdsh")])
+def test_what_reaches_other_machines_is_named_where_it_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: Hosts, there: str, missing: str
+) -> None:
+    (tmp_path / there).symlink_to(hosts.programs / there)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match=f"and {missing} is not installed here"):
+        launch(["sft"], tmp_path / "run", processes=1, hostfile=hosts.file)
 
 
 def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_path: Path) -> None:

@@ -290,11 +290,12 @@ def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
 def _check_devices(processes: int, hostfile: Path | None) -> None:
     if hostfile is not None:
         included(hostfile, processes)
-        if shutil.which("pdsh") is None:
-            raise MissingExtra(
-                "many machines are reached through pdsh, which is not installed here",
-                fix="install it (apt-get install pdsh), with ssh keys to every machine",
-            )
+        for program, package in (("pdsh", "pdsh"), ("ssh", "openssh-client")):
+            if shutil.which(program) is None:
+                raise MissingExtra(
+                    f"many machines are reached through pdsh and ssh, and {program} is not installed here",
+                    fix=f"install it (apt-get install {package}), with ssh keys to every machine",
+                )
         return
     there = gpus_here()
     if there and processes > there:
