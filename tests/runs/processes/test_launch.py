@@ -16,6 +16,7 @@ from tests.runs.commands import environment, numbers, rl, same_weights, setting,
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from vtune.errors import MissingExtra, RecipeError
 from vtune.runs.processes.launch import launch
+from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import Ended, ended
 from vtune.update.checkpoint import complete
 
@@ -359,6 +360,16 @@ def test_a_second_start_in_a_folder_leaves_the_run_that_goes_on_in_it_alone(tmp_
         with pytest.raises(RecipeError, match="another process is working in"):
             launch(["sft"], tmp_path, processes=1, hostfile=None)
     assert (logs / "rank-0.ended").read_text() == "the first run's"
+
+
+def test_variables_of_a_run_that_was_killed_are_none_of_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rank takes those in the folder for what the command that started it has."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / ENVIRONMENT).write_text('{"WANDB_API_KEY": "old"}')
+    monkeypatch.setattr("vtune.runs.processes.launch._launch", lambda _, logs: str(list(logs.glob("*"))))
+    assert ENVIRONMENT not in launch(["sft"], tmp_path, processes=1, hostfile=None)
 
 
 def test_a_file_in_place_of_the_folder_is_the_users_mistake(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def launch(
             *logs.glob("rank-*.ended"),
             *logs.glob("rank-*.session"),
             logs / ORDER,
+            logs / ENVIRONMENT,
             logs / "result",
         ):
             stale.unlink(missing_ok=True)
