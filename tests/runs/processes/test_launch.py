@@ -67,14 +67,20 @@ def opened(run: Path) -> int:
     return log.stat().st_ino if log.exists() else 0
 
 
-PDSH = """#!/bin/sh
+PDSH = """#!/bin/bash
 # `pdsh -S -f N -w a,b COMMAND`: COMMAND on every host; all of them are this machine.
 shift 3; shift; hosts=$(echo "$1" | tr , ' '); shift
 case "$*" in *pkill*) exit 0;; esac
 number=0
 for host in $hosts; do
   command=$(echo "$*" | sed "s/%n/$number/g")
-  VTUNE_TEST_HOST=$host sh -c "$command" & pids="$pids $!"
+  {
+    VTUNE_TEST_HOST=$host sh -c "$command" || {
+      ended=$?
+      echo "pdsh@here: $host: ssh exited with exit code $ended" >&2
+      exit $ended
+    }
+  } & pids="$pids $!"
   number=$((number + 1))
 done
 status=0
@@ -201,6 +207,22 @@ def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_pa
     assert {rank: host_of(pid) for rank, pid in started.ranks().items()} == {0: SECOND, 1: SECOND}
     started.process.send_signal(signal.SIGINT)
     assert started.wait(END) == 130, said_by(started, run)
+    assert started.gone(GONE)
+
+
+def test_a_machine_that_goes_away_is_named_and_the_others_end(hosts: Hosts, tmp_path: Path) -> None:
+    """No rank of it can note its end; without vtune there it is the same from the start."""
+    run = tmp_path / "run"
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=4000", "--out", str(run)]
+    (run / "logs").mkdir(parents=True)
+    (run / "logs/launcher.log").write_text("something of an earlier start\n")
+    started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
+    start = f"{sys.executable} -m vtune.runs.processes.local_ranks 1 "
+    (second,) = [pid for pid, text in started.processes().items() if text.startswith(start)]
+    os.kill(second, signal.SIGKILL)
+    assert started.wait(END) == 1
+    assert f"error: the ranks of {SECOND} are gone: ssh exited with exit code 137" in started.err
+    assert "something of an earlier start" not in started.err
     assert started.gone(GONE)
 
 

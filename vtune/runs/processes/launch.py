@@ -45,6 +45,7 @@ from vtune.runs.processes.watcher import (
     give_order,
     order_given,
     packed,
+    start_line,
 )
 
 SETTLE = 2.0
@@ -54,6 +55,8 @@ TAIL = 100
 LOST = "killed by signal"
 HEAD = re.compile(rf"^{START}.*\n", re.MULTILINE)
 """The line between two starts in a log, which is for those who read that."""
+LAUNCHER = "launcher.log"
+"""In the folder `logs`: what the launcher and pdsh say."""
 
 
 def launch(
@@ -109,7 +112,9 @@ def _launch(command: Sequence[str], logs: Path) -> str:
     # The ranks hold the other end: it closes with this process, however that ends.
     leash, ours = os.pipe()
     try:
-        with (logs / "launcher.log").open("ab") as said:
+        with (logs / LAUNCHER).open("ab") as said:
+            said.write(start_line())
+            said.flush()
             launcher = subprocess.Popen(
                 command,
                 stdin=leash,
@@ -148,6 +153,11 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
             give_order(logs, order)
             ordered = order
             deadline = time.monotonic() + GRACE if order == END else deadline
+        if ordered != END and pdsh.lost(_lines(logs / LAUNCHER)):
+            # The others wait for it. Where a rank of it has failed, that may be seen here a little later.
+            give_order(logs, END)
+            _until_quiet(launcher, GRACE)
+            break
         time.sleep(LOOK)
     if failed(logs) or (code is not None and not ordered):
         _until_quiet(launcher, SETTLE)
@@ -157,18 +167,26 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
         return (logs / "result").read_text(encoding="utf-8")
     # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
     told = ordered or (code == 0 and order_given(logs))
-    if failed(logs) or not told:
-        _report(failed(logs), logs, code)
+    lost = "" if ordered == END else pdsh.lost(_lines(logs / LAUNCHER))
+    if failed(logs) or lost or not told:
+        _report(failed(logs), logs, lost or f"the launcher ended with status {code}", machine=bool(lost))
     raise SystemExit(INTERRUPTED)
 
 
-def _report(failed: list[Ended], logs: Path, code: int | None) -> None:
-    """Raise what the run died of: the first failure that is not itself a consequence."""
-    if not failed:
+def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) -> None:
+    """Raise what the run died of: the first failure that is not itself a consequence.
+
+    Args:
+        failed: The ranks that are known to have failed.
+        logs: What they said.
+        launcher: How the launcher, or its command on a machine, ended.
+        machine: Whether it was that of a machine: the ranks of the others fail for lack of a partner.
+    """
+    if not failed or (machine and all(one.code > 0 and _lost_partner(logs, one.rank) for one in failed)):
         raise RunFailed(
-            f"the launcher ended with status {code}",
-            where=str(logs / "launcher.log"),
-            fix="\n".join(["its last lines:", *_lines(logs / "launcher.log")]),
+            launcher,
+            where=str(logs / LAUNCHER),
+            fix="\n".join(["its last lines:", *_lines(logs / LAUNCHER)]),
         )
     # A rank that lost its partner fails too, a moment later or earlier than the partner's end is noted.
     first = min(failed, key=lambda one: (one.code > 0 and _lost_partner(logs, one.rank), one.at))
@@ -206,8 +224,8 @@ def _lines(log: Path) -> list[str]:
     """The last lines since the newest start."""
     if not log.exists():
         return []
-    text = log.read_text(encoding="utf-8", errors="replace").rpartition(START)[2]
-    return text.strip().splitlines()[-TAIL:]
+    _, start, text = log.read_text(encoding="utf-8", errors="replace").rpartition(START)
+    return text.strip().splitlines()[bool(start) :][-TAIL:]
 
 
 def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,8 @@ OVER_SSH = {"PDSH_RCMD_TYPE": "ssh"}
 """What makes a pdsh that was built for rsh use ssh."""
 BEFORE_PYTHON = "PYTHON"
 """Begins names of variables that Python reads as it starts: those of this machine hold on the others."""
+ENDED = re.compile(r"pdsh@\S+: (\S+): (ssh (?:exited with exit code|killed by signal) \d+)")
+"""What pdsh says where the command of a machine has not ended well; it goes on with the others."""
 SSH_SECONDS = 60.0
 """Ours: what a machine has to answer, one that wakes its home folder up among them."""
 
@@ -45,6 +48,16 @@ def on_every_machine(machines: Sequence[str], words: Sequence[str]) -> list[str]
 def _quoted(word: str) -> str:
     """A word that neither pdsh nor a shell changes."""
     return NUMBER if word == NUMBER else shlex.quote(word).replace("%", "%%")
+
+
+def lost(said: Iterable[str]) -> str:
+    """The machine that was the first without its command, and how that ended; empty if none was.
+
+    Args:
+        said: Lines of pdsh.
+    """
+    found = next(filter(None, map(ENDED.fullmatch, said)), None)
+    return f"the ranks of {found[1]} are gone: {found[2]}" if found else ""
 
 
 def addresses(machines: Iterable[str]) -> list[str]:

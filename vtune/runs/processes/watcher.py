@@ -111,7 +111,7 @@ def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[b
     """A rank, in a session of its own; a note in `logs` says which."""
     log = logs / f"rank-{rank}.log"
     with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
-        said.write(f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode())
+        said.write(start_line())
         said.flush()
         child = subprocess.Popen(
             [sys.executable, "-m", "vtune.cli.main", *words],
@@ -125,6 +125,11 @@ def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[b
         )
         _write(_session_of(logs, rank), json.dumps([socket.gethostname(), child.pid]))
     return child
+
+
+def start_line() -> bytes:
+    """What a log has before all that this start adds."""
+    return f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode()
 
 
 def _session_of(logs: Path, rank: int) -> Path:
