@@ -210,6 +210,22 @@ def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_pa
     assert started.gone(GONE)
 
 
+@pytest.mark.parametrize("killed", ["vtune", "pdsh"])
+def test_a_command_that_is_killed_leaves_no_rank_on_any_machine(
+    hosts: Hosts, tmp_path: Path, killed: str
+) -> None:
+    run = tmp_path / "run"
+    words = ["sft", "--recipe", "codev-tiny", "--set", "steps=4000", "--out", str(run)]
+    started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
+    shells = f"/bin/bash {hosts.programs}"
+    # Its shells for the hosts come after it.
+    pdsh = min(pid for pid, text in started.processes().items() if text.startswith(shells))
+    os.kill(started.process.pid if killed == "vtune" else pdsh, signal.SIGKILL)
+    assert started.gone(GONE)
+    assert (run / "logs/order").read_text() == "end"
+    assert not (run / "logs" / ENVIRONMENT).exists()
+
+
 def test_a_machine_that_goes_away_is_named_and_the_others_end(hosts: Hosts, tmp_path: Path) -> None:
     """No rank of it can note its end; without vtune there it is the same from the start."""
     run = tmp_path / "run"

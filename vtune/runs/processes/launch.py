@@ -100,7 +100,7 @@ def launch(
             return _launch(command, logs)
         write_environment(logs, forwarded)
         try:
-            return _launch(command, logs)
+            return _launch(pdsh.tied(logs, command), logs)
         finally:
             (logs / ENVIRONMENT).unlink(missing_ok=True)
 
@@ -235,7 +235,8 @@ def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:
 
 def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
     """Nothing of the run is left: on this machine by force, on others by order."""
-    if launcher.poll() is None:
+    if launcher.poll() != 0:
+        # Also where the launcher is gone: ranks of other machines may not be.
         give_order(logs, END)
         _until_quiet(launcher, GRACE)
     # Everything that the launcher started is in its group, but for the ranks: each has a session of its own.

@@ -5,10 +5,14 @@ import os
 import re
 import shlex
 import subprocess
+import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from vtune.errors import RecipeError
+from vtune.runs.processes.machines import ENVIRONMENT
+from vtune.runs.processes.watcher import END, GRACE, LOOK, alone, die_with_parent, give_order
 
 NUMBER = "%n"
 """In a word of the command: the machine's number, which pdsh puts there."""
@@ -43,6 +47,37 @@ def on_every_machine(machines: Sequence[str], words: Sequence[str]) -> list[str]
         ",".join(machines),
         f"cd {_quoted(str(Path.cwd()))} && {line}",
     ]
+
+
+def tied(logs: Path, command: Sequence[str]) -> list[str]:
+    """The command that runs `run_tied`."""
+    return [sys.executable, "-m", "vtune.runs.processes.pdsh", str(logs.resolve()), *command]
+
+
+def run_tied(logs: Path, command: Sequence[str]) -> int:
+    """Run pdsh; in a process of its own, whose stdin tells of the end of the command that started everything.
+
+    Nothing tells the ranks of other machines of it. Once it is gone they are ordered to end.
+
+    Args:
+        logs: The folder that all processes of the run share.
+        command: That of pdsh.
+
+    Returns:
+        Its exit status.
+    """
+    pdsh = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    deadline = float("inf")
+    while pdsh.poll() is None and time.monotonic() < deadline:
+        if deadline == float("inf") and alone():
+            give_order(logs, END)
+            (logs / ENVIRONMENT).unlink(missing_ok=True)
+            deadline = time.monotonic() + 2 * GRACE
+        time.sleep(LOOK)
+    if pdsh.poll() is None:
+        pdsh.kill()
+    code = pdsh.wait()
+    return code if code >= 0 else 128 - code
 
 
 def _quoted(word: str) -> str:
@@ -110,3 +145,7 @@ def _is_address(word: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_tied(Path(sys.argv[1]), sys.argv[2:]))

@@ -76,7 +76,7 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
             saving = True
             child.send_signal(signal.SIGTERM)
         # Where its partners are gone, it may wait for them in a place where no Python runs.
-        if deadline == float("inf") and (order == END or failed(logs) or (leashed and _alone())):
+        if deadline == float("inf") and (order == END or failed(logs) or (leashed and alone())):
             child.send_signal(signal.SIGINT)
             deadline = time.monotonic() + GRACE / 2
         if time.monotonic() > deadline:
@@ -181,7 +181,7 @@ def order_given(logs: Path) -> str:
         return ""
 
 
-def _alone() -> bool:
+def alone() -> bool:
     """Whether the command at the other end of stdin is gone."""
     os.set_blocking(0, False)
     try:
