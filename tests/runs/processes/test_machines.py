@@ -117,6 +117,23 @@ def test_what_a_profile_or_a_banner_says_is_no_address(tmp_path: Path, ssh: Path
     assert '"address": "10.0.0.7"' in _command(["rl"], tmp_path, 1, hosts(tmp_path))[-1]
 
 
+def test_an_ssh_that_keeps_its_connection_open_for_others_has_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
+) -> None:
+    monkeypatch.setattr("vtune.runs.processes.pdsh.SSH_SECONDS", 2.0)
+    program(ssh / "ssh", "sleep 6 & echo 10.0.0.7")
+    assert '"address": "10.0.0.7"' in _command(["rl"], tmp_path, 1, hosts(tmp_path))[-1]
+
+
+def test_a_machine_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ssh: Path
+) -> None:
+    monkeypatch.setattr("vtune.runs.processes.pdsh.SSH_SECONDS", 0.2)
+    program(ssh / "ssh", "echo 10.0.0.7; exec sleep 6")
+    with pytest.raises(RecipeError, match=r"ssh does not get to first, .*: no answer within 0\.2 s"):
+        _command(["rl"], tmp_path, 1, hosts(tmp_path))
+
+
 def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert included(hosts(tmp_path), 2) == "0,1"

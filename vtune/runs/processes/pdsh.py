@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from vtune.errors import RecipeError
 from vtune.runs.processes.machines import ENVIRONMENT
@@ -95,35 +96,49 @@ def lost(said: Iterable[str]) -> str:
     return f"the ranks of {found[1]} are gone: {found[2]}" if found else ""
 
 
-def addresses(machines: Iterable[str]) -> list[str]:
+def addresses(machines: Sequence[str]) -> list[str]:
     """The first address of each machine, as it says itself: the others may not know the name that ssh knows.
 
     Raises:
         RecipeError: If ssh does not get to one of them without being asked for anything.
     """
-    asked = {
-        name: subprocess.Popen(
-            ["ssh", "-o", "BatchMode=yes", name, "hostname -I"],
+    with TemporaryDirectory() as folder:
+        places = [Path(folder) / str(number) for number in range(len(machines))]
+        asked = [_asked(*one) for one in zip(machines, places, strict=True)]
+        return [_first_address(*one) for one in zip(machines, places, asked, strict=True)]
+
+
+def _asked(machine: str, said: Path) -> "subprocess.Popen[bytes]":
+    """An ssh that asks a machine for its addresses.
+
+    It writes to files: a connection that it keeps open for others (ControlPersist) may hold a pipe open.
+
+    Args:
+        machine: The machine.
+        said: Gets its stdout; that name with `.err` its stderr.
+    """
+    with said.open("wb") as out, said.with_suffix(".err").open("wb") as err:
+        return subprocess.Popen(
+            ["ssh", "-o", "BatchMode=yes", machine, "hostname -I"],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            # A banner may be in any encoding.
-            errors="replace",
+            stdout=out,
+            stderr=err,
         )
-        for name in machines
-    }
-    return [_first_address(name, process) for name, process in asked.items()]
 
 
-def _first_address(machine: str, process: "subprocess.Popen[str]") -> str:
+def _last_line(file: Path) -> str:
+    """Of what a process has written; a banner before it may be in any encoding."""
+    return file.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+
+
+def _first_address(machine: str, said: Path, process: "subprocess.Popen[bytes]") -> str:
     try:
-        said, complaint = process.communicate(timeout=SSH_SECONDS)
+        process.wait(SSH_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        said, complaint = "", f"no answer within {SSH_SECONDS:g} s"
+        raise _unreached(machine, f"no answer within {SSH_SECONDS:g} s") from None
     # What a profile prints comes first.
-    last = said.strip().rpartition("\n")[2]
+    last = _last_line(said)
     if process.returncode == 0 and (found := next(filter(_is_address, last.split()), "")):
         return found
     if process.returncode == 0:
@@ -132,9 +147,13 @@ def _first_address(machine: str, process: "subprocess.Popen[str]") -> str:
             f"`hostname -I` there ends in {last!r}",
             fix="let what its shell reads at the start print nothing, and `hostname -I` there an address",
         )
-    why = complaint.strip().splitlines()[-1:] or [f"it ended with status {process.returncode}"]
-    raise RecipeError(
-        f"ssh does not get to {machine}, a machine of the hostfile: {why[0]}",
+    why = _last_line(said.with_suffix(".err"))
+    raise _unreached(machine, why or f"it ended with status {process.returncode}")
+
+
+def _unreached(machine: str, why: str) -> RecipeError:
+    return RecipeError(
+        f"ssh does not get to {machine}, a machine of the hostfile: {why}",
         fix=f"try `ssh -o BatchMode=yes {machine} hostname -I`; it needs a key of yours on every machine",
     )
 
