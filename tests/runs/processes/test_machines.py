@@ -233,6 +233,13 @@ def test_what_training_itself_reads_comes_along_and_no_password_is_in_a_command(
     assert "secret" not in " ".join(_command(["rl"], tmp_path, 1, hosts(tmp_path)))
 
 
+def test_a_variable_may_be_given_as_a_shell_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".deepspeed_env").write_text("export NCCL_DEBUG=INFO\n")
+    write_environment(tmp_path, ())
+    assert json.loads((tmp_path / ENVIRONMENT).read_text())["NCCL_DEBUG"] == "INFO"
+
+
 def test_a_line_that_gives_no_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".deepspeed_env").write_text("A=1\nexport\n")

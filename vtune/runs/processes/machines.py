@@ -217,5 +217,6 @@ def _of_deepspeed() -> dict[str, str]:
             if not equals:
                 what = f"{file}, line {number} has {name!r}"
                 raise RecipeError(what, fix="one line per variable: `NAME=value`")
-            found[name] = value
+            # As a shell has it, which DeepSpeed hands the line to.
+            found[name.removeprefix("export ").lstrip()] = value
     return found
