@@ -69,6 +69,16 @@ def test_several_pictures_stand_in_a_cell_of_a_table_as_the_text_of_a_list(tmp_p
     assert pictures("images", "[]", tmp_path) == ()
 
 
+def test_a_picture_may_be_named_as_verls_loader_takes_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(jpeg(0))
+    coded = f"data:image/jpeg;base64,{base64.b64encode(jpeg(0)).decode()}"
+    for name in ("a.jpg", (tmp_path / "a.jpg").as_uri(), coded, jpeg(0)):
+        (picture,) = pictures("images", [{"image": name}], tmp_path)
+        assert picture.data == jpeg(0)
+    with pytest.raises(DataError, match=r"no picture at .*gone\.jpg"):
+        pictures("images", [{"image": "gone.jpg"}], tmp_path)
+
+
 def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("RGB", (400, 400), "red").save(out, "PNG")

@@ -188,6 +188,9 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
     if isinstance(item, Mapping):
         path = item.get("path") or None
         data = item.get("bytes")
+        if not data and path is None and isinstance(item.get("image"), str | bytes):
+            # verl's loader takes a path in no other form.
+            return _picture(column, item["image"], base)
         if not data and path is None:
             raise wrong(column, "a picture has neither bytes nor a path", "drop the row, or give one of them")
         if data and not isinstance(data, bytes):
