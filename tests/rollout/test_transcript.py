@@ -134,6 +134,15 @@ def test_turns_that_no_rollout_has_are_known_without_a_model(name: str) -> None:
     assert caught.value.fix
 
 
+def test_a_turn_of_the_assistant_that_says_nothing_is_not_learnt() -> None:
+    empty = (*LOOKING.messages[:-1], Message("assistant", " \n"))
+    number = len(empty) - 1
+    with pytest.raises(DataError, match=f"turn {number} of a trace, of the assistant, is empty") as caught:
+        check_trace(replace(LOOKING, messages=empty), where=TRACE)
+    assert caught.value.where == TRACE
+    assert caught.value.fix
+
+
 def test_a_good_trace_is_known_without_a_model() -> None:
     for trace in TRACES:
         check_trace(trace, where=TRACE)

@@ -199,6 +199,13 @@ def _check_turns(trace: Trajectory, roles: Sequence[str], *, where: str) -> None
                 where=where,
                 fix="let both alternate from the first assistant turn on: join turns, or drop the row",
             )
+    for number, message in enumerate(trace.messages):
+        if message.role == "assistant" and not message.content.strip():
+            raise DataError(
+                f"turn {number} of a trace, of the assistant, is empty: it would teach to say nothing",
+                where=where,
+                fix="write what it says, or drop the row",
+            )
     if any(message.role == "assistant" and message.images for message in trace.messages):
         raise DataError(
             "an assistant turn of a trace has pictures, which no policy can write",

@@ -242,6 +242,14 @@ ANSWER = ("gpt", END)
         (said(ANSWER) | {"videos": ["a.mp4"]}, "pictures alone"),
         (said(ANSWER) | {"objects": {"bbox": [[1, 2, 3, 4]]}}, "stand apart"),
         (said(("gpt", f"<image>{END}")) | {"images": [jpeg(0)] * 2}, "2 pictures for 1"),
+        (said(("gpt", "")), "turn 1 of a trace, of the assistant, is empty"),
+        (
+            {
+                "messages": [*turns(("user", "<image>?")), {"role": "assistant", "content": None}],
+                "images": [jpeg(0)],
+            },
+            "is empty",
+        ),
         ({"messages": turns(ANSWER)}, "begins with an assistant turn"),
         ({"messages": []}, "a list of turns"),
         ({"text": "x"}, "none of messages, conversations"),
