@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from vtune.errors import RecipeError, RunFailed
-from vtune.files.writing import atomic_file, check_file_output, check_folder_output, write_atomically
+from vtune.files.writing import (
+    atomic_file,
+    check_file_output,
+    check_folder_output,
+    open_to_others,
+    write_atomically,
+)
 
 
 def test_a_device_stays_a_device(tmp_path: Path) -> None:
@@ -135,3 +141,19 @@ def test_a_read_only_file_system_is_a_message_that_names_the_output(
         with pytest.raises(RecipeError, match=r"page\.html cannot be written"), atomic_file(out) as partial:
             partial.write_bytes(b"<html>")
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "was", "becomes"),
+    [(0o755, 0o600, 0o644), (0o775, 0o600, 0o664), (0o700, 0o600, 0o600), (0o755, 0o755, 0o755)],
+)
+def test_a_file_is_open_to_those_who_may_use_its_folder(
+    folder: int, was: int, becomes: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "models" / "weights"
+    path.parent.mkdir()
+    path.touch()
+    path.parent.chmod(folder)
+    path.chmod(was)
+    open_to_others(path)
+    assert stat.S_IMODE(path.stat().st_mode) == becomes

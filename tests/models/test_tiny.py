@@ -8,7 +8,7 @@ import torch
 
 from vtune.data import lens
 from vtune.models.families.qwen import SPECIAL
-from vtune.models.policy import Policy
+from vtune.models.policy import Policy, save_policy
 from vtune.models.tiny import TAGS, build_tiny
 
 COORDINATES = re.compile(r"\((\d+),(\d+),(\d+),(\d+)\)")
@@ -18,6 +18,13 @@ COORDINATES = re.compile(r"\((\d+),(\d+),(\d+),(\d+)\)")
 def folder(request: pytest.FixtureRequest) -> Path:
     found: Path = request.getfixturevalue(request.param)
     return found
+
+
+def test_who_can_read_its_config_can_read_its_weights(tmp_path: Path, each_policy: Policy) -> None:
+    build_tiny(tmp_path / "built", ["Which digit?"], seed=0)
+    save_policy(each_policy.model, str(tmp_path / "built"), tmp_path / "saved")
+    for folder in (tmp_path / "built", tmp_path / "saved"):
+        assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
 
 
 def test_it_has_a_third_of_a_million_to_three_million_parameters(each_policy: Policy) -> None:

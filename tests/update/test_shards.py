@@ -21,6 +21,7 @@ def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3
         folder = (pair / "shards" / str(number) / "checkpoints/newest").resolve()
         files = [folder / shards.shard(rank, 2) for rank in range(2)]
         first, second = (load_file(file) for file in files)
+        assert len({file.stat().st_mode for file in (*files, folder / "config.json")}) == 1
         sizes = [sum(tensor.nbytes for tensor in one.values()) for one in (first, second)]
         assert min(sizes) > 0.2 * max(sizes), sizes
         wanted = load_file(model / "model.safetensors")

@@ -114,6 +114,18 @@ def write_atomically(path: Path, content: str | bytes, *, option: str = "--out")
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def open_to_others(path: Path) -> None:
+    """Let those read a file, or write it, who may do so in its folder.
+
+    safetensors writes for the owner alone, whatever the umask says: a colleague, or a server of another user,
+    could read all of a model but its weights.
+    """
+    mode = path.stat().st_mode
+    wanted = mode | (path.parent.stat().st_mode & 0o666)
+    if wanted != mode:
+        path.chmod(wanted & 0o7777)
+
+
 def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | RunFailed:
     """The error for an output that the machine refuses; a full disk is not the fault of the input.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from vtune.errors import DataError
 from vtune.files.terminal import brief
+from vtune.files.writing import open_to_others
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
@@ -278,6 +279,8 @@ def save_policy(
     size = {"max_shard_size": "1000TB"} if one_file else {}
     with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
         model.save_pretrained(folder, state_dict=state_dict, **size)
+    for weights in folder.glob("*.safetensors"):
+        open_to_others(weights)
     AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(folder)
     _image_processor(source).save_pretrained(folder)
     # For vLLM and a stock AutoProcessor; the classes that would write them need torchvision.

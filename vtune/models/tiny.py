@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from vtune.files.writing import open_to_others
 from vtune.models.families import FAMILIES
 from vtune.models.families.family import Family, TinyModel
 from vtune.models.import_stubs import without_mlflow
@@ -56,6 +57,8 @@ def build_tiny(
     tokenizer.save_pretrained(folder)
     with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
         model.save_pretrained(folder)
+    for weights in folder.glob("*.safetensors"):
+        open_to_others(weights)
     _write_processor(folder, known.tiny)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtune.errors import RecipeError
+from vtune.files.writing import open_to_others
 from vtune.rollout.engine import Weights
 
 NAME, NUMBER = "vtune", 1
@@ -67,6 +68,7 @@ def written(weights: Weights, adapters: Adapters, folder: Path) -> Iterator[Path
         # One at a time to the CPU: a gathered tensor is good only until the next is asked for.
         held = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights()}
         save_file(held, path / "adapter_model.safetensors")
+        open_to_others(path / "adapter_model.safetensors")
         yield path.resolve()
     finally:
         shutil.rmtree(path)

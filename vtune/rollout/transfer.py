@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import torch
 
 from vtune.errors import RunFailed
+from vtune.files.writing import open_to_others
 from vtune.models.network import address_towards
 from vtune.rollout.engine import Weights
 
@@ -90,6 +91,7 @@ async def send_files(weights: Weights, link: Link, folder: Path, label: str) -> 
         path = folder / f"{uuid.uuid4().hex}.safetensors"
         try:
             save_file(bucket, path)
+            open_to_others(path)
             await link.update_weights({"path": str(path.resolve())})
         finally:
             path.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from vtune.files.writing import open_to_others
 from vtune.models.policy import Policy, save_policy, stored_names
 from vtune.update.deepspeed import Trainer
 from vtune.update.lora import units
@@ -88,6 +89,7 @@ def _write_share(folder: Path, model: Any, source: str, shares: dict[str, Share]
 
         held = {shares[name].stored: tensor.contiguous() for name, tensor in mine.items()}
         save_file(held, hidden, metadata={"format": "pt"})
+        open_to_others(hidden)
     size = sum(tensor.nbytes for tensor in mine.values())
     written = ranks.gather((_names(hidden) if mine else [], size))
     if mine:
