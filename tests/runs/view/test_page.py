@@ -11,7 +11,7 @@ from tests.runs.view.test_show import hostile
 from tests.schema.records import SAMPLE
 from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.cli.main import app
-from vtune.errors import RecipeError
+from vtune.errors import DataError, RecipeError
 from vtune.runs.view.page import write_page
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_samples, write_trajectories
@@ -120,6 +120,21 @@ def test_a_damaged_run_does_not_stop_the_page(run: Path, tmp_path: Path) -> None
         False,
         True,
     ]
+
+
+def test_a_damaged_file_hides_no_other(run: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    first, *_ = files = sorted((run / "trajectories").glob("*.parquet"))
+    first.write_bytes(first.read_bytes()[:-100])
+    write_page([run], page)
+    assert first.name in held(page)["runs"][0]["problem"]
+    assert held(page)["ones"]
+    for file in files:
+        file.write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="not a Parquet file") as caught:
+        write_page([run], page)
+    assert str(run) in caught.value.where
+    assert caught.value.fix
 
 
 def test_a_page_is_written_over_no_input(run: Path) -> None:

@@ -96,11 +96,17 @@ class _Held:
         """For `one_file`.
 
         Raises:
-            DataError: If no run can be read. The page says it of one among others.
+            DataError: If no run can be read, or no trajectory of any. The page says it of one among others,
+                and of files that are left out beside those that can be read.
         """
         runs = [overview(one) for one in self._opened]
         if runs and all(run["problem"] for run in runs):
-            raise DataError(runs[0]["problem"])
+            failed = [error for one in self._opened for error in one.index.failed]
+            if failed and not self.ones:
+                raise failed[0]
+            left_out = ["; ".join(one.problems) for one in self._opened]
+            if all(run["problem"] != files for run, files in zip(runs, left_out, strict=True)):
+                raise DataError(runs[0]["problem"])
         return {
             "told": self._told(),
             "places": [self._place(number) for number in range(len(self._opened))],
