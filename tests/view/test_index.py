@@ -262,3 +262,13 @@ def test_a_number_that_is_none_is_not_known_to_an_index(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist([row], schema=table.schema), file)
     (fact,) = opened(tmp_path / "run").table.to_pylist()
     assert (fact["reward"], fact["advantage"], fact["faithful"]) == (None, None, None)
+
+
+def test_a_run_that_was_moved_meanwhile_keeps_its_index(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: [LOOKED]})
+    (place,) = find_all([run])
+    index = Index(place)
+    index.refresh()
+    run.rename(tmp_path / "moved")
+    index.close()
+    assert list((tmp_path / "moved/.view").iterdir())

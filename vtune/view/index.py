@@ -39,6 +39,7 @@ class Index:
         self.place = place
         self._shown_from = shown_from
         self._folder: Path | None = None
+        self._own = False
         self._parts: dict[str, tuple[Path, pa.Table]] = {}
         self._failed: dict[str, DataError] = {}
         self._table = pa.Table.from_batches([], FACTS)
@@ -140,10 +141,12 @@ class Index:
                 probe.touch()
             (folder / "probe").unlink(missing_ok=True)
         except (RecipeError, RunFailed):
+            self._own = True
             return Path(tempfile.mkdtemp(prefix="vtune-view-"))
         return folder
 
     def close(self) -> None:
         """Remove what was put into a folder of this process alone."""
-        if self._folder is not None and self._folder != self.place.index:
+        # A place that was moved meanwhile names another folder than the one that it had.
+        if self._folder is not None and self._own:
             shutil.rmtree(self._folder)

@@ -56,6 +56,18 @@ def test_what_a_run_adds_is_there_at_the_next_question(page: TestClient, run: Pa
     assert place["revision"] != before
 
 
+def test_a_step_that_a_run_draws_again_is_gone_and_not_an_error_of_the_viewer(
+    page: TestClient, run: Path
+) -> None:
+    keys = [row["key"] for row in page.get("/api/0/list").json()["trajectories"]]
+    for file in (run / "trajectories").glob("*.parquet"):
+        file.unlink()
+    answered = page.get(f"/api/0/one/{keys[0]}")
+    assert answered.status_code == 422
+    assert "cannot be opened any more" in answered.json()["error"]
+    assert answered.json()["fix"]
+
+
 def test_a_label_goes_to_the_file_beside_the_run(page: TestClient, run: Path) -> None:
     said = {"label": "judge erred", "note": "it says 4"}
     assert page.post("api/0/label/step-000000/1", json=said, headers={"origin": HERE}).status_code == 200

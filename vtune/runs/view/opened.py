@@ -114,7 +114,14 @@ class Opened:
         """
         with self._lock:
             file, row = self.index.locate(key)
-            name = key, stamp(file)
+            try:
+                name = key, stamp(file)
+            except OSError as error:
+                raise DataError(
+                    f"{key} cannot be opened any more: {file}: {error.strerror}",
+                    where=str(file),
+                    fix="open the list again; if the run was moved, start `vtune view` there",
+                ) from None
             if name not in self._records:
                 self._records[name] = read_record(self.place, file, row)
                 if len(self._records) > KEPT:
