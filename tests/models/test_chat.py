@@ -145,6 +145,15 @@ def test_a_broken_template_is_named(policy: Policy, template: str, why: str) -> 
         Chat(broken, policy.family)
 
 
+@pytest.mark.parametrize("mark", ["<|im_start|>", "<|im_end|>"])
+def test_a_mark_that_the_tokenizer_does_not_know_is_named(policy: Policy, mark: str) -> None:
+    tokenizer = copy.deepcopy(policy.chat.tokenizer)
+    tokenizer.chat_template = tokenizer.chat_template.replace(mark, "<|im_strat|>")
+    with pytest.raises(DataError, match=r"writes <\|im_strat\|>, which is no token") as caught:
+        Chat(tokenizer, policy.family)
+    assert "chat_template.jinja" in caught.value.fix
+
+
 def test_turns_that_a_template_does_not_know_are_named(policy: Policy) -> None:
     tokenizer = copy.deepcopy(policy.chat.tokenizer)
     refusal = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"

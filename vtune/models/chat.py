@@ -73,6 +73,7 @@ class Chat:
             raise DataError(
                 "the chat template does not print what it is given", fix="use an instruct model's template"
             )
+        self._check_marks(text)
 
     def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
         """Token ids of the opening turns, up to and with the header of the assistant's turn.
@@ -104,6 +105,16 @@ class Chat:
         """What sampled tokens say, without special tokens."""
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
         return text
+
+    def _check_marks(self, text: str) -> None:
+        """Refuse a mark of a template that were read letter by letter: what it frames is no turn."""
+        found = re.findall(rf"{re.escape(self.family.tokens.marks)}[^\s<>]*>", text)
+        for mark in dict.fromkeys(found):
+            if self.tokenizer.convert_tokens_to_ids(mark) in (None, self.tokenizer.unk_token_id):
+                raise DataError(
+                    f"the chat template writes {mark}, which is no token of the tokenizer",
+                    fix="fix chat_template.jinja in the model folder, or copy the one of an instruct model",
+                )
 
     def _rendered(self, rows: Sequence[Mapping[str, str]]) -> str:
         """Turns {role, content} by the template, with the header of the assistant's turn."""
