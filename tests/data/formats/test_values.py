@@ -93,6 +93,8 @@ def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_pat
     ("value", "why"),
     [
         ("gone.jpg", "no picture at"),
+        ("https://example.com/a.jpg", "is at an address"),
+        ({"image": "http://example.com/a"}, "is at an address"),
         (b"no picture", "cannot be opened"),
         ({"bytes": None, "path": None}, "neither bytes nor a path"),
         (7, "a picture: bytes, a path or base64"),

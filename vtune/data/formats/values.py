@@ -239,6 +239,12 @@ def _is_file(path: Path) -> bool:
 
 
 def _loaded(column: str, name: str, base: Path) -> bytes:
+    if name.lower().startswith(("http://", "https://")):
+        raise wrong(
+            column,
+            f"the picture is at an address ({name[:200]}), and none is fetched",
+            "download it, and name the file",
+        )
     try:
         path = within(base, name)
     except DataError as error:
