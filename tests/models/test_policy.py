@@ -157,6 +157,17 @@ def test_a_budget_that_contradicts_itself_is_refused() -> None:
     PixelBudget(min_pixels=8, max_pixels=8)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_file_of_a_model_that_was_cut_short_is_named(name: str, tiny: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny, tmp_path / "model")
+    file = folder / name
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(DataError, match="is not JSON") as caught:
+        load(folder)
+    assert caught.value.where == str(file)
+    assert "again" in caught.value.fix
+
+
 def test_the_shapes_of_the_weights_are_known_without_looking_at_them(each_policy: Policy) -> None:
     named = [(name, p.dtype, tuple(p.shape)) for name, p in each_policy.model.named_parameters()]
     assert len(named) > 10

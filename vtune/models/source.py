@@ -1,5 +1,6 @@
 """Where a model comes from: a folder, a run, or the hub."""
 
+import json
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -81,7 +82,16 @@ def _unreachable() -> str:
 
 
 def unloadable(name: str, error: Exception) -> DataError:
-    """The error for what transformers cannot load."""
+    """The error for what transformers cannot load, with the file to blame where it is not JSON."""
+    for path in sorted(Path(name).glob("*.json")) if Path(name).is_dir() else ():
+        try:
+            json.loads(path.read_bytes())
+        except ValueError as why:
+            return DataError(
+                f"a file of the model is not JSON: {why}",
+                where=str(path),
+                fix="copy or download it again: it was cut short, or edited",
+            )
     return DataError(
         f"cannot load a model from {name!r}: {str(error).strip().splitlines()[0]}",
         fix="give a folder that save_pretrained wrote, or a hub name that this machine can reach",
