@@ -149,3 +149,16 @@ def test_there_is_no_interval_where_nothing_can_be_said() -> None:
     few = interval(1.0, [perfect], [dict.fromkeys(range(1, 21), "the same scene")])
     assert few["low"] is None
     assert "1 independent" in few["why"]
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (7, 7)])
+def test_the_ids_of_annotations_change_no_number(first: int, second: int) -> None:
+    """pycocotools takes a match with the id 0 for none, and two annotations of one id for one."""
+    annotations = [
+        Annotation(identity, 1, (9.0 * number, 9.0, 50.0, 50.0), 2500.0, False)
+        for number, identity in enumerate((first, second))
+    ]
+    pictures = [AnnotatedPicture(n, 200, 200, "", {}, (one,)) for n, one in enumerate(annotations)]
+    found = matches([Answered(one, (detected(one.annotations[0]),)) for one in pictures])
+    assert numbers(found, [0, 1])["ap"] == pytest.approx(1.0)
+    assert precision(counts(found)) == pytest.approx(1.0)

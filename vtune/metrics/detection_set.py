@@ -129,19 +129,22 @@ def mean_precision(found: Matches) -> float | None:
 
 
 def _dataset(answered: Sequence[Answered]) -> Any:
-    """The annotations as pycocotools takes them. Categories that nothing is annotated of weigh nothing."""
+    """The annotations as pycocotools takes them. Categories that nothing is annotated of weigh nothing.
+
+    They are numbered anew: to pycocotools an id of 0, with which many files begin, is no annotation.
+    """
     truth = COCO()
+    annotations = [(each.picture.identity, one) for each in answered for one in each.picture.annotations]
     entries = [
         {
-            "id": one.identity,
-            "image_id": each.picture.identity,
+            "id": number,
+            "image_id": picture,
             "category_id": one.category,
             "bbox": list(one.sides),
             "area": one.area,
             "iscrowd": int(one.crowd),
         }
-        for each in answered
-        for one in each.picture.annotations
+        for number, (picture, one) in enumerate(annotations, start=1)
     ]
     kinds = {one.category for each in answered for one in each.picture.annotations}
     truth.dataset = {
