@@ -1,5 +1,7 @@
 """OCRBench v2: means of categories, means of questions, and nothing where something waits."""
 
+from dataclasses import replace
+
 import pytest
 
 from vtune.metrics.benchmarks import Mark
@@ -41,3 +43,22 @@ def test_what_waits_takes_its_means_away_and_no_others(scorer: object) -> None:
     assert "score" not in found["categories"]["text_spotting_en"]
     assert found["categories"]["text_recognition_en"]["score"] == pytest.approx(2 / 3)
     assert found["unscored"] == 1
+
+
+def unscored(values: dict[str, list[float | None]]) -> list[Mark]:
+    """Where a score is missing, nobody could give one: it does not wait for a script."""
+    return [replace(mark, waits=False) for mark in marks(values)]
+
+
+def test_unscored_replies_weigh_nothing() -> None:
+    found = ocrbench_weighted(unscored(MARKS | {"text_spotting_en": [0.5, None, None, None]}))
+    assert found["en"] == pytest.approx(2.5 / 4)
+    assert found["score"] == pytest.approx(3.0 / 6)
+
+
+def test_a_language_without_a_mean_leaves_no_mean_of_both() -> None:
+    found = ocrbench(unscored(MARKS | {"text_spotting_en": [None]}))
+    assert found.keys().isdisjoint({"en", "score", "intervals"})
+    assert found["cn"] == 0.25
+    only = ocrbench(marks({"text_recognition_cn": [0.0, 0.5]}))
+    assert only["score"] == only["cn"] == 0.25

@@ -11,8 +11,9 @@ LANGUAGES = ("en", "cn")
 def ocrbench(marks: Sequence[Mark]) -> Scores:
     """`en` and `cn`, the means of their categories' means, whatever their sizes; `score` is the mean of both.
 
-    `categories` has each. Of a category that waits for an official scorer there is no mean, and of what it is
-    part of there is none either. Upstream prints `en` and `cn`; their mean is ours.
+    `categories` has each. Of a category that waits for an official scorer, or of which nothing was scored,
+    there is no mean, and of what it is part of there is none either. Upstream prints `en` and `cn`; their
+    mean is ours.
 
     Source: `get_score.py` of OCRBench v2, and VLMEvalKit.
 
@@ -23,7 +24,7 @@ def ocrbench(marks: Sequence[Mark]) -> Scores:
 
 
 def ocrbench_weighted(marks: Sequence[Mark]) -> Scores:
-    """The same categories; `en`, `cn` and `score` are means over questions.
+    """The same categories; `en`, `cn` and `score` are means over questions that were scored.
 
     Source: `ocrbench_v2` of lmms-eval, as V-Triune reports it.
 
@@ -37,17 +38,20 @@ def _scores(marks: Sequence[Mark], *, weighted: bool) -> Scores:
     names = sorted({extra_of(mark, "category") for mark in marks})
     groups = {name: whole([mark for mark in marks if mark.extra["category"] == name]) for name in names}
     found = whole(marks)
-    for language in LANGUAGES:
-        inside = [group for name, group in groups.items() if name.endswith(f"_{language}")]
-        known = [group for group in inside if "score" in group]
-        if known and len(known) == len(inside):
-            sizes = [group["n"] if weighted else 1 for group in known]
-            total = sum(size * group["score"] for size, group in zip(sizes, known, strict=True))
-            found[language] = total / sum(sizes)
-    overall = [found[language] for language in LANGUAGES if language in found]
-    if not weighted and overall and "score" in found:
-        found["score"] = fmean(overall)
-        del found["intervals"]  # those of the plain mean
+    parts = {
+        language: [group for name, group in groups.items() if name.endswith(f"_{language}")]
+        for language in LANGUAGES
+    }
+    asked = {language: inside for language, inside in parts.items() if inside}
+    for language, inside in asked.items():
+        if all("score" in group for group in inside):
+            sizes = [group["n"] - group["unscored"] if weighted else 1 for group in inside]
+            found[language] = fmean([group["score"] for group in inside], sizes)
+    if not weighted and asked:
+        found.pop("score", None)
+        found.pop("intervals", None)  # of the plain mean
+        if all(language in found for language in asked):
+            found["score"] = fmean(found[language] for language in asked)
     return found | {"categories": groups}
 
 
