@@ -9,8 +9,8 @@ from vtune.metrics.log import MetricsLine
 from vtune.schema.source_names import ALL, EVAL
 from vtune.schema.trajectory import Trajectory
 
-_COUNTS = ("n", "clusters", "unreadable", "unscored")
-"""Of a scorer: they are in the rows as `trajectories` and shares."""
+_COUNTS = ("n", "clusters", "unreadable", "unscored", "boxes", "not_attempted")
+"""Of a scorer: they are in the rows as `trajectories`, shares and means."""
 
 _LOOKS = ("faithful_of_correct", "faithful_of_all", "unfaithful_of_correct", "no_tool_of_correct")
 
@@ -35,7 +35,9 @@ def evaluated(
     Each row holds what `by_source` does: accuracy, response length, reflection, overlap of boxes. The last
     one also holds
 
-    - `score`, the suite's own metric, `score_<category>` and what else its scorer splits it into;
+    - `score`, the suite's own metric, `score_<category>` and what else its scorer splits it into; what has
+      the name of another number of the row is `score_<name>`: AP50 of single replies is `ap50`, that of
+      COCO's set `score_ap50`;
     - where looks were audited by boxes, `faithful_of_correct`, `faithful_of_all`, `unfaithful_of_correct`
       and `no_tool_of_correct` (see `vtune.metrics.faithfulness`).
 
@@ -49,7 +51,8 @@ def evaluated(
         seed: Of its bootstrap.
     """
     found = by_source(trajectories, evidence_score=evidence_score)
-    overall = found.pop(ALL, {}) | _scores(scores)
+    overall = found.pop(ALL, {})
+    overall |= {f"score_{name}" if name in overall else name: one for name, one in _scores(scores).items()}
     if audited:
         looks = faithfulness(audited, seed=seed, max_unaudited=max_unaudited)
         shares = {name: getattr(looks, name) for name in _LOOKS}
