@@ -6,7 +6,7 @@ from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.sample import Sample
 from vtune.verifiers import check_ground_truth
-from vtune.verifiers.judge import LONGEST
+from vtune.verifiers.judge import LONGEST, judged
 from vtune.verifiers.verifying import Verifying
 
 QUESTION = sample("judge", "a red cup", parm={"aliases": ["red mug"]})
@@ -50,3 +50,11 @@ def test_a_judge_that_fails_is_no_zero() -> None:
 def test_a_truth_that_nothing_can_be_compared_with_is_our_error(gold: str) -> None:
     with pytest.raises(DataError):
         check_ground_truth(sample("judge", gold))
+
+
+def test_that_nothing_was_attempted_is_a_share_of_what_was_judged() -> None:
+    """A part that only those bring of which it is so would have the mean 1, however few they are."""
+    passing = sample("judge", "Bern", parm={"grading": "attempted"})
+    parts = [judged("x", passing, same=same).parts["not_attempted"] for same in (True, False, None)]
+    assert parts == [0.0, 0.0, 1.0]
+    assert "not_attempted" not in judged("x", QUESTION, same=False).parts

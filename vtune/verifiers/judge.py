@@ -19,8 +19,10 @@ from vtune.verifiers.verifier import (
 
 NAME = "judge"
 
+PASSING = "attempted"
+"""The grading whose judge may find that nothing was attempted."""
 ATTEMPTED = "not_attempted"
-"""In `parts` of a verdict: 1 where the judge finds that nothing was answered."""
+"""In `parts` of a verdict by that grading: 1 where the judge finds so, else 0. So its mean is a share."""
 
 
 def decide(reply: str, sample: Sample) -> Verdict | str:
@@ -55,7 +57,10 @@ def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
         return Verdict(0.0, why, {"unreadable": 0.0, ATTEMPTED: 1.0})
     compared = "the same as" if same else "other than"
     why = f"the judge finds {quote(answer)} {compared} {quote(sample.ground_truth)}"
-    return answered(float(same), why)
+    verdict = answered(float(same), why)
+    if sample.verifier_parm.get(KEY) != PASSING:
+        return verdict
+    return Verdict(verdict.score, verdict.why, {**verdict.parts, ATTEMPTED: 0.0})
 
 
 def verify_judge(reply: str, sample: Sample) -> Verdict:
