@@ -33,9 +33,16 @@ GPUS = (
     Device("L40S", 48, 362e12, 0.864e12, "NVIDIA L40S data sheet"),
     Device("A100", 80, 312e12, 2.039e12, "NVIDIA A100 data sheet"),
     Device("H100", 80, 989e12, 3.35e12, "NVIDIA H100 SXM data sheet"),
-    Device("H200", 141, 989e12, 4.8e12, "NVIDIA H200 data sheet"),
+    Device("H100 PCIe", 80, 756e12, 2.0e12, "NVIDIA H100 PCIe data sheet"),
+    Device("H100 NVL", 94, 835e12, 3.9e12, "NVIDIA H100 NVL data sheet"),
+    Device("H200", 141, 989e12, 4.8e12, "NVIDIA H200 SXM data sheet"),
+    Device("H200 NVL", 141, 835e12, 4.8e12, "NVIDIA H200 NVL data sheet"),
     Device("B200", 180, 2250e12, 8.0e12, "NVIDIA B200 data sheet"),
 )
+_BOARDS = ("PCIe", "NVL")
+"""Behind the name of a chip: cards that run it slower, and say so in the driver's name."""
+_OTHERS = re.compile(r"Laptop|4090 D\b|GB200", re.IGNORECASE)
+"""In the names of GPUs that have another peak than the one whose name is a part of theirs."""
 CORE = Device("CPU core", 0, 55e9, 10e9, "measured: float32 training of a tiny model on a Zen 4 core")
 
 
@@ -45,11 +52,17 @@ def device_like(memory_gb: float) -> Device:
 
 
 def device_named(name: str, memory_gb: float) -> Device | None:
-    """The GPU that a driver's name speaks of, e.g. `NVIDIA H100 80GB HBM3`.
+    """The GPU that a driver's name speaks of, e.g. `NVIDIA H100 80GB HBM3`; None where none is known by it.
 
     Of those that differ in their memory alone, it is the one whose memory is nearest: drivers write
-    `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`. An `RTX A1000` is not an A100.
+    `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`. An `RTX A1000` is not an A100, and an
+    `H100 PCIe` is no H100 SXM, whose peak is a third higher.
     """
+    if _OTHERS.search(name):
+        return None
     words = ((gpu, gpu.name.split()[-1 if "RTX" in gpu.name else 0]) for gpu in GPUS)
     found = [gpu for gpu, word in words if re.search(rf"{word}(?!\d)", name)]
-    return min(found, key=lambda gpu: abs(gpu.memory_gb - memory_gb), default=None)
+    boards = {gpu: board for gpu in found if (board := gpu.name.split()[-1]) in _BOARDS}
+    same = [gpu for gpu, board in boards.items() if board.lower() in name.lower()]
+    fitting = same or [gpu for gpu in found if gpu not in boards]
+    return min(fitting, key=lambda gpu: abs(gpu.memory_gb - memory_gb), default=None)

@@ -1,0 +1,39 @@
+"""Which GPU a driver's name speaks of: MFU is a share of its peak."""
+
+import pytest
+
+from vtune.update.rates import device_like, device_named
+
+
+@pytest.mark.parametrize(
+    ("name", "memory_gb", "known"),
+    [
+        ("NVIDIA H100 80GB HBM3", 85, "H100"),
+        ("NVIDIA H100 PCIe", 85, "H100 PCIe"),
+        ("NVIDIA H100 NVL", 100, "H100 NVL"),
+        ("NVIDIA H200", 150, "H200"),
+        ("NVIDIA H200 NVL", 150, "H200 NVL"),
+        ("NVIDIA GH200 480GB", 102, "H200"),
+        ("NVIDIA A100 80GB PCIe", 85, "A100"),
+        ("NVIDIA A100-PCIE-40GB", 42, "A100 40GB"),
+        ("NVIDIA B200", 192, "B200"),
+        ("NVIDIA GB200", 198, None),
+        ("NVIDIA GeForce RTX 4090", 25, "RTX 4090"),
+        ("NVIDIA GeForce RTX 4090 D", 25, None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", 17, None),
+        ("NVIDIA RTX A1000", 8, None),
+    ],
+)
+def test_a_card_is_not_taken_for_a_faster_one(name: str, memory_gb: float, known: str | None) -> None:
+    found = device_named(name, memory_gb)
+    assert (found and found.name) == known
+
+
+def test_plans_for_other_machines_take_the_faster_of_two_with_one_memory() -> None:
+    assert [device_like(size).name for size in (24, 40, 80, 94, 141)] == [
+        "RTX 4090",
+        "A100 40GB",
+        "H100",
+        "H100 NVL",
+        "H200",
+    ]
