@@ -23,6 +23,8 @@ IOU = Band(of="sum", at_least=2, at_most=10)
         (IOU, [0.125] * 16, True),
         (IOU, [0.625] * 16, True),
         (IOU, [0.7] * 16, False),
+        (CODEV, [0.9] * 8, True),  # in floats their mean is a little more
+        (Band(of="sum", at_most=0.3), [0.1] * 3, True),
     ],
 )
 def test_the_bands_of_the_papers(band: Band, scores: list[float], kept: bool) -> None:

@@ -7,6 +7,10 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict
 
+DIGITS = 9
+"""Of a mean or sum that is compared with a bound: eight scores of 0.9 have a mean of 0.9, in floats a little
+more."""
+
 
 class Band(Strict):
     """The scores that keep a sample. A bound that is left out does not hold anything back."""
@@ -59,7 +63,7 @@ def outside(band: Band, scores: Sequence[float]) -> str | None:
         band: What is kept.
         scores: Accuracy of each rollout, in [0, 1]; not empty.
     """
-    value = sum(scores) / len(scores) if band.of == "mean" else sum(scores)
+    value = _mean(scores) if band.of == "mean" else round(sum(scores), DIGITS)
     found = f"{band.of} of {len(scores)} rollouts is {value:.3g}"
     if band.above is not None and value <= band.above:
         return f"too hard: the {found}, it must exceed {band.above:g}"
@@ -88,9 +92,13 @@ def certain(band: Band, scores: Sequence[float], total: int) -> bool:
 
 def settled(first: FirstPass, scores: Sequence[float]) -> str | None:
     """The reason to drop a sample after the first pass, None where it is undecided."""
-    mean = sum(scores) / len(scores)
+    mean = _mean(scores)
     if first.easy is not None and mean >= first.easy:
         return f"too easy without tools: the mean of {len(scores)} rollouts is {mean:.3g}"
     if first.hard is not None and mean <= first.hard:
         return f"too hard without tools: the mean of {len(scores)} rollouts is {mean:.3g}"
     return None
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return round(sum(scores) / len(scores), DIGITS)
