@@ -26,6 +26,18 @@ def test_a_majority_says_nothing_of_single_calls() -> None:
     assert (found.any_faithful, found.helpful, found.first) == (True, None, None)
 
 
+def test_what_the_conversation_accepts_is_told_by_most_too() -> None:
+    """Else a share of pictures that are not called unhelpful could be above that of all."""
+    yes = replace(ROW, accepted=True)
+    no = replace(ROW, any_faithful=False, helpful=0, first=None, accepted=False)
+    (found,) = together([[yes], [no], [no]])
+    assert (found.any_faithful, found.accepted) == (False, False)
+    (found,) = together([[no], [yes], [yes]])
+    assert (found.any_faithful, found.accepted) == (True, True)
+    (found,) = together([[ROW], [ROW], [ROW]])
+    assert found.accepted is None, "no picture came back that could be accepted"
+
+
 JUDGE = BatchedEndpoint(
     base_url="http://localhost:1/v1", model="m", temperature=0.0, max_tokens=10, concurrency=1, retries=0,
     timeout_s=1.0, api_key_env=None, budget=Budget(tokens=5),

@@ -143,7 +143,8 @@ def _endpoint(url: str, model: str) -> BatchedEndpoint:
 def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
     """What most of several judges say of each trajectory.
 
-    Which of its calls show the target they say of trajectories as a whole alone: of calls nothing is known.
+    Which of its calls show the target they say of trajectories as a whole alone: of calls nothing is known,
+    but whether most find one that the conversation itself accepts.
 
     Args:
         rows: Of each judge, on the same trajectories.
@@ -160,6 +161,7 @@ def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
                 small=False,
                 helpful=None,
                 first=None,
+                accepted=majority(row.accepted for row in of_one),
                 why=why if said is None else unscored,
             )
         )
