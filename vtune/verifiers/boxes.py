@@ -80,6 +80,12 @@ def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None
     return tuple(LabelledBox(entry.label, spaces.to_truth(entry.box)) for entry in found)
 
 
+def stated_boxes(truth: str) -> list[LabelledBox] | None:
+    """The boxes that a ground truth lists, as they stand and unchecked; None where it lists none."""
+    tagged = _TAGS.fullmatch(truth)  # so in V-Triune's files
+    return boxes_in(tagged[1] if tagged else truth)
+
+
 def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
     """The boxes of a ground truth, in its own space; with or without their labels.
 
@@ -90,8 +96,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
             one without a label; or if all are shares of the sides.
     """
     text = sample.ground_truth
-    tagged = _TAGS.fullmatch(text)  # so in V-Triune's files
-    found = boxes_in(tagged[1] if tagged else text)
+    found = stated_boxes(text)
     if found == [] and _may_be_empty(sample):
         return []
     if not found:

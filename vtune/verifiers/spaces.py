@@ -81,7 +81,7 @@ def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
     Raises:
         DataError: If an option is of the wrong kind, two contradict each other, or a size is missing.
     """
-    space = _space(sample)
+    space = space_of(sample)
     reply = one_of(sample, "reply_space", REPLY_SPACES, default=space)
     x_end, y_end = _ends(sample, space)
     if reply == space:
@@ -105,14 +105,14 @@ def pixels_of(sample: Sample) -> Spaces:
     Raises:
         DataError: As `spaces_of` does.
     """
-    reply = one_of(sample, "reply_space", REPLY_SPACES, default=_space(sample))
+    reply = one_of(sample, "reply_space", REPLY_SPACES, default=space_of(sample))
     own = {k: v for k, v in sample.verifier_parm.items() if k not in ("space", "det_verifier_normalized")}
     return spaces_of(replace(sample, verifier_parm={**own, "space": "pixels", "reply_space": reply}))
 
 
 def told_coordinates(sample: Sample) -> str:
     """What the numbers of a reply mean, in words for its question."""
-    space = one_of(sample, "reply_space", REPLY_SPACES, default=_space(sample))
+    space = one_of(sample, "reply_space", REPLY_SPACES, default=space_of(sample))
     if space == "relative_1000":
         return "with coordinates from 0 to 1000, relative to the width and the height of the image"
     width, height = _ends(sample, "pixels")
@@ -121,7 +121,12 @@ def told_coordinates(sample: Sample) -> str:
     return f"with coordinates in pixels of the image, which is {width:g} wide and {height:g} high"
 
 
-def _space(sample: Sample) -> str:
+def space_of(sample: Sample) -> str:
+    """The space of the ground truth, by whichever of its names.
+
+    Raises:
+        DataError: If there is no such space, or two names contradict each other.
+    """
     normalized = sample.verifier_parm.get("det_verifier_normalized")
     if normalized is None:
         return one_of(sample, "space", ("pixels", "relative_1000"), default="pixels")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from tests.runs.data.test_validating import GOOD, encoded
@@ -38,6 +39,25 @@ def test_boxes_of_the_ground_truth_are_shown_in_pixels(tmp_path: Path) -> None:
     assert example["boxes"] == [
         {"of": "evidence", "label": "sign", "image": 0, "bbox_2d": [1.0, 2.0, 30.0, 40.0]},
         {"of": "ground truth", "label": "cup", "image": 0, "bbox_2d": [6.0, 0.0, 30.0, 50.0]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("truth", "label"),
+    [
+        ("<answer>\n[{'bbox_2d': (100, 0, 500, 1000), 'label': 'cup'}]\n</answer>", "cup"),
+        ('{"label": "cup", "bbox_2d": [100, 0, 500, 1000]}', "cup"),
+        ("[100, 0, 500, 1000]", ""),
+    ],
+)
+def test_boxes_are_shown_as_verifiers_read_them(truth: str, label: str, tmp_path: Path) -> None:
+    """In V-Triune's words, too: `det_verifier_normalized` are thousandths."""
+    path = tmp_path / "a.parquet"
+    parm = {"det_verifier_normalized": True}
+    write_samples(path, [replace(GOOD, verifier="grounding", verifier_parm=parm, ground_truth=truth)])
+    (example,) = inspect(path, 1)["examples"]
+    assert example["boxes"][1:] == [
+        {"of": "ground truth", "label": label, "image": 0, "bbox_2d": [6.0, 0.0, 30.0, 50.0]}
     ]
 
 

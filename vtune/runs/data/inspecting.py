@@ -4,23 +4,24 @@ import base64
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from PIL import ImageOps
 
 from vtune.errors import DataError
-from vtune.files.json_text import parse_json
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
 from vtune.runs.data.validating import picture_size, problem_of
+from vtune.schema.box import proper
 from vtune.schema.message import Picture
 from vtune.schema.parquet import columns, load_picture, scan_samples
 from vtune.schema.pixels import decode_reduced
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
+from vtune.verifiers.boxes import stated_boxes
+from vtune.verifiers.spaces import space_of
 
 THUMBNAIL = 512
 """Pixels of the longer side of a picture on the page."""
@@ -109,11 +110,9 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
     if verifier is None or not verifier.answers_in_boxes or not sizes:
         return []
     try:
-        entries = parse_json(sample.ground_truth)
-        boxes = [(str(entry.get("label") or ""), [float(n) for n in entry["bbox_2d"]]) for entry in entries]
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        relative = space_of(sample) == "relative_1000"
+    except DataError:
         return []  # `validate` reports what is wrong with it
-    relative = sample.verifier_parm.get("space") == "relative_1000"
     width, height = (size / 1000 if relative else 1.0 for size in sizes[0])
     return [
         {
@@ -122,8 +121,8 @@ def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[
             "image": 0,
             "bbox_2d": [box[0] * width, box[1] * height, box[2] * width, box[3] * height],
         }
-        for label, box in boxes
-        if len(box) == 4 and all(map(isfinite, box))
+        for label, box in ((one.label, one.box) for one in stated_boxes(sample.ground_truth) or ())
+        if proper(box)
     ]
 
 
