@@ -33,3 +33,13 @@ def test_one_seed_has_no_interval_and_none_no_mean() -> None:
     assert found is not None
     assert (found.value, found.low, found.high) == (0.5, None, None)
     assert over_seeds([]) is None
+
+
+def test_seeds_that_are_alike_have_no_interval() -> None:
+    """Two runs with as many right answers of 40 are no proof that a third has as many."""
+    found = over_seeds([0.0375, 0.0375])
+    assert found is not None
+    assert (found.value, found.low, found.high, found.n) == (0.0375, None, None, 2)
+    rounded = over_seeds([0.1 + 0.2, 0.3, 0.3])
+    assert rounded is not None
+    assert rounded.low is None

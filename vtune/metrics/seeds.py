@@ -17,7 +17,7 @@ class SeedMean:
 
     value: float
     low: float | None
-    """None where there is one seed: it says nothing about others."""
+    """None where there is one seed, or all are alike: that says nothing about others."""
     high: float | None
     n: int
     """Seeds."""
@@ -27,7 +27,7 @@ def over_seeds(values: Sequence[float]) -> SeedMean | None:
     """The mean of one number over seeds; None where no run has it.
 
     Seeds are taken as independent draws of normal distribution. The interval keeps to no bounds, so that of a
-    share may reach beyond 1.
+    share may reach beyond 1. Where all are alike there is none: shares of few questions often are, by chance.
 
     Args:
         values: One a seed. For a paired comparison, the differences, seed by seed.
@@ -35,10 +35,14 @@ def over_seeds(values: Sequence[float]) -> SeedMean | None:
     if not values:
         return None
     mean = fmean(values)
-    if len(values) == 1:
-        return SeedMean(mean, None, None, 1)
+    if max(values) - min(values) <= _ALIKE:
+        return SeedMean(mean, None, None, len(values))
     reach = t_factor(len(values) - 1) * stdev(values) / sqrt(len(values))
     return SeedMean(mean, mean - reach, mean + reach, len(values))
+
+
+_ALIKE = 1e-9
+"""Less is the rounding of means."""
 
 
 def t_factor(freedom: int) -> float:
