@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import typer
 from PIL import Image
@@ -109,10 +111,11 @@ from vtune.runs.sweep.recipe import load_sweep
 
 load_sweep(find("credit-tiny", "recipes.sweep"), find("credit-tiny", "recipes.rl"), [])
 machines.DRIVERS = ()
-launch._launch = lambda command, logs, here: ""
-folder = sys.argv[1]
+launch._launch = lambda command, logs: ""
+_, folder, data = sys.argv
 for verb in ("sft", "rl"):
-    sys.argv = ["vtune", verb, "--recipe", "codev-tiny", "--gpus", "2", "--out", f"{folder}/{verb}"]
+    words = [verb, "--recipe", "codev-tiny", "--set", f"data=[{data}]", "--out", f"{folder}/{verb}"]
+    sys.argv = ["vtune", *words, "--gpus", "2"]
     app(standalone_mode=False)
 app(["recipes", "check", "rl/codev-tiny"], standalone_mode=False)
 print(*sys.modules)
@@ -122,7 +125,9 @@ print(*sys.modules)
 @pytest.mark.slow
 def test_what_only_reads_recipes_loads_no_torch(tmp_path: Path) -> None:
     """Sweeps, chains, and commands that start processes and wait for them, on a machine without a GPU."""
-    words = [sys.executable, "-c", READS_RECIPES, str(tmp_path)]
+    data = tmp_path / "any.parquet"
+    pq.write_table(pa.table({"id": ["a"]}), data)
+    words = [sys.executable, "-c", READS_RECIPES, str(tmp_path), str(data)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "no breaks" in done.stdout

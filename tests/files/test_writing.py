@@ -145,9 +145,15 @@ def test_a_read_only_file_system_is_a_message_that_names_the_output(
 
 @pytest.mark.parametrize(
     ("folder", "was", "becomes"),
-    [(0o755, 0o600, 0o644), (0o775, 0o600, 0o664), (0o700, 0o600, 0o600), (0o755, 0o755, 0o755)],
+    [
+        (0o755, 0o600, 0o644),
+        (0o775, 0o600, 0o644),
+        (0o1777, 0o600, 0o644),
+        (0o700, 0o600, 0o600),
+        (0o755, 0o755, 0o755),
+    ],
 )
-def test_a_file_is_open_to_those_who_may_use_its_folder(
+def test_a_file_can_be_read_by_those_who_may_read_its_folder(
     folder: int, was: int, becomes: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "models" / "weights"

@@ -115,13 +115,13 @@ def write_atomically(path: Path, content: str | bytes, *, option: str = "--out")
 
 
 def open_to_others(path: Path) -> None:
-    """Let those read a file, or write it, who may do so in its folder.
+    """Let those read a file who may read its folder.
 
     safetensors writes for the owner alone, whatever the umask says: a colleague, or a server of another user,
     could read all of a model but its weights.
     """
     mode = path.stat().st_mode
-    wanted = mode | (path.parent.stat().st_mode & 0o666)
+    wanted = mode | (path.parent.stat().st_mode & 0o444)
     if wanted != mode:
         path.chmod(wanted & 0o7777)
 
