@@ -20,7 +20,7 @@ class Meeting:
     """How many processes a run has, and where they meet."""
 
     port: int
-    """A free one of the first machine."""
+    """Where the first process listens: free on the machine that starts the run."""
     processes: int
     """On each machine."""
     address: str = "127.0.0.1"
