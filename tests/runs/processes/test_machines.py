@@ -17,6 +17,7 @@ from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
+from vtune.runs.processes.pdsh import tied
 from vtune.runs.processes.watcher import end_sessions, packed
 from vtune.runs.train.rl_recipe import RLRecipe
 
@@ -132,6 +133,20 @@ def test_a_machine_that_does_not_answer_is_named(
     program(ssh / "ssh", "echo 10.0.0.7; exec sleep 6")
     with pytest.raises(RecipeError, match=r"ssh does not get to first, .*: no answer within 0\.2 s"):
         _command(["rl"], tmp_path, 1, hosts(tmp_path))
+
+
+UNBLOCKS = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_connection_outlives_sigterm_though_ssh_unblocks_it(tmp_path: Path) -> None:
+    """OpenSSH does that while it waits; it does not take a signal that it was started to ignore."""
+    command = tied(tmp_path, [sys.executable, "-c", UNBLOCKS])
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait() == 0
 
 
 def test_without_it_the_first_ones_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -67,7 +68,7 @@ def run_tied(logs: Path, command: Sequence[str]) -> int:
     Returns:
         Its exit status.
     """
-    pdsh = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    pdsh = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_not_by_sigterm)
     deadline = float("inf")
     while pdsh.poll() is None and time.monotonic() < deadline:
         if deadline == float("inf") and alone():
@@ -79,6 +80,12 @@ def run_tied(logs: Path, command: Sequence[str]) -> int:
         pdsh.kill()
     code = pdsh.wait()
     return code if code >= 0 else 128 - code
+
+
+def _not_by_sigterm() -> None:
+    """Ignored, not only blocked: ssh unblocks SIGTERM once it is connected, and leaves what is ignored so."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    die_with_parent()
 
 
 def _quoted(word: str) -> str:
