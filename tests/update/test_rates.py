@@ -22,6 +22,7 @@ from vtune.update.rates import device_like, device_named
         ("NVIDIA GeForce RTX 4090 D", 25, None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 17, None),
         ("NVIDIA RTX A1000", 8, None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10, None),
     ],
 )
 def test_a_card_is_not_taken_for_a_faster_one(name: str, memory_gb: float, known: str | None) -> None:

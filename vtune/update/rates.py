@@ -41,8 +41,8 @@ GPUS = (
 )
 _BOARDS = ("PCIe", "NVL")
 """Behind the name of a chip: cards that run it slower, and say so in the driver's name."""
-_OTHERS = re.compile(r"Laptop|4090 D\b|GB200", re.IGNORECASE)
-"""In the names of GPUs that have another peak than the one whose name is a part of theirs."""
+_OTHERS = re.compile(r"Laptop|4090 D\b|GB200|\bMIG\b", re.IGNORECASE)
+"""In the names of GPUs, and of slices of one, that have another peak than the one that they name."""
 CORE = Device("CPU core", 0, 55e9, 10e9, "measured: float32 training of a tiny model on a Zen 4 core")
 
 
