@@ -163,3 +163,17 @@ def test_a_file_can_be_read_by_those_who_may_read_its_folder(
     path.chmod(was)
     open_to_others(path)
     assert stat.S_IMODE(path.stat().st_mode) == becomes
+
+
+def test_a_disk_that_keeps_no_rights_costs_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    path = tmp_path / "weights"
+    path.touch(0o600)
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(Path, "chmod", refused)
+    open_to_others(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -118,12 +118,14 @@ def open_to_others(path: Path) -> None:
     """Let those read a file who may read its folder.
 
     safetensors writes for the owner alone, whatever the umask says: a colleague, or a server of another user,
-    could read all of a model but its weights.
+    could read all of a model but its weights. Where the disk keeps no such rights, it stays as it is: a
+    checkpoint that was written is not to fail by that.
     """
     mode = path.stat().st_mode
     wanted = mode | (path.parent.stat().st_mode & 0o444)
     if wanted != mode:
-        path.chmod(wanted & 0o7777)
+        with suppress(OSError):
+            path.chmod(wanted & 0o7777)
 
 
 def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | RunFailed:
