@@ -157,6 +157,15 @@ def test_a_budget_that_contradicts_itself_is_refused() -> None:
     PixelBudget(min_pixels=8, max_pixels=8)
 
 
+def test_a_link_to_nothing_in_a_model_folder_is_not_a_traceback(tiny: Path, tmp_path: Path) -> None:
+    """So are the files of a cache of the hub whose blobs were removed."""
+    folder = shutil.copytree(tiny, tmp_path / "model")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.json").symlink_to(tmp_path / "gone")
+    with pytest.raises(DataError, match="cannot load a model"):
+        load(folder)
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_a_file_of_a_model_that_was_cut_short_is_named(name: str, tiny: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny, tmp_path / "model")

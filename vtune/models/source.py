@@ -92,6 +92,8 @@ def unloadable(name: str, error: Exception) -> DataError:
                 where=str(path),
                 fix="copy or download it again: it was cut short, or edited",
             )
+        except OSError:
+            continue  # e.g. a link to nothing: what transformers says of the model stands
     return DataError(
         f"cannot load a model from {name!r}: {str(error).strip().splitlines()[0]}",
         fix="give a folder that save_pretrained wrote, or a hub name that this machine can reach",
