@@ -17,7 +17,7 @@ class SeedMean:
 
     value: float
     low: float | None
-    """None where there is one seed, or all are alike: that says nothing about others."""
+    """None where there is one seed, or where all are alike: neither says anything about others."""
     high: float | None
     n: int
     """Seeds."""

@@ -78,9 +78,9 @@ def effects(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What is drawn of a sweep's differences: of accuracy, faithful answers and tight boxes on every suite.
 
     Returns:
-        `title`, `unit`, and `rows`: `name`, `value`, `low`, `high` (None with one seed), `values` by seed and
-        `by_questions`, `low` and `high` (None where not known). All are in points of percent where they are
-        differences of shares.
+        `title`, `unit`, and `rows`: `name`, `value`, `low`, `high` (None with one seed, or where all are
+        alike), `values` by seed and `by_questions`, `low` and `high` (None where not known). All are in
+        points of percent where they are differences of shares.
     """
     for suite in table["suites"]:
         measured, pairs = on_suite(suite, table["variants"]), on_suite(suite, table["differences"])

@@ -198,7 +198,7 @@ def host_of(pid: int) -> str:
 
 
 def test_the_only_machine_of_a_hostfile_is_where_the_run_is(hosts: Hosts, tmp_path: Path) -> None:
-    """DeepSpeed by itself asks it for its address, and then starts the ranks on this one."""
+    """Not the machine of the command."""
     (tmp_path / "hosts").write_text(f"{SECOND} slots=2\n")
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]

@@ -82,13 +82,13 @@ def sweep_table(path: Path) -> dict[str, Any]:
     Returns:
         `name`, `path`, `interval` (the method), `last_steps`, `suites`; `variants`: name -> `seeds` (finished
         runs; None for an untrained model, which is one and the same for every seed), each number as `value`,
-        `low`, `high`, `n`, the runs that have it, and their `values`, by seed (None where none has), and
-        `held_out`: suite -> the same; `differences`: `A - B` -> the same, of differences seed by seed, and
-        `shown`, the smallest true difference that as many seeds that vary as much show in 80 of 100 sweeps
-        (None with one seed); accuracy on a suite has also `by_questions`, `value`, `low` and `high` over the
-        questions of all seeds (None where a score is not their mean), and `shown` is by whichever says that
-        seeds vary more; `runs`: name -> `training` and `held_out` of each run; `unfinished`: runs and
-        evaluations that are missing.
+        `low`, `high` (None with one seed, or where all are alike), `n`, the runs that have it, and their
+        `values`, by seed (None where none has), and `held_out`: suite -> the same; `differences`: `A - B` ->
+        the same, of differences seed by seed, and `shown`, the smallest true difference that as many seeds
+        that vary as much show in 80 of 100 sweeps (None where there is no interval); accuracy on a suite has
+        also `by_questions`, `value`, `low` and `high` over the questions of all seeds (None where a score is
+        not their mean), and `shown` is by whichever says that seeds vary more; `runs`: name -> `training` and
+        `held_out` of each run; `unfinished`: runs and evaluations that are missing.
 
     Raises:
         DataError: If a file in the folder is broken, or the sweep older than suites of its table.
