@@ -15,9 +15,9 @@ from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment, numbers, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from vtune.errors import MissingExtra, RecipeError
-from vtune.runs.processes.launch import launch
+from vtune.runs.processes.launch import LAUNCHER, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
-from vtune.runs.processes.watcher import Ended, ended
+from vtune.runs.processes.watcher import SAVE, Ended, ended, give_order
 from vtune.update.checkpoint import complete
 
 pytestmark = pytest.mark.train
@@ -252,6 +252,20 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
     assert started.wait(END) == 130, said_by(started, run)
     assert started.gone(GONE)
     assert json.loads((run / "state.json").read_text()) == steps_done(run)
+
+
+@pytest.mark.parametrize("told", ["command", "watcher"])
+def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path, told: str) -> None:
+    """A shared folder may show the order late there, and its ranks stop with those of other machines."""
+    (tmp_path / "rank-0.ended").write_text(json.dumps(Ended(0, 130, 0.0)._asdict()))
+    if told == "watcher":
+        give_order(tmp_path, SAVE)
+    ends = "sleep 1; echo 'pdsh@here: second: ssh exited with exit code 130'; exit 130"
+    with (tmp_path / LAUNCHER).open("wb") as said:
+        launcher = subprocess.Popen(["sh", "-c", ends], stdout=said)
+    with pytest.raises(SystemExit) as caught:
+        _watched(launcher, tmp_path, ["SIGTERM"] if told == "command" else [])
+    assert caught.value.code == 130
 
 
 def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:

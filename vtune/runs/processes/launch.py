@@ -153,7 +153,7 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
             give_order(logs, order)
             ordered = order
             deadline = time.monotonic() + GRACE if order == END else deadline
-        if ordered != END and pdsh.lost(_lines(logs / LAUNCHER)):
+        if _lost(logs, ordered):
             # The others wait for it. Where a rank of it has failed, that may be seen here a little later.
             give_order(logs, END)
             _until_quiet(launcher, GRACE)
@@ -166,11 +166,22 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     if first == 0 and code == 0:
         return (logs / "result").read_text(encoding="utf-8")
     # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
-    told = ordered or (code == 0 and order_given(logs))
-    lost = "" if ordered == END else pdsh.lost(_lines(logs / LAUNCHER))
+    told = ordered or (code in (0, INTERRUPTED) and order_given(logs))
+    lost = _lost(logs, ordered)
     if failed(logs) or lost or not told:
         _report(failed(logs), logs, lost or f"the launcher ended with status {code}", machine=bool(lost))
     raise SystemExit(INTERRUPTED)
+
+
+def _lost(logs: Path, ordered: str) -> str:
+    """How a machine went away; empty if none did, or all are to end.
+
+    Ranks save and end together, on some machine maybe before its watchers see the order in the shared folder.
+    """
+    if ordered == END:
+        return ""
+    saving = SAVE in (ordered, order_given(logs))
+    return pdsh.lost(_lines(logs / LAUNCHER), well=(INTERRUPTED,) if saving else ())
 
 
 def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,7 +24,7 @@ OVER_SSH = {"PDSH_RCMD_TYPE": "ssh"}
 """What makes a pdsh that was built for rsh use ssh."""
 BEFORE_PYTHON = "PYTHON"
 """Begins names of variables that Python reads as it starts: those of this machine hold on the others."""
-ENDED = re.compile(r"pdsh@\S+: (\S+): (ssh (?:exited with exit code|killed by signal) \d+)")
+ENDED = re.compile(r"pdsh@\S+: (\S+): (ssh (?:exited with exit code (\d+)|killed by signal \d+))")
 """What pdsh says where the command of a machine has not ended well; it goes on with the others."""
 SSH_SECONDS = 60.0
 """Ours: what a machine has to answer, one that wakes its home folder up among them."""
@@ -93,13 +93,15 @@ def _quoted(word: str) -> str:
     return NUMBER if word == NUMBER else shlex.quote(word).replace("%", "%%")
 
 
-def lost(said: Iterable[str]) -> str:
+def lost(said: Iterable[str], *, well: Collection[int] = ()) -> str:
     """The machine that was the first without its command, and how that ended; empty if none was.
 
     Args:
         said: Lines of pdsh.
+        well: Exit codes that are no loss.
     """
-    found = next(filter(None, map(ENDED.fullmatch, said)), None)
+    lines = filter(None, map(ENDED.fullmatch, said))
+    found = next((line for line in lines if line[3] is None or int(line[3]) not in well), None)
     return f"the ranks of {found[1]} are gone: {found[2]}" if found else ""
 
 
