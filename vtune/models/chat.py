@@ -107,7 +107,7 @@ class Chat:
         return text
 
     def _check_marks(self, text: str) -> None:
-        """Refuse a mark of a template that were read letter by letter: what it frames is no turn."""
+        """Refuse a template's mark that would be read letter by letter: what it frames is no turn."""
         found = re.findall(rf"{re.escape(self.family.tokens.marks)}[^\s<>]*>", text)
         for mark in dict.fromkeys(found):
             if self.tokenizer.convert_tokens_to_ids(mark) in (None, self.tokenizer.unk_token_id):
