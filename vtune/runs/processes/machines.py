@@ -14,7 +14,7 @@ DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
 SLOTS = "one line per machine: `name slots=8`"
 """What a hostfile holds."""
-NAME = re.compile(r"([\w.-]+@)?[\w.-]+")
+NAME = re.compile(r"([\w.-]+@)?\w[\w.-]*")
 """Of a machine, maybe with its user. pdsh reads ranges in `[]`, and before `:` a way to connect."""
 ALIAS = "give it a name: `Host NAME` with HostName in ~/.ssh/config; a line for each machine"
 """For addresses of IPv6 and for ranges."""
