@@ -128,7 +128,7 @@ def _asked(machine: str, said: Path) -> "subprocess.Popen[bytes]":
     """
     with said.open("wb") as out, said.with_suffix(".err").open("wb") as err:
         return subprocess.Popen(
-            ["ssh", "-o", "BatchMode=yes", machine, "hostname -I"],
+            ["ssh", "-o", "BatchMode=yes", machine, "hostname", "-I"],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
