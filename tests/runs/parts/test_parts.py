@@ -125,6 +125,19 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
             "the same call gives the same",
             "gives something else after others",
         ),
+        (", matrix=back(angle, *picture.size)", "", "its pictures show what it says", "a red flag (`faked`)"),
+        (
+            "return (0, -1, width, 1, 0, 0)",
+            "return (0, 1, 0, -1, 0, height)",
+            "its pictures show what it says",
+            "a red flag",
+        ),
+        (
+            "return (0, -1, width, 1, 0, 0)",
+            "return (0, 0, 0, 0, 0, 0)",
+            "its pictures show what it says",
+            "no way back",
+        ),
     ],
 )
 def test_a_promise_of_a_tool_that_is_not_kept_is_found(

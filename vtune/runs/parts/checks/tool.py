@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import random
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +13,11 @@ from typing import Any
 from PIL import Image
 
 from vtune.errors import RunFailed
+from vtune.looks.geometry import map_of, onto
+from vtune.looks.pictures import decoded, viewed
+from vtune.looks.verify import check
 from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, raised, tried
+from vtune.schema.box import area, clamp
 from vtune.schema.pixels import size_of
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
@@ -23,6 +28,9 @@ from vtune.tools.toolbox import Toolbox
 
 ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
 """Values that a model may write for any argument."""
+
+TEXTURED = (256, 192)
+"""Width and height of a picture with detail everywhere, in which every place is known by its pixels."""
 
 SLOW = "do less, or give up in time: the policy waits for it"
 SLOWEST_TOOL = 10.0
@@ -77,6 +85,7 @@ def check_tool(name: str) -> list[Check]:
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
+        tried("its pictures show what it says", lambda: _shows(name)),
         tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", SLOW)),
     ]
 
@@ -93,19 +102,64 @@ def _repeats(name: str) -> str:
     return f"twice, {len(others)} others between"
 
 
+def _shows(name: str) -> str:
+    """Hold every picture against the region that the call says it shows, as the red flag `faked` does."""
+    data = _textured()
+    source = decoded(data)
+    (found,) = asyncio.run(_called(name, TOOLS[name].example or {}, picture=data, sides=TEXTURED))
+    if found.status != "ok":
+        raise Broken(
+            f"the call of its example ends as {found.status} on another picture: {found.error}",
+            "correct `example`, or `run`",
+        )
+    looks = [crop for crop in found.crops if crop.shown is not None]
+    for crop in looks:
+        assert crop.shown is not None
+        view = viewed(found.images[crop.shown], None)
+        size = (view.pixels.shape[1], view.pixels.shape[0])
+        claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
+        if claim is None:
+            raise Broken(
+                "the `matrix` of a crop has no way back", "correct it: see `vtune.schema.trajectory.Crop`"
+            )
+        box = clamp(crop.bbox, *TEXTURED)
+        if area(box) == 0:
+            raise Broken(f"the `bbox` {crop.bbox} lies outside of the picture", "give pixels of that picture")
+        if check(source, view, claim, box).look == "faked":
+            raise Broken(
+                f"picture {crop.shown} shows nothing of {crop.bbox}: such a look is a red flag (`faked`)",
+                "say in `matrix` of ShownCrop where each pixel was; give no crop for what is not a look",
+            )
+    return f"{len(looks)} look(s)" if looks else "no looks"
+
+
+def _textured() -> bytes:
+    out, small = io.BytesIO(), (TEXTURED[0] // 8, TEXTURED[1] // 8)
+    noise = random.Random(0).randbytes(3 * small[0] * small[1])
+    Image.frombytes("RGB", small, noise).resize(TEXTURED, Image.Resampling.BICUBIC).save(out, "PNG")
+    return out.getvalue()
+
+
 def _as_floats(value: Any) -> list[float]:
     """What a model may write for a whole number: JSON has no other kind."""
     return [float(value)] if type(value) is int else []
 
 
-async def _called(name: str, *asked: Mapping[str, Any]) -> list[Observation]:
-    """What comes of calls about a picture."""
+def _gradient() -> bytes:
+    out = io.BytesIO()
+    Image.linear_gradient("L").resize(SIDES).convert("RGB").save(out, "PNG")
+    return out.getvalue()
+
+
+async def _called(
+    name: str, *asked: Mapping[str, Any], picture: bytes = b"", sides: tuple[int, int] = SIDES
+) -> list[Observation]:
+    """What comes of calls about a picture, a gradient if none is given."""
     part = TOOLS[name]
     if part.opened is None:
         raise Broken("`opened` is None: only vtune's own `python` takes code", "give ToolPart `opened`")
-    out = io.BytesIO()
-    Image.linear_gradient("L").resize(SIDES).convert("RGB").save(out, "PNG")
-    scene = Scene(SHOWN, (out.getvalue(),), (View(out.getvalue(), 0, None, SIDES),))
+    data = picture or _gradient()
+    scene = Scene(SHOWN, (data,), (View(data, 0, None, sides),))
     section: object = {} if part.recipe is None else part.recipe()
     with tempfile.TemporaryDirectory() as folder:
         async with part.opened(section, Path(folder) / "record.jsonl") as tool:
