@@ -8,6 +8,8 @@ import pytest
 
 from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import vtune
+from vtune.environments import ENVIRONMENTS
+from vtune.runs.agent.unknown import unknown_tools
 from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.tools import TOOLS
 
@@ -34,6 +36,17 @@ def test_a_record_of_an_unknown_tool_is_shown_and_audited(kept: Path) -> None:
     audited = vtune("faithfulness", done, *data, "--json")
     assert (audited.code, audited.err.count(WARNING)) == (0, 1), audited.err
     assert json.loads(audited.out)["judged_by"] == {"boxes": 1, "model": 0}
+
+
+@pytest.mark.parametrize(("name", "unknown"), [("maze_of_another", {"maze_of_another"}), ("tools", set())])
+def test_acts_in_an_environment_that_is_here_are_of_no_unknown_tool(name: str, unknown: set[str]) -> None:
+    assert "tools" in ENVIRONMENTS
+    assert "tools" not in TOOLS
+    done = looks(TARGET)
+    assert (
+        unknown_tools([replace(done, calls=tuple(replace(call, tool=name) for call in done.calls))])
+        == unknown
+    )
 
 
 def test_samples_that_offer_an_unknown_tool_are_shown_exported_and_named_when_validated(kept: Path) -> None:

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 
+from vtune.environments import ENVIRONMENTS
 from vtune.report.progress import say
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import INVALID, NONE, TOOLS
 
 
 def unknown_tools(trajectories: Iterable[Trajectory]) -> set[str]:
-    """Names of tools in calls that are not among those here."""
+    """Names of tools in calls that are not among those here; acts in an environment bear its name."""
     names = {call.tool for one in trajectories for call in one.calls} - {INVALID, NONE}
-    return {name for name in names if name not in TOOLS}
+    return {name for name in names if name not in TOOLS and name not in ENVIRONMENTS}
 
 
 def warn_of(names: Iterable[str]) -> None:
