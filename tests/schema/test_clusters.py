@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from vtune.schema.clusters import cluster_of
-from vtune.schema.message import Message, Picture
+from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -30,6 +30,15 @@ def test_a_picture_that_rollouts_share_is_known_by_its_file() -> None:
 def test_what_has_no_picture_at_hand_stands_for_itself() -> None:
     for images in ((), (Picture(path="photo.png"),)):
         assert cluster_of(replace(SHOWN, images=images), ASKED) == "q/1"
+
+
+def test_worlds_that_begin_alike_stand_for_themselves_and_share_pictures_of_their_own() -> None:
+    world = replace(ASKED, environment="maze")
+    assert [cluster_of(replace(SHOWN, sample_id=name), world) for name in ("q/1", "q/2")] == ["q/1", "q/2"]
+    pictured = replace(world, prompt=(Message("user", f"{IMAGE}?"),), images=(Picture(data=b"photo"),))
+    opened = replace(SHOWN, images=(*SHOWN.images, Picture(data=b"opening")))
+    other = replace(opened, sample_id="q/2", images=(*SHOWN.images, Picture(data=b"another opening")))
+    assert cluster_of(opened, pictured) == cluster_of(other, pictured) != "q/1"
 
 
 def test_versions_of_a_problem_are_one_cluster_whatever_their_pictures() -> None:

@@ -17,7 +17,8 @@ def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
     Questions about the same pictures do: the four rotations of an HR-Bench question are one cluster, and so
     are several questions about one photograph. Who misjudges it once is likely to do so again. MathVerse's
     versions of a problem do, whose pictures differ. A question without pictures, or whose pictures are not at
-    hand, stands for itself.
+    hand, stands for itself. What an environment shows before the first turn is no picture of the question:
+    many worlds begin with the same.
 
     Args:
         trajectory: Of the rollout.
@@ -27,9 +28,8 @@ def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
     if isinstance(problem, str) and problem.isdecimal():  # elsewhere a column of that name holds a text
         return f"{sample.source}, problem {problem}"
     names = []
-    for picture in trajectory.images:
-        if picture.origin != "input":
-            continue
+    shown = [picture for picture in trajectory.images if picture.origin == "input"]
+    for picture in shown[: len(sample.images)] if sample.environment else shown:
         if picture.path is not None and Path(picture.path).parent.name == INPUTS:
             names.append(Path(picture.path).name)  # its own SHA-256
         elif picture.data is not None:
