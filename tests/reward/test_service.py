@@ -190,6 +190,16 @@ def test_a_ground_truth_that_cannot_be_read_is_422_with_the_reason_and_never_a_z
         assert said["reward"]["format"] == 1.0
 
 
+def test_a_verifier_that_is_not_here_is_422_and_those_that_are_are_named() -> None:
+    item = item_of(*told(dataclasses.replace(sample_of("exact"), verifier="exakt"), wrap("7")))
+    (answer,) = asked(("POST", "/score", item), given=recipe())
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert "unknown verifier 'exakt'" in error["what"]
+    assert "`exact`" in error["fix"]
+    assert "uses" in error["fix"]
+
+
 def test_in_a_batch_each_has_its_own_status_in_order() -> None:
     good = item_of(*told(sample_of("exact"), wrap(CASES["exact"].gold)))
     bad = item_of(*told(sample_of("exact", gold=" . "), wrap("x")))

@@ -191,7 +191,7 @@ class Service:
             return {"status": WRONG, "reward": None, "error": told(error)}
         judges = self._judges_of(recipe)
         scored = await score_trajectory(sample, trajectory, recipe, self._verifying, judges)
-        result = _result(scored)
+        result = _result(scored, sample)
         self.counts.add(sample.verifier, result["status"], time.monotonic() - began)
         return result
 
@@ -322,11 +322,12 @@ def told(error: VtuneError) -> dict[str, str]:
     return {"what": error.what, "where": error.where, "fix": error.fix}
 
 
-def _result(scored: Scored) -> dict[str, Any]:
+def _result(scored: Scored, sample: Sample) -> dict[str, Any]:
     """What is said about one trajectory: its scores, and an error where they have no total."""
     scores = scores_of(scored.trajectory)
     if scores["reward"]["total"] is not None:
         return {"status": OK, "error": None} | scores
-    error = DataError(scores["reward"]["why"])
+    fix = "" if sample.verifier in VERIFIERS else VERIFIERS.meant(sample.verifier)
+    error = DataError(scores["reward"]["why"], fix=fix)
     silent = {"silent": True} if scored.silent else {}
     return {"status": FAILED if scored.again else WRONG, "error": told(error)} | silent | scores
