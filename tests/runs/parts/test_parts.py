@@ -334,6 +334,7 @@ def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_i
     (tmp_path / "mine.py").write_text((OWN / "lines.py").read_text().replace('"exact"', '"anls"'))
     alone = broken(tmp_path / "mine.py")
     assert "unknown verifier 'anls'" in alone["their ground truths can be judged"]
+    assert "vtune parts check FORMAT.py VERIFIER.py" in alone["their ground truths can be judged"]
     ended = vtune("parts", "check", tmp_path / "mine.py", OWN / "anls.py", "--json")
     assert ended.code == 0, ended.out
     assert [part["name"] for part in json.loads(ended.out)["parts"]] == ["lines", "anls"]

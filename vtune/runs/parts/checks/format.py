@@ -10,11 +10,11 @@ from pathlib import Path
 from vtune.data.formats.building import Options
 from vtune.data.formats.specimens import Specimen
 from vtune.data.formats.table import FORMATS, Format
-from vtune.errors import DataError, VtuneError
+from vtune.errors import DataError, VtuneError, nearest
 from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.verifiers import check_ground_truth
+from vtune.verifiers import VERIFIERS, check_ground_truth
 
 NONSENSE = "no row of any kind\n"
 SLOWEST_ROW = 1.0
@@ -52,6 +52,12 @@ class _Trial:
     def judged(self) -> str:
         samples = [entry for entry in self.entries() if isinstance(entry, Sample)]
         for sample in samples:
+            if sample.verifier not in VERIFIERS:
+                raise Broken(
+                    f"unknown verifier {sample.verifier!r}",
+                    "one of your own is known if its file is checked with this one: `vtune parts check "
+                    f"FORMAT.py VERIFIER.py`; {nearest(sample.verifier, VERIFIERS)}",
+                )
             check_ground_truth(sample)
         ids = [sample.id for sample in samples]
         if len(set(ids)) < len(ids):
