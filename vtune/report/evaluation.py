@@ -91,9 +91,10 @@ def _power(evaluation: Evaluation) -> str:
     alike = ", those to a question alike" if power.get("answers", 0) > power["clusters"] else ""
     differ = f"{discordant} of the answers differ{alike}"
     more = f", and under {likely:.1f} where {differ}" if likely > least else ""
+    questions = "question" if power["clusters"] == 1 else "questions"
     return (
-        f"\n  {power['clusters']} independent questions: a difference under {least:.1f} points from another "
-        f"model on them is noise{more}"
+        f"\n  {power['clusters']} independent {questions}: a difference under {least:.1f} points from "
+        f"another model on them is noise{more}"
     )
 
 

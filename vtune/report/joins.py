@@ -29,9 +29,13 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
             yield Text(f"  {join['why']}\n  fix  {join['fix']}")
     breaks, notes = result["breaks"], result["notes"]
     yield Text(
-        f"{len(result['recipes'])} recipes, {len(result['joins'])} joins: {breaks or 'no'} "
-        f"break{'' if breaks == 1 else 's'}, {notes or 'no'} note{'' if notes == 1 else 's'}"
+        f"{_many(len(result['recipes']), 'recipe')}, {_many(len(result['joins']), 'join')}: "
+        f"{_many(breaks, 'break')}, {_many(notes, 'note')}"
     )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
 
 
 def _table(title: str, joins: Sequence[Row]) -> Table:

@@ -1,0 +1,33 @@
+"""What is counted once is said in the singular."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from vtune.report.evaluation import _power
+from vtune.report.joins import _parts
+
+
+@pytest.mark.parametrize(
+    ("clusters", "said"), [(1, "1 independent question:"), (6, "6 independent questions:")]
+)
+def test_questions_of_an_evaluation(clusters: int, said: str) -> None:
+    power = {"clusters": clusters, "paired_at_best": 0.4, "paired": 0.4, "discordant": 0.1}
+    assert said in _power({"power": power})
+
+
+@pytest.mark.parametrize(
+    ("recipes", "said"),
+    [
+        (["a"], "1 recipe, no joins: 1 break, no notes"),
+        (["a", "b"], "2 recipes, no joins: 1 break, no notes"),
+    ],
+)
+def test_recipes_of_a_check(recipes: list[str], said: str) -> None:
+    result: dict[str, Any] = {"recipes": recipes, "joins": [], "breaks": 1, "notes": 0}
+    console = Console(file=io.StringIO(), record=True)
+    for part in _parts(result):
+        console.print(part)
+    assert console.export_text().strip() == said
