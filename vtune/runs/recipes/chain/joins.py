@@ -272,7 +272,8 @@ def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], co
             why = f"a policy that knows the truth and does as it is asked earns {verdict.score:g} with "
             why += f"verifier {one.sample.verifier} ({one.sample.source}): {verdict.why}"
             fix = (
-                "any rollout.prompt but `plain` asks for what verifiers read; `plain` needs a cold start, or "
+                "any rollout.prompt but `plain` asks for what verifiers read; `plain` needs a cold start "
+                "(yours is found by a comment `#   vtune sft …` whose `--out` is where `model` lies), or "
             )
             fix += "questions that say it themselves, as an import of boxes writes them"
             return Join(writer, reader, "prompt", written, read, "break", why, fix)
