@@ -149,7 +149,7 @@ def test_a_broken_template_is_named(policy: Policy, template: str, why: str) -> 
 def test_a_mark_that_the_tokenizer_does_not_know_is_named(policy: Policy, mark: str) -> None:
     tokenizer = copy.deepcopy(policy.chat.tokenizer)
     tokenizer.chat_template = tokenizer.chat_template.replace(mark, "<|im_strat|>")
-    with pytest.raises(DataError, match=r"writes <\|im_strat\|>, which is no token") as caught:
+    with pytest.raises(DataError, match=r"writes <\|im_strat\|>, which is not a token") as caught:
         Chat(tokenizer, policy.family)
     assert "chat_template.jinja" in caught.value.fix
 

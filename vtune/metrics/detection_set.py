@@ -131,7 +131,7 @@ def mean_precision(found: Matches) -> float | None:
 def _dataset(answered: Sequence[Answered]) -> Any:
     """The annotations as pycocotools takes them. Categories that nothing is annotated of weigh nothing.
 
-    They are numbered anew: to pycocotools an id of 0, with which many files begin, is no annotation.
+    They are numbered anew: to pycocotools an id of 0, with which many files begin, is not an annotation.
     """
     truth = COCO()
     annotations = [(each.picture.identity, one) for each in answered for one in each.picture.annotations]

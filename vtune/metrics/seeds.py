@@ -27,7 +27,8 @@ def over_seeds(values: Sequence[float]) -> SeedMean | None:
     """The mean of one number over seeds; None where no run has it.
 
     Seeds are taken as independent draws of normal distribution. The interval keeps to no bounds, so that of a
-    share may reach beyond 1. Where all are alike there is none: shares of few questions often are, by chance.
+    share may reach beyond 1. Where all values are equal there is no interval: shares of few questions often
+    are, by chance.
 
     Args:
         values: One a seed. For a paired comparison, the differences, seed by seed.

@@ -107,12 +107,12 @@ class Chat:
         return text
 
     def _check_marks(self, text: str) -> None:
-        """Refuse a template's mark that would be read letter by letter: what it frames is no turn."""
+        """Refuse a template's mark that would be read letter by letter: what it frames is not a turn."""
         found = re.findall(rf"{re.escape(self.family.tokens.marks)}[^\s<>]*>", text)
         for mark in dict.fromkeys(found):
             if self.tokenizer.convert_tokens_to_ids(mark) in (None, self.tokenizer.unk_token_id):
                 raise DataError(
-                    f"the chat template writes {mark}, which is no token of the tokenizer",
+                    f"the chat template writes {mark}, which is not a token of the tokenizer",
                     fix="fix chat_template.jinja in the model folder, or copy the one of an instruct model",
                 )
 

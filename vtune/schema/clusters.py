@@ -17,7 +17,7 @@ def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
     Questions about the same pictures do: the four rotations of an HR-Bench question are one cluster, and so
     are several questions about one photograph. Who misjudges it once is likely to do so again. MathVerse's
     versions of a problem do, whose pictures differ. A question without pictures, or whose pictures are not at
-    hand, stands for itself. What an environment shows before the first turn is no picture of the question:
+    hand, stands for itself. What an environment shows before the first turn is not a picture of the question:
     many worlds begin with the same.
 
     Args:

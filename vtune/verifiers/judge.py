@@ -19,7 +19,7 @@ from vtune.verifiers.verifier import (
 
 NAME = "judge"
 
-PASSING = "attempted"
+THREE_WAY = "attempted"
 """The grading whose judge may find that nothing was attempted."""
 ATTEMPTED = "not_attempted"
 """In `parts` of a verdict by that grading: 1 where the judge finds so, else 0. So its mean is a share."""
@@ -58,7 +58,7 @@ def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
     compared = "the same as" if same else "other than"
     why = f"the judge finds {quote(answer)} {compared} {quote(sample.ground_truth)}"
     verdict = answered(float(same), why)
-    if sample.verifier_parm.get(KEY) != PASSING:
+    if sample.verifier_parm.get(KEY) != THREE_WAY:
         return verdict
     return Verdict(verdict.score, verdict.why, {**verdict.parts, ATTEMPTED: 0.0})
 

@@ -17,7 +17,7 @@ from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.runs.processes.launch import _command
 from vtune.runs.processes.machines import ENVIRONMENT, included, machines_of, variables, write_environment
-from vtune.runs.processes.pdsh import tied
+from vtune.runs.processes.pdsh import leashed
 from vtune.runs.processes.watcher import end_sessions, packed
 from vtune.runs.train.rl_recipe import RLRecipe
 
@@ -144,7 +144,7 @@ os.kill(os.getpid(), signal.SIGTERM)
 
 def test_a_connection_outlives_sigterm_though_ssh_unblocks_it(tmp_path: Path) -> None:
     """OpenSSH does that while it waits; it does not take a signal that it was started to ignore."""
-    command = tied(tmp_path, [sys.executable, "-c", UNBLOCKS])
+    command = leashed(tmp_path, [sys.executable, "-c", UNBLOCKS])
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.wait() == 0
 

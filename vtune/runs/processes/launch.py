@@ -21,7 +21,7 @@ from vtune.models.network import free_port
 from vtune.report.progress import STOPS, say
 from vtune.runs.folder import check_folder, locked
 from vtune.runs.processes import local_ranks, pdsh
-from vtune.runs.processes.local_ranks import Meeting
+from vtune.runs.processes.local_ranks import Rendezvous
 from vtune.runs.processes.machines import (
     ENVIRONMENT,
     gpus_here,
@@ -100,7 +100,7 @@ def launch(
             return _launch(command, logs)
         write_environment(logs, forwarded)
         try:
-            return _launch(pdsh.tied(logs, command), logs)
+            return _launch(pdsh.leashed(logs, command), logs)
         finally:
             (logs / ENVIRONMENT).unlink(missing_ok=True)
 
@@ -250,7 +250,8 @@ def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
         # Also where the launcher is gone: ranks of other machines may not be.
         give_order(logs, END)
         _until_quiet(launcher, GRACE)
-    # Everything that the launcher started is in its group, but for the ranks: each has a session of its own.
+    # Everything that the launcher started is in its group, but for the ranks and the ssh of each machine:
+    # they have sessions of their own, and end by the order or below.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(launcher.pid, signal.SIGKILL)
     launcher.wait()
@@ -290,16 +291,16 @@ class Voice:
 def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | None) -> list[str]:
     given = [str(logs.resolve()), *words]
     if hostfile is None:
-        return local_ranks.command(Meeting(free_port(), processes), [LEASHED, *given])
+        return local_ranks.command(Rendezvous(free_port(), processes), [LEASHED, *given])
     machines = list(machines_of(hostfile))
-    meeting = Meeting(
+    rendezvous = Rendezvous(
         port=free_port(),
         processes=processes,
         address=pdsh.addresses(machines)[0],
         machines=len(machines),
         gpus=included(hostfile, processes),
     )
-    start = local_ranks.command(meeting, [FREE, packed(given)], machine=pdsh.NUMBER)
+    start = local_ranks.command(rendezvous, [FREE, packed(given)], machine=pdsh.NUMBER)
     return pdsh.on_every_machine(machines, start)
 
 

@@ -16,7 +16,7 @@ from vtune.runs.processes.watcher import GRACE, LOOK
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Rendezvous:
     """How many processes a run has, and where they meet."""
 
     port: int
@@ -41,19 +41,19 @@ class Meeting:
         }
 
 
-def command(meeting: Meeting, words: Sequence[str], *, machine: str = "0") -> list[str]:
+def command(rendezvous: Rendezvous, words: Sequence[str], *, machine: str = "0") -> list[str]:
     """The command that starts the ranks of a machine.
 
     Args:
-        meeting: Of all ranks.
+        rendezvous: Of all ranks.
         words: What a watcher is given.
         machine: The machine's number, or what will be replaced by it.
     """
     module = "vtune.runs.processes.local_ranks"
-    return [sys.executable, "-m", module, machine, json.dumps(asdict(meeting)), *words]
+    return [sys.executable, "-m", module, machine, json.dumps(asdict(rendezvous)), *words]
 
 
-def start_all(machine: int, meeting: Meeting, words: Sequence[str]) -> int:
+def start_all(machine: int, rendezvous: Rendezvous, words: Sequence[str]) -> int:
     """Start the watchers and wait for them; in a process of its own.
 
     Once one of them has failed, the others see it in the run's folder and end their ranks; what is not gone
@@ -61,7 +61,7 @@ def start_all(machine: int, meeting: Meeting, words: Sequence[str]) -> int:
 
     Args:
         machine: The number of this machine.
-        meeting: Of all ranks.
+        rendezvous: Of all ranks.
         words: What a watcher is given.
 
     Returns:
@@ -72,9 +72,9 @@ def start_all(machine: int, meeting: Meeting, words: Sequence[str]) -> int:
     watchers = [
         subprocess.Popen(
             [sys.executable, "-m", "vtune.runs.processes.watcher", *words],
-            env={**os.environ, **meeting.environment(machine, local)},
+            env={**os.environ, **rendezvous.environment(machine, local)},
         )
-        for local in range(meeting.processes)
+        for local in range(rendezvous.processes)
     ]
     first, deadline = 0, float("inf")
     while any(watcher.poll() is None for watcher in watchers) and time.monotonic() < deadline:
@@ -86,4 +86,4 @@ def start_all(machine: int, meeting: Meeting, words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(start_all(int(sys.argv[1]), Meeting(**json.loads(sys.argv[2])), sys.argv[3:]))
+    raise SystemExit(start_all(int(sys.argv[1]), Rendezvous(**json.loads(sys.argv[2])), sys.argv[3:]))

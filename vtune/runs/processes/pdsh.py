@@ -51,12 +51,12 @@ def on_every_machine(machines: Sequence[str], words: Sequence[str]) -> list[str]
     ]
 
 
-def tied(logs: Path, command: Sequence[str]) -> list[str]:
-    """The command that runs `run_tied`."""
+def leashed(logs: Path, command: Sequence[str]) -> list[str]:
+    """The command that runs `run_leashed`."""
     return [sys.executable, "-m", "vtune.runs.processes.pdsh", str(logs.resolve()), *command]
 
 
-def run_tied(logs: Path, command: Sequence[str]) -> int:
+def run_leashed(logs: Path, command: Sequence[str]) -> int:
     """Run pdsh; in a process of its own, whose stdin tells of the end of the command that started everything.
 
     Nothing tells the ranks of other machines of it. Once it is gone they are ordered to end.
@@ -114,7 +114,13 @@ def addresses(machines: Sequence[str]) -> list[str]:
     with TemporaryDirectory() as folder:
         places = [Path(folder) / str(number) for number in range(len(machines))]
         asked = [_asked(*one) for one in zip(machines, places, strict=True)]
-        return [_first_address(*one) for one in zip(machines, places, asked, strict=True)]
+        try:
+            return [_first_address(*one) for one in zip(machines, places, asked, strict=True)]
+        finally:
+            # Where one is not reached, nobody waits for the others.
+            for process in asked:
+                process.kill()
+                process.wait()
 
 
 def _asked(machine: str, said: Path) -> "subprocess.Popen[bytes]":
@@ -144,7 +150,6 @@ def _first_address(machine: str, said: Path, process: "subprocess.Popen[bytes]")
     try:
         process.wait(SSH_SECONDS)
     except subprocess.TimeoutExpired:
-        process.kill()
         raise _unreached(machine, f"no answer within {SSH_SECONDS:g} s") from None
     # What a profile prints comes first.
     last = _last_line(said)
@@ -176,4 +181,4 @@ def _is_address(word: str) -> bool:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_tied(Path(sys.argv[1]), sys.argv[2:]))
+    raise SystemExit(run_leashed(Path(sys.argv[1]), sys.argv[2:]))

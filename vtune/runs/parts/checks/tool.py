@@ -130,7 +130,7 @@ def _shows(name: str) -> str:
                 f"picture {crop.shown} shows nothing of {crop.bbox}: such a look is a red flag (`faked`)",
                 "say in `matrix` of ShownCrop where each pixel was; give no crop for what is not a look",
             )
-    return f"{len(looks)} look(s)" if looks else "no looks"
+    return f"{len(looks) or 'no'} look{'' if len(looks) == 1 else 's'}"
 
 
 def _textured() -> bytes:
