@@ -27,14 +27,22 @@ class Free:
 
     async def run(self, code: str) -> object:
         from vtune.sandbox import Execution
+        from vtune.sandbox.types import ShownCrop
 
         numbers = [int(float(text)) for text in re.findall(r"\d+\.?\d*", code)[-4:]]
         out = io.BytesIO()
         try:
-            Image.open(io.BytesIO(self._images[0])).crop(tuple(numbers)).save(out, "PNG")  # type: ignore[arg-type]
+            picture = Image.open(io.BytesIO(self._images[0]))
+            x0, y0, x1, y1 = numbers
+            inside = max(x0, 0), max(y0, 0), min(x1, picture.width), min(y1, picture.height)
+            picture.crop(inside).save(out, "PNG")
+            # As a session says it, so that the reward has the same to look at.
+            shown = ShownCrop(bbox=inside, image=0, shown=0, matrix=(1, 0, inside[0], 0, 1, inside[1]))
         except (ValueError, TypeError, IndexError, SystemError) as error:
             return Execution(status="error", error=str(error), seconds=0.001)
-        return Execution(status="ok", images=(out.getvalue(),), names=("crop.png",), seconds=0.001)
+        return Execution(
+            status="ok", images=(out.getvalue(),), names=("crop.png",), crops=(shown,), seconds=0.001
+        )
 
     async def close(self) -> None:
         """Nothing to end."""

@@ -60,10 +60,10 @@ class Box:
 
 
 @contextmanager
-def running(limits: Limits) -> Iterator[Box]:
+def running(limits: Limits, *, warm: int = 8) -> Iterator[Box]:
     with asyncio.Runner() as runner:
         # Pictures come back byte by byte as the code wrote them.
-        sandbox = runner.run(Sandbox(limits, decode="host").__aenter__())
+        sandbox = runner.run(Sandbox(limits, warm=warm, decode="host").__aenter__())
         yield Box(runner, sandbox)
         runner.run(sandbox.__aexit__(None, None, None))
 

@@ -46,16 +46,18 @@ def test_a_sandbox_that_is_not_started_at_once_starts_with_its_first_session() -
     assert asyncio.run(story()).output == "1"
 
 
-def test_as_many_are_kept_ready_as_have_lived_at_the_same_time() -> None:
+@pytest.mark.parametrize(("code", "after"), [("pass", 12 + FIRST_WARM), ("import sys", 12)])
+def test_as_many_are_kept_ready_as_have_lived_at_the_same_time(code: str, after: int) -> None:
     async def story() -> None:
         async with Sandbox(warm=12) as sandbox:
             await ready(sandbox, FIRST_WARM)
             opened = [await sandbox.open([], seed=0) for _ in range(10)]
-            await ready(sandbox, 10 + 10)
+            await ready(sandbox, 10 + FIRST_WARM)
             opened += [await sandbox.open([], seed=0) for _ in range(4)]
-            await ready(sandbox, 14 + 12)
+            await ready(sandbox, 14 + FIRST_WARM)
+            await asyncio.gather(*(session.run(code) for session in opened))
             await asyncio.gather(*(session.close() for session in opened))
-            await ready(sandbox, 12)
+            await ready(sandbox, after)
 
     async def ready(sandbox: Sandbox, count: int) -> None:
         async with asyncio.timeout(HANGS):

@@ -52,7 +52,7 @@ def test_an_event_loop_that_ended_in_the_middle_of_its_turn_stops_no_other() -> 
 class Answering:
     """A process that answers at once, having left a picture."""
 
-    closed, pid, server = False, 1, None
+    closed, kept, pid, server = False, False, 1, None
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -91,7 +91,7 @@ def test_answers_of_many_sessions_that_come_at_once_are_read_a_few_at_a_time(
 
             return also
 
-        async def decoded(content: bytes) -> bytes:
+        async def decoded(content: bytes, contained: bool) -> bytes:
             piece()
             return content
 
@@ -101,7 +101,7 @@ def test_answers_of_many_sessions_that_come_at_once_are_read_a_few_at_a_time(
             async def spawn(_: Place | None) -> Any:
                 return Answering(workspace), place
 
-            session = Session([], 0, Limits(), turns, spawn, decoded, None, None, set())  # type: ignore[arg-type]
+            session = Session([], 0, Limits(), turns, spawn, decoded, None, None, None, set())  # type: ignore[arg-type]
             await session.start()
             return (await session.run("1")).images[0]
 
@@ -130,7 +130,7 @@ def test_inputs_of_many_sessions_that_start_at_once_are_written_a_few_at_a_time(
             async def spawn(_: Place | None) -> Any:
                 return Answering(workspace), place
 
-            session = Session([("a.png", b"1")], 0, Limits(), turns, spawn, None, None, None, set())  # type: ignore[arg-type]
+            session = Session([("a.png", b"1")], 0, Limits(), turns, spawn, None, None, None, None, set())  # type: ignore[arg-type]
             await session.start()
             assert (workspace.parent / "in/a.png").read_bytes() == b"1"
 

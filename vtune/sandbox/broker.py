@@ -16,6 +16,7 @@ from vtune.sandbox.decoding import ConfinedDecoders, decode_here
 from vtune.sandbox.forkserver import ForkServer, Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.settings import Settings
+from vtune.sandbox.kept import KeptProcesses
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.session import Session
 from vtune.sandbox.turns import Turns
@@ -57,7 +58,8 @@ class Sandbox:
     Args:
         limits: Of each session, and their number.
         isolation: The tier; `auto` takes the best one and refuses to run without any.
-        warm: Idle sessions kept ready at most: eight, and more once as many have lived at the same time.
+        warm: Idle sessions kept ready at most: eight, and more once as many have lived at the same time. As
+            many processes whose code was contained are kept for later sessions.
         decode: Who decodes returned pictures.
         without: Layers to leave out, for negative controls of attack suites.
         landlock_abi: Highest Landlock interface to use, to try what an older kernel holds.
@@ -102,6 +104,7 @@ class Sandbox:
         self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
         """Sessions that may live at the same time; `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
+        self._kept = KeptProcesses(min(self._warm, self.capacity), self.limits.cpu_seconds)
         self._confined = ConfinedDecoders(self._spawn, self.limits, self.turns)
         if self._at_once:
             await self._up()
@@ -121,6 +124,7 @@ class Sandbox:
                 # Whoever waits for room learns that no room will become free.
                 self._free.release()
             self._sessions.clear()
+            self._kept.abandon()
             self._confined.abandon()
             if self._server is not None:
                 folders.remove(str(self.folder))
@@ -194,6 +198,7 @@ class Sandbox:
             self.turns,
             self._spawn,
             decode,
+            self._keep,
             self._remove,
             self._forget,
             self._under_way,
@@ -205,6 +210,9 @@ class Sandbox:
             await session.close()
             raise
         return session
+
+    def _keep(self, process: Process, place: Place) -> bool:
+        return not self._ended and self._kept.keep(process, place)
 
     def _forget(self, session: Session) -> None:
         if session in self._sessions:
@@ -307,6 +315,8 @@ class Sandbox:
             ServiceError: If that fails.
         """
         server = await self._up()
+        if place is None and (kept := await self._kept.take(server, self._remove)):
+            return kept
         try:
             return await self._spawn_once(place)
         except ServiceError:

@@ -16,7 +16,7 @@ from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Limits
 from vtune.sandbox.workspace import NotShown, Workspace, check_picture
-from vtune.schema.decode import opaque
+from vtune.schema.decode import eight_bits, opaque
 from vtune.schema.pixels import Refused, check_size, decode
 
 INPUT, OUTPUT = "picture", "pixels"
@@ -38,10 +38,15 @@ class _Broken(Exception):
     """The process died, was late, or answered nonsense."""
 
 
-def decode_here(limits: Limits) -> Callable[[bytes], Awaitable[bytes]]:
+Decoder = Callable[[bytes, bool], Awaitable[bytes]]
+"""From the bytes of a file, and whether only contained code can have written it, to a picture as PNG or JPEG;
+raises `NotShown`."""
+
+
+def decode_here(limits: Limits) -> Decoder:
     """A decoder in this process: whole PNG and JPEG pass as they are, once they have been decoded."""
 
-    async def decode_one(content: bytes) -> bytes:
+    async def decode_one(content: bytes, contained: bool) -> bytes:
         kind = check_picture(content, max_pixels=limits.max_pixels)
         # Seconds, for a large one: the sessions beside it go on.
         return await asyncio.to_thread(_plain, content, kind, limits.max_pixels)
@@ -82,6 +87,17 @@ class _Raw(NamedTuple):
     """(width, height) in pixels."""
     levels: list[bytes]
     """Row by row, a byte for each band of each pixel; in one part or several."""
+
+
+def _anew(content: bytes, kind: str, max_pixels: int) -> bytes:
+    """Decoded and encoded here, to the bytes that a confined decoder would have led to.
+
+    Raises:
+        Refused: If it is not a picture, or breaks a limit.
+    """
+    picture = eight_bits(decode(content, None, max_pixels=max_pixels))
+    mode = "RGBA" if picture.has_transparency_data else "L" if picture.mode == "L" else "RGB"
+    return _encoded(_Raw(mode, picture.size, [picture.convert(mode).tobytes()]), kind)
 
 
 def _encoded(raw: _Raw, kind: str) -> bytes:
@@ -223,14 +239,23 @@ class ConfinedDecoders:
     def __init__(
         self, spawn: Callable[[Place | None], Awaitable[tuple[Process, Place]]], limits: Limits, turns: Turns
     ) -> None:
+        self._max_pixels = limits.max_pixels
         count = min(MOST_DECODERS, len(os.sched_getaffinity(0)))
         self.all = [ConfinedDecoder(spawn, limits, turns) for _ in range(max(2, count))]
         # The one that was used last is taken first: a quiet sandbox keeps one process.
         self._free = list(self.all)
         self._room = asyncio.Semaphore(len(self.all))
 
-    async def decode(self, content: bytes) -> bytes:
-        """As `ConfinedDecoder.decode`, many at a time."""
+    async def decode(self, content: bytes, contained: bool = False) -> bytes:
+        """As `ConfinedDecoder.decode`, many at a time.
+
+        What contained code has written are pictures of Pillow's or OpenCV's making, cut from those that this
+        process reads anyway: they are decoded here, to the same bytes.
+        """
+        if contained:
+            kind = check_picture(content, max_pixels=self._max_pixels)
+            with contextlib.suppress(Refused):  # and left to those who can say why
+                return await asyncio.to_thread(_anew, content, kind, self._max_pixels)
         async with self._room:
             decoder = self._free.pop()
             try:

@@ -67,6 +67,10 @@ class Process:
     """The file that it prints to; its offset is shared, so it says how much was printed."""
     server: Server
     closed: bool = False
+    kept: bool = False
+    """It has served a session before."""
+    spent: float = 0.0
+    """Seconds that the calls of those took."""
 
     @property
     def pid(self) -> int:

@@ -88,3 +88,13 @@ def _align_first_line(source: str) -> str:
     following = next((line for line in rest.split("\n") if line.strip()), "")
     indent = following[: len(following) - len(following.lstrip())]
     return _dedent(f"{indent}{first.lstrip()}\n{rest}")
+
+
+def one_line(error: BaseException) -> str:
+    """What went wrong before the code could run."""
+    if isinstance(error, SyntaxError):
+        where = f" (line {error.lineno}: {(error.text or '').strip()})" if error.lineno else ""
+        return f"{type(error).__name__}: {error.msg}{where}"
+    if isinstance(error, RecursionError | MemoryError):
+        return f"{type(error).__name__}: the code is nested too deeply"
+    return f"{type(error).__name__}: {error}"

@@ -9,10 +9,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from vtune.errors import ServiceError
+from vtune.sandbox.contained import is_contained
+from vtune.sandbox.decoding import Decoder
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
-from vtune.sandbox.process import Process, ProtocolError
-from vtune.sandbox.repair import repair, unwrap
+from vtune.sandbox.process import Process, ProtocolError, for_seconds
+from vtune.sandbox.repair import one_line, repair, unwrap
 from vtune.sandbox.reply import Answer, checked, crop_of
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.turns import Turns
@@ -27,8 +29,8 @@ ADOPT_SECONDS = 20.0
 """For a process to take in the inputs: ours, generous for a busy machine."""
 
 Spawn = Callable[[Place | None], Awaitable[tuple[Process, Place]]]
-Decoder = Callable[[bytes], Awaitable[bytes]]
-"""From the bytes of a file to a picture as PNG or JPEG; raises `NotShown`."""
+Keep = Callable[[Process, Place], bool]
+"""Takes a process that is as good as new, and where it lives; False if it is not wanted."""
 
 
 class _Unparsed(Exception):
@@ -50,6 +52,7 @@ class Session:
         turns: Turns,
         spawn: Spawn,
         decode: Decoder,
+        keep: Keep,
         remove: Callable[[str], Coroutine[None, None, None]],
         forget: Callable[["Session"], object],
         under_way: "set[Session]",
@@ -62,6 +65,7 @@ class Session:
         self._turns = turns
         self._spawn = spawn
         self._decode = decode
+        self._keep = keep
         self._remove = remove
         self._forget = forget
         self._under_way = under_way
@@ -75,6 +79,10 @@ class Session:
         self._turn = asyncio.Lock()
         self._began = 0.0
         """When the current call did, as `time.perf_counter`."""
+        self._contained = True
+        """All its code was: the process can do nothing by itself, nor differ from a new one."""
+        self._spent = 0.0
+        """Seconds that its calls took."""
         self._failed = ""
         """Why the sandbox under this session failed; nothing runs after that."""
 
@@ -103,30 +111,48 @@ class Session:
         Raises:
             ServiceError: If the sandbox cannot.
         """
-        self._process, self._place = await self._spawn(self._place)
-        try:
-            if self._files is None:
-                self._files = Workspace.of(
-                    self._place.folder,
-                    self._turns,
-                    max_files=self._limits.workspace_files,
-                    max_bytes=self._limits.workspace_mb << 20,
-                )
-                for name, content in self._images:
-                    await self._files.put(name, content)
-            self._files.link_inputs(self.image_names)
-            async with asyncio.timeout(ADOPT_SECONDS):
-                # No code of a model has run in it: it may go on, and decode its pictures.
-                answer = await self._process.ask({"seed": self._seed, "inputs": self.image_names}, stop=False)
-            if not answer.get("ready"):
-                raise ProtocolError(str(answer))
-        except (OSError, EOFError, ProtocolError) as error:
-            self._drop()
-            why = str(error) or type(error).__name__
-            raise ServiceError(f"the sandbox cannot start a session: {why}") from error
-        except BaseException:
-            self._drop()
-            raise
+        while True:
+            self._process, self._place = await self._spawn(self._place)
+            try:
+                await self._begin(self._process, self._place)
+            except (OSError, EOFError, ProtocolError) as error:
+                self._drop()
+                if not self._process.kept:
+                    why = str(error) or type(error).__name__
+                    raise ServiceError(f"the sandbox cannot start a session: {why}") from error
+                # One that had waited may be gone, or going, with its fork server: a new one will say so.
+                await self._leave()
+                self._files = self._place = None
+            except BaseException:
+                self._drop()
+                raise
+            else:
+                return
+
+    async def _begin(self, process: Process, place: Place) -> None:
+        """Give a process the inputs."""
+        if self._files is None:
+            self._files = Workspace.of(
+                place.folder,
+                self._turns,
+                max_files=self._limits.workspace_files,
+                max_bytes=self._limits.workspace_mb << 20,
+            )
+            for name, content in self._images:
+                await self._files.put(name, content)
+        self._files.link_inputs(self.image_names)
+        async with asyncio.timeout(ADOPT_SECONDS):
+            # No code of a model has run in it: it may go on, and decode its pictures.
+            answer = await process.ask({"seed": self._seed, "inputs": self.image_names}, stop=False)
+        if not answer.get("ready"):
+            raise ProtocolError(str(answer))
+
+    async def _leave(self) -> None:
+        """Let go of the files and remove them."""
+        if self._files is not None:
+            self._files.close()
+        if self._place is not None:
+            await self._remove(self._place.folder)
 
     async def run(self, code: str, *, raw: bool = False) -> Execution:
         """Run code in the session's namespace.
@@ -151,26 +177,46 @@ class Session:
                 execution = Execution(status="infra", error=self._failed)
             finally:
                 self._under_way.remove(self)
+            self._spent += (seconds := time.perf_counter() - self._began)
             # One that ran knows it already.
-            seconds = time.perf_counter() - self._began
             return execution if execution.seconds else replace(execution, seconds=seconds)
 
     async def close(self) -> None:
-        """End the process and remove the folder; harmless when repeated. A call that still runs is ended."""
+        """End the process and remove the folder; harmless when repeated. A call that still runs is ended.
+
+        Both are handed on where the code was contained.
+        """
+        reusable = self._contained and not self._failed and not self._turn.locked()
         self._failed = self._failed or "the session is closed"
-        if self._process is not None and not self._process.closed:
+        if not reusable and self._process is not None and not self._process.closed:
             self._process.kill()
         async with self._turn:
             try:
-                if self._process is not None:
+                if reusable and await self._handed_on():
+                    self._process = self._place = None
+                elif self._process is not None:
                     await self._process.end()
             finally:
                 self._forget(self)
-                if self._files is not None:
-                    self._files.close()
                 await asyncio.gather(*self._removing)
-                if self._place is not None:
-                    await self._remove(self._place.folder)
+                await self._leave()
+
+    async def _handed_on(self) -> bool:
+        """Whether somebody has taken the process, which has forgotten this trajectory."""
+        process, place, files = self._process, self._place, self._files
+        if not (process and place and files) or process.closed:
+            return False
+        try:
+            if not await files.cleared():
+                return False
+            await process.ask({"forget": True}, for_seconds(ADOPT_SECONDS))
+        except (OSError, EOFError, ProtocolError):
+            return False
+        except BaseException:
+            self._drop()
+            raise
+        process.spent += self._spent
+        return self._keep(process, place)
 
     def abandon(self) -> None:
         """Let go of everything without waiting for the process to end; the folder is left to the caller."""
@@ -192,11 +238,13 @@ class Session:
                 status="error", error=f"the code is longer than {self._limits.code_chars} characters"
             )
         if raw:
+            self._contained = False
             return await self._ask(code, raw=True)
         try:
             source = unwrap(code)
         except ValueError as error:
-            return Execution(status="error", error=_one_line(error))
+            return Execution(status="error", error=one_line(error))
+        self._contained = self._contained and is_contained(source)
         scanner, taken = self._scanner, 0.0
         words = scanner.plain(source)
         if words is not None:
@@ -212,7 +260,7 @@ class Session:
             source, tree = repair(source)
             forbidden = scanner.scan(source, tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return Execution(status="error", error=_one_line(error))
+            return Execution(status="error", error=one_line(error))
         if forbidden:
             return Execution(status="blocked", error=f"blocked by policy: {', '.join(forbidden)}")
         return await self._ask(source, taken=taken)
@@ -264,7 +312,7 @@ class Session:
             if not await process.server.lives():
                 # A fork server that died took the session with it: not the code's doing.
                 raise ServiceError("the sandbox's fork server died")
-            _check_there(files)
+            files.check_there()
             return await self._killed(process, files, why)
         except _Unparsed:
             raise
@@ -281,10 +329,12 @@ class Session:
             # The files may have been taken away under the code, or under us.
             raise ServiceError("the sandbox's fork server died")
         if answer.status != "ok":
-            _check_there(files)
+            self._contained = False
+            files.check_there()
         return execution
 
     async def _killed(self, process: Process, files: Workspace, why: str) -> Execution:
+        self._contained = False
         printed = process.printed()
         await process.end()
         # Names that the lost code had imported are gone with it.
@@ -313,7 +363,7 @@ class Session:
                 if name in answer.broken:
                     raise NotShown("it is not a picture")
                 content = await files.read(name, max_bytes=limits.file_mb << 20)
-                image = await self._decode(content)
+                image = await self._decode(content, self._contained)
             except NotShown as reason:
                 notes.append(f"{_readable(name)} is not shown: {reason}")
             else:
@@ -345,26 +395,6 @@ class Session:
         return _readable(text)
 
 
-def _check_there(files: Workspace) -> None:
-    """Check that nobody has removed the files under the code, which would be blamed for it.
-
-    Raises:
-        ServiceError: If somebody has.
-    """
-    if files.taken_away():
-        raise ServiceError("the session's files were removed from outside")
-
-
 def _readable(text: str) -> str:
     """Text without halves of characters, which file names and printed junk may hold."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _one_line(error: BaseException) -> str:
-    """What went wrong before the code could run."""
-    if isinstance(error, SyntaxError):
-        where = f" (line {error.lineno}: {(error.text or '').strip()})" if error.lineno else ""
-        return f"{type(error).__name__}: {error.msg}{where}"
-    if isinstance(error, RecursionError | MemoryError):
-        return f"{type(error).__name__}: the code is nested too deeply"
-    return f"{type(error).__name__}: {error}"

@@ -12,6 +12,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
+from vtune.errors import ServiceError
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.paths import PICTURES
 from vtune.sandbox.turns import Turns
@@ -104,11 +105,15 @@ class Workspace:
         self._seen.clear()
         return str(aside)
 
-    def taken_away(self) -> bool:
-        """Whether somebody else has removed the workspace or an input; the session itself cannot."""
-        return os.fstat(self._fd).st_nlink == 0 or not all(
-            (self._inputs / name).exists() for name in self._put
-        )
+    def check_there(self) -> None:
+        """Check that nobody has removed the files under the code, which would be blamed for it.
+
+        Raises:
+            ServiceError: If somebody has removed the workspace or an input; the session itself cannot.
+        """
+        inputs = all((self._inputs / name).exists() for name in self._put)
+        if os.fstat(self._fd).st_nlink == 0 or not inputs:
+            raise ServiceError("the session's files were removed from outside")
 
     def over_quota(self, hidden: int = 0) -> str:
         """Which quota is exceeded, empty if none; `hidden` bytes are in files that are in no folder."""
@@ -185,6 +190,22 @@ class Workspace:
             pieces.append(piece)
             left -= len(piece)
         return b"".join(pieces)
+
+    async def cleared(self) -> bool:
+        """Whether all files are gone, and the inputs: only where there are few, and no folders.
+
+        Raises:
+            OSError: If that is not possible.
+        """
+        await self._turns.next()
+        entries = self._entries()
+        if len(entries) > folders.QUICK or any(stat.S_ISDIR(entry.facts.st_mode) for entry in entries):
+            return False
+        for entry in entries:
+            os.unlink(entry.name, dir_fd=self._fd)
+        for name in self._put:
+            (self._inputs / name).unlink()
+        return True
 
     def close(self) -> None:
         """Let go of the folder; harmless when repeated."""

@@ -23,8 +23,16 @@ class Tracker:
     """What a session remembers about its pictures across calls."""
 
     def __init__(self) -> None:
+        self.begin("")
+
+    def begin(self, root: str) -> None:
+        """Know of no pictures.
+
+        Args:
+            root: The workspace, absolute and resolved.
+        """
         self.cuts = Cuts()
-        self.root = ""
+        self.root = root
         """The workspace, absolute and resolved."""
         self.inputs: tuple[str, ...] = ()
         """File names of the input images."""

@@ -100,9 +100,21 @@ class Runner:
         self.folder = folder
         self.settings = settings
         self.tracker = tracker
-        tracker.root = folder
+        self._begin()
+        self.armed = False
+        self.output = _output_file()
+        """The file that the trainer reads what is printed from."""
+        # Once confined, nobody can change who handles it: neither the code, nor we.
+        signal.signal(signal.SIGALRM, self._alarm)
+
+    def _begin(self) -> None:
+        """Know nothing of any pictures or calls."""
+        self.tracker.begin(self.folder)
         self.collector = Collector(
-            folder, tracker, max_images=settings.images_per_call, allows=settings.allows
+            self.folder,
+            self.tracker,
+            max_images=self.settings.images_per_call,
+            allows=self.settings.allows,
         )
         self.names: dict[str, Any] = {
             "__name__": "__main__",
@@ -117,15 +129,11 @@ class Runner:
             "ImageOps": PIL.ImageOps,
             "math": math,
             "np": np,
+            "numpy": np,
             "os": os,
             "plt": plt,
             "random": random,
         }
-        self.armed = False
-        self.output = _output_file()
-        """The file that the trainer reads what is printed from."""
-        # Once confined, nobody can change who handles it: neither the code, nor we.
-        signal.signal(signal.SIGALRM, self._alarm)
 
     def prepare(self) -> None:
         """What a freshly forked process needs to serve, and its first call, which is slow."""
@@ -152,12 +160,23 @@ class Runner:
             return self._call(message)
         if "decode" in message:
             return decoding.decode(message["decode"], message["into"], message["max_pixels"], message["part"])
+        if "forget" in message:
+            return self._forget()
         return self._adopt(message)
 
     def _adopt(self, message: dict[str, Any]) -> dict[str, Any]:
         """Become the session of one trajectory: its random numbers and its pictures."""
         _seed(message["seed"])
         self.names.update(self._inputs(message["inputs"]))
+        return {"ready": True}
+
+    def _forget(self) -> dict[str, Any]:
+        """Be as good as new, after a trajectory whose code was contained (see `vtune.sandbox.contained`)."""
+        self._begin()
+        linecache.cache.pop(CODE, None)
+        # Python warns once of each place; entering and leaving this makes it forget of which.
+        with warnings.catch_warnings():
+            pass
         return {"ready": True}
 
     def _decode_ahead(self) -> None:

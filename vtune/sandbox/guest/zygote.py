@@ -35,7 +35,7 @@ CALM_SECONDS = 0.01
 STARVED_SECONDS = 1.0
 """Until the next try where the machine could not fork."""
 FIRST_WARM = 8
-"""Idle sessions at most, before as many have lived at the same time; ours: one takes 6 ms of a processor."""
+"""Idle sessions at most, before more have lived at the same time; ours: one takes 6 ms of a processor."""
 FIRST_RULE = 200
 """Lowest descriptor of a readable path that is held open for the rules of the sessions."""
 OPEN_FILES = 8192
@@ -117,8 +117,8 @@ class _Server:
         self.calm = 0.0
         """When the last burst of requests will be over, as `time.monotonic`."""
         self.idle: deque[_Idle] = deque()
-        self.warm = min(settings.warm, FIRST_WARM)
-        """Idle sessions wanted: as many as have lived at the same time, within what the settings allow."""
+        self.most = 0
+        """Sessions that have lived at the same time, those that wait to be used again included."""
         self.children: dict[int, int] = {}
         """Pidfd -> pid of every child that lives."""
         self.removers: dict[int, int] = {}
@@ -133,7 +133,7 @@ class _Server:
         facts = {"ready": True, "tier": asdict(self.tier), "uid": os.getuid()}
         self.control.send(json.dumps(facts).encode())
         while True:
-            lacking = len(self.idle) < self.warm and not self.broken
+            lacking = len(self.idle) < self._wanted() and not self.broken
             calm = max(0.0, self.calm - time.monotonic())
             events = self.poll.poll(calm * 1000 if lacking else None)
             for fd, _ in events:
@@ -163,13 +163,20 @@ class _Server:
         except OSError as error:
             self.control.send(json.dumps({"number": number, "failed": str(error)}).encode())
             return
-        lively = len(self.children) - len(self.idle) - len(self.removers)
-        self.warm = min(self.settings.warm, max(self.warm, lively))
+        self.most = max(self.most, self._lively())
         answer = {"number": number, "place": session.place, "fresh": place is None}
         socket.send_fds(self.control, [json.dumps(answer).encode()], session.fds)
         # The pidfd stays: the end of the session is read from it.
         for fd in session.fds[1:]:
             os.close(fd)
+
+    def _lively(self) -> int:
+        """Sessions that are not idle here."""
+        return len(self.children) - len(self.idle) - len(self.removers)
+
+    def _wanted(self) -> int:
+        """Idle sessions wanted: as many as have lived and live no more, within what the settings allow."""
+        return min(self.settings.warm, max(FIRST_WARM, self.most - self._lively()))
 
     def _remove(self, number: int, folder: str) -> None:
         """Remove a folder: here where that is quick, else in a child, for others wait for this process."""

@@ -1,0 +1,101 @@
+"""Code after which a process can be used again."""
+
+import ast
+import builtins
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.sandbox.conftest import Box
+from vtune.sandbox import attacks, contained
+from vtune.sandbox.contained import is_contained
+
+CONTAINED = {
+    "crop": "image.crop((10, 20, 110, 90)).save('crop.png')",
+    "opened": "from PIL import Image, ImageOps\nwhole = Image.open(image_path)\nw, h = whole.size\n"
+    "c = whole.crop((0, 0, w // 2, h // 2)).resize((w, h), Image.Resampling.LANCZOS)\n"
+    "c.save(f'{w}.jpg')\nprint(c.size)",
+    "opencv": "import cv2\na = cv2.imread(image_path)\nh, w = a.shape[:2]\n"
+    "cv2.imwrite('half.png', cv2.resize(a[: h // 2, 0:w], None, fx=2, fy=2, interpolation=cv2.INTER_CUBIC))",
+    "numpy": "import numpy as np\na = np.array(image)[5:50, 5:60]\n"
+    "Image.fromarray(a.astype(np.uint8)).show()",
+    "loop": "for number, box in enumerate([(0, 0, 40, 40), (40, 0, 80, 40)]):\n"
+    "    if number < 5:\n        images[0].crop(box).save(f'part_{number}.png')",
+    "enhanced": "display(ImageEnhance.Contrast(image.convert('L')).enhance(1.5))",
+    "filtered": "image.filter(ImageFilter.SHARPEN).rotate(90, expand=True).save('a.png', 'PNG')",
+    "sheet": "sheet = Image.new('RGB', (80, 40), 'white')\n"
+    "sheet.paste(image.crop((0, 0, 40, 40)), (40, 0))\nsheet.save('s.webp')",
+    "canvas": "sizes = [max(i.width, math.ceil(i.height / 2)) for i in images]\n"
+    "print(sum(sizes), round(math.pi, 2))",
+    "names": "print(os.path.join('a', os.path.basename(image_path)), str(len(images)).upper())",
+    "thumbnail": "small = image.copy()\nsmall.thumbnail((50, 50))\n"
+    "small.transpose(Image.FLIP_LEFT_RIGHT).save('t.gif')",
+    "turned": "a = cv2.rotate(np.asarray(image), cv2.ROTATE_180)\n"
+    "cv2.imwrite('g.jpg', cv2.cvtColor(a, cv2.COLOR_RGB2GRAY))",
+    "warning": "print(np.array([1.0]) / 0)",
+    "nothing": "x = {'a': [1, -2.5, None, True]}\nx = 1 if x and not x == 2 else 3",
+}
+
+OUTSIDE = [
+    *("f = exec", "max(['1'], key=exec)", "x = plt\nx.show()", "y = random", "print(1, file=os)"),
+    *("f'{open}'", "open('a', 'w')", "os.system('a')", "np.save('a', 1)", "Image.ID.append('x')"),
+    *("print.crop()", "image.load()", "Image = os", "np.array = 1", "os.environ['a'] = 'b'"),
+    *("image.info['a'] = 1", "images[0] = 1", "image.x = 1", "for np in images: pass"),
+    *("for image.x in images: pass", "[1 for os in images]", "(np := 1)", "print = 1"),
+    *("import os as Image", "import os.path", "import numpy", "from os import path"),
+    *("from PIL import ImageFont", "from . import Image", "import sys", "from PIL import *"),
+    *("from PIL import Image as np", "def f(): pass", "lambda: 0", "class A: pass"),
+    *("try:\n    1\nexcept: 2", "with image: pass", "while 1: pass", "global image", "del image"),
+    *("assert image", "raise image", "await image", "yield 1", "return 1", "print(*images)"),
+    *("print(**{})", "a, *b = images", "x: int = 5", "x = image.crop", "images[0](1)"),
+    *("(image.crop)(1)(2)", "a.b.c.d(1)", "().__class__", "_take(image, 1)", "'\\d'", "a = = 1", "x\0y"),
+    *("(" * 999, "plt.figure()", "random.seed(1)", "ImageDraw.Draw(image)", "{*images}", "{1}"),
+    *("(i for i in images)", "image.format('a')", "Image.open", "x = math.floor", "cv2.setRNGSeed(1)"),
+    *("np.random.seed(1)", "os.getcwd()"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CONTAINED.values(), ids=CONTAINED)
+def test_what_models_write_to_look_closer_is_contained(code: str) -> None:
+    assert is_contained(code)
+
+
+@pytest.mark.parametrize("code", OUTSIDE)
+def test_what_could_reach_further_is_not(code: str) -> None:
+    assert not is_contained(code)
+    assert not is_contained(f"{CONTAINED['crop']}\n{code}")
+
+
+def test_attacks_are_not_contained_but_those_that_only_take_much() -> None:
+    folder = Path(attacks.__file__).parent / "snippets"
+    snippets = {path.stem: path.read_text() for path in folder.glob("*.py")}
+    assert len(snippets) > 100
+    assert [name for name, code in snippets.items() if is_contained(code) and name[:4] != "res_"] == []
+
+
+def test_names_of_modules_are_those_that_a_session_begins_with(box: Box) -> None:
+    shown = box.one("print([n for n in globals() if n[0] != '_'])").output
+    found = set(ast.literal_eval(shown))
+    assert found - set(contained.SESSION.split()) == {"image", "image_path", "image_paths", "images"}
+
+
+@given(st.sampled_from(sorted({*dir(builtins), *contained.SESSION.split()})))
+def test_nothing_that_sessions_share_is_a_value_or_a_target(name: str) -> None:
+    uses = (
+        f"x = {name}",
+        f"{name} = 1",
+        f"[{name}]",
+        f"print({name})",
+        f"x = [1 for {name} in images]",
+        f"{name} += 1",
+    )
+    constants = {"None", "True", "False"}
+    assert name in constants or [use for use in uses if is_contained(use)] == []
+    assert is_contained(f"{name}(1)") == (name in contained.FUNCTIONS.split())
+
+
+@given(st.sampled_from(sorted(CONTAINED)), st.sampled_from(OUTSIDE))
+def test_the_order_of_lines_does_not_matter(name: str, code: str) -> None:
+    assert not is_contained(f"{code}\n{CONTAINED[name]}")

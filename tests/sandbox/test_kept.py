@@ -1,0 +1,195 @@
+"""Processes that serve one session after the other."""
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import PIL.Image
+import pytest
+
+from tests.sandbox.conftest import QUICK, Box, encoded, picture, running, textured
+from tests.sandbox.test_contained import CONTAINED
+from vtune.sandbox import Execution, Limits, Sandbox
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Box]:
+    """A sandbox that keeps one process, and forks none ahead but that."""
+    with running(Limits(), warm=1) as box:
+        yield box
+
+
+def pid_of(box: Box, *codes: str, raw: bool = False) -> tuple[int, list[Execution]]:
+    async def story() -> tuple[int, list[Execution]]:
+        async with await box.sandbox.open([textured()], seed=0) as session:
+            found = [await session.run(code, raw=raw) for code in codes]
+            return session.pid, found
+
+    return box.runner.run(story())
+
+
+def facts(execution: Execution) -> dict[str, object]:
+    return {
+        field.name: getattr(execution, field.name) for field in fields(execution) if field.name != "seconds"
+    }
+
+
+def test_a_process_whose_code_was_contained_serves_the_next_session(one: Box) -> None:
+    first, _ = pid_of(one, *CONTAINED.values())
+    assert pid_of(one)[0] == first
+    assert pid_of(one, "print(1)")[0] == first
+
+
+def test_whatever_contained_code_ran_before_a_session_is_as_in_a_new_process(one: Box) -> None:
+    async def story() -> list[Execution]:
+        async with Sandbox(warm=0, decode="host") as sandbox:
+            found = []
+            for code in CONTAINED.values():
+                async with await sandbox.open([textured()], seed=1) as session:
+                    found.append(await session.run(code))
+            return found
+
+    new = asyncio.run(story())
+    assert {execution.status for execution in new} == {"ok"}
+    pids = set()
+    for _ in range(2):
+        for code, expected in zip(CONTAINED.values(), new, strict=True):
+            pid, (found,) = pid_of(one, code)
+            pids.add(pid)
+            assert facts(found) == facts(expected), code
+    assert len(pids) == 1
+
+
+LEFT = """
+print(sorted(n for n in globals() if n[0] != '_'), sorted(os.listdir('.')), random.random(), np.random.rand())
+print(len(images), image.size)
+image.crop((0, 0, 50, 50)).save('a.png')
+"""
+
+
+def test_nothing_of_the_session_before_is_left(one: Box) -> None:
+    expected = pid_of(one, LEFT)[1][0]
+    codes = (
+        "crop = image.crop((10, 10, 60, 60))\ncrop.save('a.png')",
+        "secret = 5\nimages.append(crop)\nimage = crop\nimage_path = 'x'\ndisplay(crop)",
+        "cv2.imwrite('b.png', np.asarray(crop))\nprint(secret)",
+    )
+    before, ran = pid_of(one, *codes)
+    assert [execution.status for execution in ran] == ["ok"] * 3
+    after, (found,) = pid_of(one, LEFT)
+    assert after == before
+    assert facts(found) == facts(expected)
+
+
+def test_a_warning_comes_again_in_the_next_session(one: Box) -> None:
+    """Python says it once for each place of a library, and there is one library."""
+    paletted = PIL.Image.new("P", (40, 40))
+    file = io.BytesIO()
+    paletted.putpalette([0, 0, 0, 9, 9, 9])
+    paletted.save(file, "PNG", transparency=b"\x00\x80")
+    code = "print(Image.open(image_path).convert('RGB').size)"
+    first, second = (one.one(code, [file.getvalue()]) for _ in range(2))
+    assert "UserWarning" in first.output
+    assert facts(second) == facts(first)
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        ("import sys",),
+        ("import sys", "x = 1"),
+        ("x = 1", "def f(): pass"),
+        ("x = 1 / 0",),
+        ("nothing.crop((0, 0, 1, 1))",),
+        ("image.crop((0, 0, 9, 9)).save('deep/er.png')",),
+        ("os.system('ls')", "x = 1"),
+        ("x = = 1",),
+    ],
+    ids=["module", "before", "after", "error", "name", "folder", "blocked", "syntax"],
+)
+def test_any_other_process_serves_one_session(one: Box, codes: tuple[str, ...]) -> None:
+    first, _ = pid_of(one, *codes)
+    assert pid_of(one, "x = 1")[0] != first
+
+
+def test_code_that_ran_as_it_stood_is_not_contained(one: Box) -> None:
+    first, _ = pid_of(one, "x = 1", raw=True)
+    assert pid_of(one, "x = 1")[0] != first
+
+
+def test_one_that_has_used_much_time_is_not_kept() -> None:
+    with running(replace(QUICK, cpu_seconds=1), warm=1) as box:
+        used = {pid_of(box, "x = 1")[0]}
+        for _ in range(200):
+            pid, _ = pid_of(box, "image.resize((900, 900)).save('a.png')")
+            if pid not in used:
+                break
+            used.add(pid)
+        else:
+            pytest.fail("the same process served 200 sessions of more than a tenth of a second in all")
+
+
+def test_no_more_are_kept_than_are_wanted() -> None:
+    async def story() -> None:
+        async with Sandbox(warm=2) as sandbox:
+            sessions = [await sandbox.open([], seed=0) for _ in range(4)]
+            await asyncio.gather(*(session.run("x = 1") for session in sessions))
+            await asyncio.gather(*(session.close() for session in sessions))
+            assert len(sandbox._kept) == 2
+            assert sandbox.live == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("whom", ["process", "server"])
+def test_one_that_died_while_it_waited_costs_nobody_a_session(whom: str) -> None:
+    async def story() -> None:
+        async with Sandbox(warm=1) as sandbox:
+            session = await sandbox.open([textured()], seed=0)
+            await session.run("x = 1")
+            pid = session.pid
+            await session.close()
+            assert len(sandbox._kept) == 1
+            os.kill(pid if whom == "process" else sandbox.zygote_pid, signal.SIGKILL)
+            async with await sandbox.open([textured()], seed=0) as other:
+                assert (await other.run("print(image.size)")).output == "(400, 300)"
+                assert other.pid != pid
+
+    asyncio.run(story())
+
+
+def test_a_session_that_is_closed_in_the_middle_of_a_call_is_not_used_again(one: Box) -> None:
+    async def story() -> int:
+        session = await one.sandbox.open([textured()], seed=0)
+        call = asyncio.create_task(session.run("image.resize((9000, 9000)).save('a.png')"))
+        await asyncio.sleep(0.05)
+        pid = session.pid
+        await session.close()
+        assert (await call).status in ("infra", "killed")
+        return pid
+
+    pid = one.runner.run(story())
+    assert pid_of(one, "x = 1")[0] != pid
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF"])
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "1", "I;16", "LA"])
+def test_pictures_of_contained_code_are_decoded_to_the_same_bytes(one: Box, kind: str, mode: str) -> None:
+    file = io.BytesIO()
+    drawn = PIL.Image.open(io.BytesIO(encoded(picture(120, 90)))).convert("RGBA")
+    drawn.putalpha(drawn.getchannel("R"))
+    shown = PIL.Image.new("I;16", (120, 90), 700) if mode == "I;16" else drawn.convert(mode)
+    try:
+        shown.save(file, kind)
+    except (OSError, ValueError, KeyError) as error:
+        pytest.skip(f"Pillow writes no {kind} of {mode}: {error}")
+
+    async def story() -> list[bytes]:
+        decode = one.sandbox._confined.decode
+        return [await decode(file.getvalue()), await decode(file.getvalue(), True)]
+
+    confined, here = one.runner.run(story())
+    assert here == confined

@@ -1,0 +1,137 @@
+"""Is code such that nothing but its session's names, files and answers can be different after it?
+
+Most of what models write cuts, enlarges and saves pictures. A process that has run nothing else can take in
+the next trajectory when it has forgotten the names and the files of the last one: it is forked and confined
+once, where each session would cost a fork, an end and two thousand page faults.
+
+It is decided by the syntax alone, and everything that is not listed here is not contained: a function is
+called by a listed name, which nothing can be assigned to, and no value of the code can be a function, a
+module or anything else that sessions share. The process is confined all the same.
+"""
+
+import ast
+import builtins
+from collections.abc import Mapping
+
+IMPORTS = frozenset(
+    {
+        "import cv2",
+        "import math",
+        "import numpy as np",
+        "import os",
+        "from PIL import Image",
+        "from PIL import ImageEnhance",
+        "from PIL import ImageFilter",
+        "from PIL import ImageOps",
+    }
+)
+"""Each is in every session already, under this name."""
+FUNCTIONS = "abs bool display enumerate float int len list max min print range round sorted str sum tuple zip"
+METHODS = (
+    "append astype convert copy crop endswith enhance filter join lower paste resize rotate save show split "
+    "startswith strip thumbnail transpose upper"
+)
+"""Of pictures, arrays, texts and lists."""
+ATTRIBUTES = "dtype format height mode ndim shape size width"
+OF_MODULES = {
+    "Image": "fromarray new open",
+    "ImageEnhance": "Brightness Color Contrast Sharpness",
+    "ImageFilter": "GaussianBlur MedianFilter UnsharpMask",
+    "ImageOps": "autocontrast equalize expand fit flip grayscale invert mirror pad scale",
+    "cv2": "cvtColor flip imread imwrite resize rotate",
+    "math": "ceil floor sqrt",
+    "np": "array asarray clip concatenate hstack vstack",
+    "os.path": "basename exists join",
+}
+"""Functions of modules. None keeps anything between two calls."""
+CONSTANTS = {
+    "Image": "BICUBIC BILINEAR BOX FLIP_LEFT_RIGHT FLIP_TOP_BOTTOM HAMMING LANCZOS NEAREST ROTATE_180 "
+    "ROTATE_270 ROTATE_90",
+    "Image.Resampling": "BICUBIC BILINEAR BOX HAMMING LANCZOS NEAREST",
+    "ImageFilter": "BLUR CONTOUR DETAIL EDGE_ENHANCE EDGE_ENHANCE_MORE SHARPEN SMOOTH SMOOTH_MORE",
+    "cv2": "COLOR_BGR2GRAY COLOR_BGR2RGB COLOR_GRAY2BGR COLOR_GRAY2RGB COLOR_RGB2BGR COLOR_RGB2GRAY "
+    "INTER_AREA INTER_CUBIC INTER_LANCZOS4 INTER_LINEAR INTER_NEAREST "
+    "ROTATE_180 ROTATE_90_CLOCKWISE ROTATE_90_COUNTERCLOCKWISE",
+    "math": "pi",
+    "np": "float32 uint8",
+}
+SESSION = "Image ImageDraw ImageEnhance ImageFilter ImageOps cv2 display math np numpy os plt random"
+"""Modules and functions that a session begins with, under these names."""
+
+
+def _dotted(names: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(f"{module}.{name}" for module, words in names.items() for name in words.split())
+
+
+_CALLED, _METHODS, _ATTRIBUTES = (frozenset(words.split()) for words in (FUNCTIONS, METHODS, ATTRIBUTES))
+_OF_MODULES, _CONSTANTS = _dotted(OF_MODULES), _dotted(CONSTANTS)
+_SHARED = frozenset((*SESSION.split(), *dir(builtins)))
+"""Names that stand for what sessions share: never a value, and nothing is assigned to them."""
+_PLAIN = (
+    *(ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
+    *(ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice, ast.JoinedStr, ast.FormattedValue),
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.ListComp, ast.comprehension),
+    *(ast.alias, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context),
+)
+"""Kinds of syntax that are as contained as their parts."""
+
+
+def is_contained(source: str) -> bool:
+    """Whether a process that has run this code, and other such code, is as good as new afterwards.
+
+    Of code that ends with an error nothing is said.
+
+    Args:
+        source: As a session runs it. What is not Python is not contained.
+    """
+    # Escapes that Python does not know would be warned of here, too.
+    if "\\" in source or "__" in source:
+        return False
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    named: set[int] = set()
+    return all(id(node) in named or _allows(node, named) for node in ast.walk(tree))
+
+
+def _allows(node: ast.AST, named: set[int]) -> bool:
+    """Whether a piece of syntax is contained if its parts are.
+
+    Args:
+        node: The piece; those around it have been looked at.
+        named: By `id`, parts of listed names; those of this piece are added.
+    """
+    match node:
+        case ast.Call(func=ast.Name(name) as function):
+            named.add(id(function))
+            return name in _CALLED
+        case ast.Call(func=ast.Attribute(attr=name) as function):
+            named.add(id(function))
+            return _is_listed(function, _OF_MODULES, named) or name in _METHODS
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            return _is_listed(node, _CONSTANTS, named) or name in _ATTRIBUTES
+        case ast.Subscript(ctx=ast.Load()):
+            return True
+        case ast.Name(name):
+            return name not in _SHARED and not name.startswith("_")
+        case ast.keyword(arg=name):
+            return name is not None
+        case ast.Import(names=names):
+            return all(f"import {ast.unparse(name)}" in IMPORTS for name in names)
+        case ast.ImportFrom(module=module, names=names, level=0):
+            return all(f"from {module} import {ast.unparse(name)}" in IMPORTS for name in names)
+    return isinstance(node, _PLAIN)
+
+
+def _is_listed(node: ast.Attribute, names: frozenset[str], named: set[int]) -> bool:
+    """Whether an attribute is that of a module, and listed; its parts are then added to `named`."""
+    parts: list[ast.expr] = [node]
+    words = [node.attr]
+    while isinstance(parts[-1], ast.Attribute):
+        parts.append(parts[-1].value)
+        words.append(getattr(parts[-1], "attr", getattr(parts[-1], "id", "")))
+    listed = ".".join(reversed(words)) in names
+    if listed:
+        named.update(map(id, parts))
+    return listed
