@@ -35,6 +35,22 @@ CONTAINED = {
     "turned": "a = cv2.rotate(np.asarray(image), cv2.ROTATE_180)\n"
     "cv2.imwrite('g.jpg', cv2.cvtColor(a, cv2.COLOR_RGB2GRAY))",
     "warning": "print(np.array([1.0]) / 0)",
+    "codev": "import os\nimport random\nfrom PIL import Image\n\n# Load the image\n"
+    "image = Image.open(image_path)\n"
+    "x1, y1, x2, y2 = 16, 10, 250, 300\ncropped_image = image.crop((x1, y1, x2, y2))\n"
+    'processed_path = "cropped_1.jpg"\ncropped_image.save(processed_path)\nprint(processed_path)',
+    "codev, opencv": "import cv2\nimport numpy as np\nimage = cv2.imread('image_0.png')\n"
+    "x1, y1, x2, y2 = 110, 85, 130, 95\nzoom_factor = 2\ncropped_image = image[y1:y2, x1:x2]\n"
+    "resized_image = cv2.resize(cropped_image, None, fx=zoom_factor, fy=zoom_factor, "
+    "interpolation=cv2.INTER_LINEAR)\ncv2.imwrite('processed_1.jpg', resized_image)",
+    "random": "print(random.randint(0, 10**6), random.choice([1, 2, 3]))",
+    "drawn": "draw = ImageDraw.Draw(image)\ndraw.rectangle((5, 5, 50, 50), outline='red', width=3)\n"
+    "draw.text((9, 9), 'here', fill='red')\nimage.save('drawn.png')",
+    "tried": "try:\n    Image.open('missing.png')\nexcept (Exception) as error:\n    print(error)\n"
+    "try:\n    image.crop((9, 9, 1, 1))\nexcept ValueError:\n    print('reversed')\nfinally:\n    x = 1",
+    "array": "a = np.zeros((40, 40, 3), np.uint8)\n"
+    "cv2.putText(a, 'A', (5, 30), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 0, 0))\n"
+    "cv2.imwrite('a.png', cv2.copyMakeBorder(a, 1, 1, 1, 1, cv2.BORDER_REPLICATE))",
     "nothing": "x = {'a': [1, -2.5, None, True]}\nx = 1 if x and not x == 2 else 3",
 }
 
@@ -44,16 +60,17 @@ OUTSIDE = [
     *("print.crop()", "image.load()", "Image = os", "np.array = 1", "os.environ['a'] = 'b'"),
     *("image.info['a'] = 1", "images[0] = 1", "image.x = 1", "for np in images: pass"),
     *("for image.x in images: pass", "[1 for os in images]", "(np := 1)", "print = 1"),
-    *("import os as Image", "import os.path", "import numpy", "from os import path"),
+    *("import os as Image", "import os.path", "from os import path"),
     *("from PIL import ImageFont", "from . import Image", "import sys", "from PIL import *"),
     *("from PIL import Image as np", "def f(): pass", "lambda: 0", "class A: pass"),
-    *("try:\n    1\nexcept: 2", "with image: pass", "while 1: pass", "global image", "del image"),
+    *("try:\n    1\nexcept: 2", "try:\n    1\nexcept BaseException: 2", "with image: pass", "while 1: pass"),
+    *("try:\n    1\nexcept Exception as np: 2", "def f(): pass", "lambda: 0", "class A: pass"),
     *("assert image", "raise image", "await image", "yield 1", "return 1", "print(*images)"),
     *("print(**{})", "a, *b = images", "x: int = 5", "x = image.crop", "images[0](1)"),
     *("(image.crop)(1)(2)", "a.b.c.d(1)", "().__class__", "_take(image, 1)", "'\\d'", "a = = 1", "x\0y"),
-    *("(" * 999, "plt.figure()", "random.seed(1)", "ImageDraw.Draw(image)", "{*images}", "{1}"),
-    *("(i for i in images)", "image.format('a')", "Image.open", "x = math.floor", "cv2.setRNGSeed(1)"),
-    *("np.random.seed(1)", "os.getcwd()"),
+    *("(" * 999, "plt.figure()", "random.seed(1)", "ImageDraw.ImageDraw.font = 1", "ImageDraw.ImageDraw"),
+    *("{*images}", "{1}", "(i for i in images)", "image.format('a')", "Image.open", "x = math.floor"),
+    *("cv2.setRNGSeed(1)", "np.random.seed(1)", "os.getcwd()"),
 ]  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def facts(execution: Execution) -> dict[str, object]:
 
 
 def test_a_process_whose_code_was_contained_serves_the_next_session(one: Box) -> None:
-    first, _ = pid_of(one, *CONTAINED.values())
+    first, _ = pid_of(one, CONTAINED["crop"], CONTAINED["opened"])
     assert pid_of(one)[0] == first
     assert pid_of(one, "print(1)")[0] == first
 
@@ -48,7 +48,7 @@ def test_whatever_contained_code_ran_before_a_session_is_as_in_a_new_process(one
         async with Sandbox(warm=0, decode="host") as sandbox:
             found = []
             for code in CONTAINED.values():
-                async with await sandbox.open([textured()], seed=1) as session:
+                async with await sandbox.open([textured()], seed=0) as session:
                     found.append(await session.run(code))
             return found
 

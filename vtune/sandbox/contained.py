@@ -17,31 +17,42 @@ IMPORTS = frozenset(
     {
         "import cv2",
         "import math",
+        "import matplotlib.pyplot as plt",
+        "import numpy",
         "import numpy as np",
         "import os",
+        "import random",
         "from PIL import Image",
+        "from PIL import ImageDraw",
         "from PIL import ImageEnhance",
         "from PIL import ImageFilter",
         "from PIL import ImageOps",
     }
 )
 """Each is in every session already, under this name."""
-FUNCTIONS = "abs bool display enumerate float int len list max min print range round sorted str sum tuple zip"
-METHODS = (
-    "append astype convert copy crop endswith enhance filter join lower paste resize rotate save show split "
-    "startswith strip thumbnail transpose upper"
+FUNCTIONS = (
+    "abs all any bool dict display enumerate float int len list max min print range reversed round set "
+    "sorted str sum tuple zip"
 )
-"""Of pictures, arrays, texts and lists."""
+METHODS = (
+    "append astype convert copy crop ellipse endswith enhance extend filter items join keys line lower mean "
+    "paste polygon rectangle replace reshape resize rotate save show split startswith strip text thumbnail "
+    "tolist transpose upper values"
+)
+"""Of pictures, what draws on them, arrays, texts and containers."""
 ATTRIBUTES = "dtype format height mode ndim shape size width"
 OF_MODULES = {
     "Image": "fromarray new open",
+    "ImageDraw": "Draw",
     "ImageEnhance": "Brightness Color Contrast Sharpness",
     "ImageFilter": "GaussianBlur MedianFilter UnsharpMask",
     "ImageOps": "autocontrast equalize expand fit flip grayscale invert mirror pad scale",
-    "cv2": "cvtColor flip imread imwrite resize rotate",
+    "cv2": "GaussianBlur convertScaleAbs copyMakeBorder cvtColor equalizeHist flip imread imwrite putText "
+    "rectangle resize rotate",
     "math": "ceil floor sqrt",
-    "np": "array asarray clip concatenate hstack vstack",
-    "os.path": "basename exists join",
+    "np": "array asarray clip concatenate hstack mean ones uint8 vstack zeros",
+    "os.path": "abspath basename dirname exists join splitext",
+    "random": "choice randint random uniform",
 }
 """Functions of modules. None keeps anything between two calls."""
 CONSTANTS = {
@@ -49,9 +60,9 @@ CONSTANTS = {
     "ROTATE_270 ROTATE_90",
     "Image.Resampling": "BICUBIC BILINEAR BOX HAMMING LANCZOS NEAREST",
     "ImageFilter": "BLUR CONTOUR DETAIL EDGE_ENHANCE EDGE_ENHANCE_MORE SHARPEN SMOOTH SMOOTH_MORE",
-    "cv2": "COLOR_BGR2GRAY COLOR_BGR2RGB COLOR_GRAY2BGR COLOR_GRAY2RGB COLOR_RGB2BGR COLOR_RGB2GRAY "
-    "INTER_AREA INTER_CUBIC INTER_LANCZOS4 INTER_LINEAR INTER_NEAREST "
-    "ROTATE_180 ROTATE_90_CLOCKWISE ROTATE_90_COUNTERCLOCKWISE",
+    "cv2": "BORDER_CONSTANT BORDER_REPLICATE COLOR_BGR2GRAY COLOR_BGR2RGB COLOR_GRAY2BGR COLOR_GRAY2RGB "
+    "COLOR_RGB2BGR COLOR_RGB2GRAY FONT_HERSHEY_SIMPLEX INTER_AREA INTER_CUBIC INTER_LANCZOS4 INTER_LINEAR "
+    "INTER_NEAREST ROTATE_180 ROTATE_90_CLOCKWISE ROTATE_90_COUNTERCLOCKWISE",
     "math": "pi",
     "np": "float32 uint8",
 }
@@ -67,9 +78,12 @@ _CALLED, _METHODS, _ATTRIBUTES = (frozenset(words.split()) for words in (FUNCTIO
 _OF_MODULES, _CONSTANTS = _dotted(OF_MODULES), _dotted(CONSTANTS)
 _SHARED = frozenset((*SESSION.split(), *dir(builtins)))
 """Names that stand for what sessions share: never a value, and nothing is assigned to them."""
+_ERRORS = frozenset(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
+)
 _PLAIN = (
     *(ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
-    *(ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice, ast.JoinedStr, ast.FormattedValue),
+    *(ast.Try, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice, ast.JoinedStr, ast.FormattedValue),
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.ListComp, ast.comprehension),
     *(ast.alias, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context),
 )
@@ -115,6 +129,10 @@ def _allows(node: ast.AST, named: set[int]) -> bool:
             return True
         case ast.Name(name):
             return name not in _SHARED and not name.startswith("_")
+        case ast.ExceptHandler(type=ast.Name(kind) as caught, name=name):
+            # Never those that end a call at its limit.
+            named.add(id(caught))
+            return kind in _ERRORS and name not in _SHARED and not (name or "").startswith("_")
         case ast.keyword(arg=name):
             return name is not None
         case ast.Import(names=names):
