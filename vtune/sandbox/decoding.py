@@ -17,7 +17,7 @@ from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Limits
 from vtune.sandbox.workspace import NotShown, Workspace, check_picture
 from vtune.schema.decode import eight_bits, opaque
-from vtune.schema.pixels import Refused, check_size, decode
+from vtune.schema.pixels import Refused, check_head, check_size, decode
 
 INPUT, OUTPUT = "picture", "pixels"
 """Names of the files by which a confined decoder takes and gives; numbers follow the second."""
@@ -28,6 +28,8 @@ PICTURES = 100
 """Decoded by one process before it is replaced: what one does to it, few others suffer. Ours."""
 MOST_DECODERS = 4
 """At the same time, for that number of cores: one that hangs leaves the others free. Ours."""
+SMALL = 1 << 16
+"""Pixels that are decoded and encoded within a millisecond: a thread would be the longer way. Ours."""
 JPEG_QUALITY = 95
 """Of what came as JPEG, with its colours in full: PNG would be ten times as large and as slow. Ours."""
 RUN_LENGTHS = 3
@@ -253,9 +255,11 @@ class ConfinedDecoders:
         process reads anyway: they are decoded here, to the same bytes.
         """
         if contained:
-            kind = check_picture(content, max_pixels=self._max_pixels)
             with contextlib.suppress(Refused):  # and left to those who can say why
-                return await asyncio.to_thread(_anew, content, kind, self._max_pixels)
+                head = check_head(content, max_pixels=self._max_pixels)
+                if head.width * head.height <= SMALL:
+                    return _anew(content, head.kind, self._max_pixels)
+                return await asyncio.to_thread(_anew, content, head.kind, self._max_pixels)
         async with self._room:
             decoder = self._free.pop()
             try:
