@@ -105,14 +105,19 @@ def test_a_warning_comes_again_in_the_next_session(one: Box) -> None:
         ("x = 1 / 0",),
         ("nothing.crop((0, 0, 1, 1))",),
         ("image.crop((0, 0, 9, 9)).save('deep/er.png')",),
-        ("os.system('ls')", "x = 1"),
         ("x = = 1",),
     ],
-    ids=["module", "before", "after", "error", "name", "folder", "blocked", "syntax"],
+    ids=["module", "before", "after", "error", "name", "folder", "syntax"],
 )
 def test_any_other_process_serves_one_session(one: Box, codes: tuple[str, ...]) -> None:
     first, _ = pid_of(one, *codes)
     assert pid_of(one, "x = 1")[0] != first
+
+
+def test_code_that_was_refused_has_not_run(one: Box) -> None:
+    first, runs = pid_of(one, "os.system('ls')", "x = 1")
+    assert [run.status for run in runs] == ["blocked", "ok"]
+    assert pid_of(one, "x = 1")[0] == first
 
 
 def test_code_that_ran_as_it_stood_is_not_contained(one: Box) -> None:

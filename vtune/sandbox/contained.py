@@ -11,6 +11,7 @@ module or anything else that sessions share. The process is confined all the sam
 
 import ast
 import builtins
+import functools
 from collections.abc import Mapping
 
 IMPORTS = frozenset(
@@ -81,15 +82,42 @@ _SHARED = frozenset((*SESSION.split(), *dir(builtins)))
 _ERRORS = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 )
-_PLAIN = (
-    *(ast.Module, ast.Expr, ast.Assign, ast.AugAssign, ast.If, ast.For, ast.Pass, ast.Break, ast.Continue),
-    *(ast.Try, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice, ast.JoinedStr, ast.FormattedValue),
-    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.ListComp, ast.comprehension),
-    *(ast.alias, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context),
+_PLAIN = frozenset(
+    (
+        *(
+            ast.Module,
+            ast.Expr,
+            ast.Assign,
+            ast.AugAssign,
+            ast.If,
+            ast.For,
+            ast.Pass,
+            ast.Break,
+            ast.Continue,
+        ),
+        *(ast.Try, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice, ast.JoinedStr, ast.FormattedValue),
+        *(
+            ast.BinOp,
+            ast.UnaryOp,
+            ast.BoolOp,
+            ast.Compare,
+            ast.IfExp,
+            ast.ListComp,
+            ast.comprehension,
+            ast.alias,
+        ),
+        *(
+            kind
+            for group in (ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+            for kind in group.__subclasses__()
+        ),
+        *ast.expr_context.__subclasses__(),
+    )
 )
 """Kinds of syntax that are as contained as their parts."""
 
 
+@functools.lru_cache(maxsize=256)
 def is_contained(source: str) -> bool:
     """Whether a process that has run this code, and other such code, is as good as new afterwards.
 
@@ -106,11 +134,11 @@ def is_contained(source: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     named: set[int] = set()
-    return all(id(node) in named or _allows(node, named) for node in ast.walk(tree))
+    return all(type(node) in _PLAIN or id(node) in named or _allows(node, named) for node in ast.walk(tree))
 
 
 def _allows(node: ast.AST, named: set[int]) -> bool:
-    """Whether a piece of syntax is contained if its parts are.
+    """Whether a piece of syntax that is not plain is contained if its parts are.
 
     Args:
         node: The piece; those around it have been looked at.
@@ -139,7 +167,7 @@ def _allows(node: ast.AST, named: set[int]) -> bool:
             return all(f"import {ast.unparse(name)}" in IMPORTS for name in names)
         case ast.ImportFrom(module=module, names=names, level=0):
             return all(f"from {module} import {ast.unparse(name)}" in IMPORTS for name in names)
-    return isinstance(node, _PLAIN)
+    return False
 
 
 def _is_listed(node: ast.Attribute, names: frozenset[str], named: set[int]) -> bool:

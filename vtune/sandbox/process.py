@@ -83,7 +83,13 @@ class Process:
         return int(facts.partition(b"\nPid:")[2].split(maxsplit=1)[0])
 
     async def ask(
-        self, message: dict[str, Any], look: Look = _patiently, *, stop: bool = True, alone: bool = False
+        self,
+        message: dict[str, Any],
+        look: Look = _patiently,
+        *,
+        stop: bool = True,
+        alone: bool = False,
+        meanwhile: Callable[[], object] | None = None,
     ) -> dict[str, Any]:
         """Send one message and read its answer.
 
@@ -94,6 +100,7 @@ class Process:
             stop: Stop the process when it has answered.
             alone: Nothing else of the sandbox is under way: a moment may be spent on waiting right here,
                 because a short answer comes before the event loop would have come round.
+            meanwhile: Done when the question has been sent, so that nobody waits for it.
 
         Raises:
             EOFError: If the process ends instead.
@@ -104,6 +111,8 @@ class Process:
         question = os.urandom(8).hex()
         content = wire.pack({"n": question, **message})
         await self._send(content, look)
+        if meanwhile is not None:
+            meanwhile()
         if alone:
             await_here(self.channel.fileno())
         answer = await self.answer(look)

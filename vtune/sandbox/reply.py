@@ -66,3 +66,8 @@ def _numbers(values: Any) -> tuple[float, ...]:
     if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
         raise TypeError(f"{values!r:.60} where a list of numbers is needed")
     return tuple(map(float, values))
+
+
+def without_halves(text: str) -> str:
+    """Text without halves of characters, which file names and printed junk may hold."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,6 +1,7 @@
 """One trajectory's code: a process that keeps its state from call to call, and a folder."""
 
 import asyncio
+import functools
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.repair import one_line, repair, unwrap
-from vtune.sandbox.reply import Answer, checked, crop_of
+from vtune.sandbox.reply import Answer, checked, crop_of, without_halves
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Execution, Limits
@@ -238,13 +239,11 @@ class Session:
                 status="error", error=f"the code is longer than {self._limits.code_chars} characters"
             )
         if raw:
-            self._contained = False
             return await self._ask(code, raw=True)
         try:
             source = unwrap(code)
         except ValueError as error:
             return Execution(status="error", error=one_line(error))
-        self._contained = self._contained and is_contained(source)
         scanner, taken = self._scanner, 0.0
         words = scanner.plain(source)
         if words is not None:
@@ -290,7 +289,8 @@ class Session:
                 alone = len(self._under_way) == 1
                 look = watch(process, files, self._limits, self._turns, taken)
                 began = time.monotonic()
-                reply = await process.ask(message, look, alone=alone)
+                judge = functools.partial(self._judge, source, raw=raw)
+                reply = await process.ask(message, look, alone=alone, meanwhile=judge)
                 if repairable and reply.get("status") == "unparsed":
                     raise _Unparsed(time.monotonic() - began)
                 answer = checked(reply, len(self.image_names))
@@ -320,6 +320,9 @@ class Session:
             # Also on cancellation: a half-done call would answer the next one.
             self._drop()
             raise
+
+    def _judge(self, source: str, *, raw: bool) -> None:
+        self._contained = self._contained and not raw and is_contained(source)
 
     async def _answered(
         self, process: Process, files: Workspace, answer: Answer, found: Sequence[str]
@@ -365,7 +368,7 @@ class Session:
                 content = await files.read(name, max_bytes=limits.file_mb << 20)
                 image = await self._decode(content, self._contained)
             except NotShown as reason:
-                notes.append(f"{_readable(name)} is not shown: {reason}")
+                notes.append(f"{without_halves(name)} is not shown: {reason}")
             else:
                 shown[name] = len(images)
                 images.append(image)
@@ -379,7 +382,7 @@ class Session:
             output="\n".join(line for line in lines if line),
             error=self._plain(answer.error)[-limits.error_chars :],
             images=tuple(images),
-            names=tuple(_readable(name) for name in shown),
+            names=tuple(without_halves(name) for name in shown),
             crops=tuple(crop_of(crop, len(self.image_names), shown) for crop in answer.crops),
             seconds=time.perf_counter() - self._began,
         )
@@ -392,9 +395,4 @@ class Session:
         folder = self._place.folder
         for name, shown in ((f"{folder}/{folders.WORKSPACE}", WORKSPACE), (folder.rpartition("/")[0], "/")):
             text = text.replace(name, shown)
-        return _readable(text)
-
-
-def _readable(text: str) -> str:
-    """Text without halves of characters, which file names and printed junk may hold."""
-    return text.encode("utf-8", "replace").decode()
+        return without_halves(text)
