@@ -26,6 +26,7 @@ NUMBERS: dict[str, Any] = {
 RESULT: dict[str, Any] = {
     "path": "runs/rl",
     "note": "by boxes",
+    "need_no_look": {},
     "unscored": {"the judge is down": 1},
     "all": NUMBERS | {"faithful_of_all": None},
     "sources": {"charts_50%": NUMBERS, "=lens": NUMBERS},
@@ -47,6 +48,12 @@ def test_it_is_one_short_table_unless_all_is_asked_for() -> None:
     whole = printed(render_faithfulness(RESULT, everything=True), width=160)
     assert "step 7" in whole
     assert "first useful" in whole
+
+
+def test_what_needs_no_look_is_said_to_be_left_out() -> None:
+    text = printed(render_faithfulness(RESULT | {"need_no_look": {"vqa": 12, "ocr": 3}}), width=160)
+    assert "not counted, since their questions need no look: ocr 3, vqa 12" in text
+    assert "not counted" not in printed(render_faithfulness(RESULT), width=160)
 
 
 def test_what_could_not_be_measured_is_a_gap_with_its_reason() -> None:

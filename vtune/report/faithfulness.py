@@ -120,6 +120,9 @@ def _rows(result: Result, everything: bool) -> Iterator[tuple[str, Numbers]]:
 
 def _notes(result: Result) -> Iterator[str]:
     yield result["note"]
+    if left := result["need_no_look"]:
+        sources = ", ".join(f"{source} {count}" for source, count in sorted(left.items()))
+        yield f"not counted, since their questions need no look: {sources}"
     if result["all"]["n_unscored"] or result["all"]["n_unaudited"]:
         yield f"left out: {result['all']['n_unscored']} unscored, {result['all']['n_unaudited']} unaudited"
     for why, times in result["unscored"].items():

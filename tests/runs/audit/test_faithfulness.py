@@ -156,6 +156,23 @@ def unboxed(tmp_path: Path) -> list[str | Path]:
     return [tmp_path / "some.parquet", "--data", tmp_path / "samples.parquet", "--judge-model", "judge"]
 
 
+def test_what_needs_no_look_is_counted_by_source(evaluated: Path, lens: Path, tmp_path: Path) -> None:
+    file, data = tmp_path / "some.parquet", tmp_path / "samples.parquet"
+    write_trajectories(file, read_trajectories(evaluated / "trajectories.parquet"))
+    samples = list(read_samples(lens / "heldout.parquet"))
+    answered = [trajectory.sample_id for trajectory in read_trajectories(file)]
+    plain = {
+        one.id: replace(one, evidence=(), ability="", source="chat")
+        for one in samples
+        if one.id == answered[0]
+    }
+    write_samples(data, [plain.get(one.id, one) for one in samples])
+    found = audited(file, "--data", data)
+    assert found["need_no_look"] == {"chat": answered.count(answered[0])}
+    assert found["all"]["n"] == len(answered) - answered.count(answered[0])
+    assert audited(evaluated)["need_no_look"] == {}
+
+
 def test_an_audit_with_a_dead_judge_fails_and_says_why(
     unboxed: list[str | Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

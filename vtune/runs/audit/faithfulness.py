@@ -32,7 +32,7 @@ from vtune.runs.audit.kept_replies import Replies, kept_replies
 from vtune.runs.audit.located import Audited, locate, samples_of
 from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
-from vtune.runs.audit.stored_audit import stored_audits
+from vtune.runs.audit.stored_audit import WithoutLook, stored_audits
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.audit import keep_audit
@@ -43,6 +43,8 @@ from vtune.schema.trajectory import Trajectory
 REASONS = 5
 """Of unscored trajectories, how many reasons are reported."""
 
+Taker = HumanLabels | RerunCandidates | WithoutLook
+"""Takes in what is audited, a portion at a time."""
 _RANK = re.compile(r"-rank-\d+(?=\.parquet$)")
 
 ROWS, BYTES = 256, 128 * 2**20
@@ -78,8 +80,9 @@ def run_faithfulness(
         shares, buckets and intervals; `files`, with the same numbers for each file of a training run,
         those that several processes wrote of one step together, as `step-000000.parquet`; `calls`, what
         calls were good for (`vtune.metrics.calls`), of right answers and of all;
-        `settings`; `looks`; `judged_by`, how many trajectories with calls boxes and a model have judged;
-        `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
+        `settings`; `looks`; `need_no_look`, by source how many trajectories answer a question that needs no
+        look, and are in none of these numbers; `judged_by`, how many trajectories with calls boxes and a
+        model have judged; `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
         not known, with their numbers. With `both` also `by_model`, the numbers by the model (or by the
         majority of several), `agreement` of boxes and model on the trajectories that have calls, and
         `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
@@ -114,11 +117,13 @@ def _audited(
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """What the audit finds, and the failure in which it ends."""
     reward = audited.reward
-    people, candidates = HumanLabels(path), RerunCandidates()
-    judged = asyncio.run(_audit(audited, ways, replies.files, [people, candidates], every=every))
+    people, candidates, without = HumanLabels(path), RerunCandidates(), WithoutLook()
+    takers: tuple[Taker, ...] = (people, candidates, without)
+    judged = asyncio.run(_audit(audited, ways, replies.files, takers, every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
+    result |= {"need_no_look": dict(without.by_source)}
     numbers, failed = _told(judged, ways, looks, audited.seed, reward.max_unscored)
     result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
@@ -229,7 +234,7 @@ async def _audit(
     audited: Audited,
     ways: Sequence[Way],
     caches: Sequence[Path | None],
-    takers: Sequence[HumanLabels | RerunCandidates],
+    takers: Sequence[Taker],
     *,
     every: bool,
 ) -> dict[str, dict[str, list[AuditRow]]]:

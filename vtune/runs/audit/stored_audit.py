@@ -1,5 +1,6 @@
 """A stored trajectory with its audit and its place in a file: what labels and re-runs are compared with."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,17 @@ class StoredAudit:
     """Scored."""
     audit: AuditRow | None
     """None where its question needs no look."""
+
+
+class WithoutLook:
+    """Counts trajectories whose questions need no look, which no number of an audit has."""
+
+    def __init__(self) -> None:
+        self.by_source: Counter[str] = Counter()
+
+    def take(self, portion: Sequence[StoredAudit]) -> None:
+        """Take in the next trajectories."""
+        self.by_source.update(one.sample.source for one in portion if one.audit is None)
 
 
 def stored_audits(
