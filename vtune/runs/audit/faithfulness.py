@@ -82,13 +82,13 @@ def run_faithfulness(
         calls were good for (`vtune.metrics.calls`), of right answers and of all;
         `settings`; `looks`; `need_no_look`, by source how many trajectories answer a question that needs no
         look, and are in none of these numbers; `judged_by`, how many trajectories with calls boxes and a
-        model have judged; `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons why something is
-        not known, with their numbers. With `both` also `by_model`, the numbers by the model (or by the
-        majority of several), `agreement` of boxes and model on the trajectories that have calls, and
-        `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
+        model have judged; `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons
+        why something is not known, with their numbers. With `both` also `by_model`, the numbers by the model
+        (or by the majority of several), `agreement` of boxes and model on the trajectories that have calls,
+        and `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
         models took. `people`: how far labels of people agree, see `HumanLabels.result`; empty where there are
-        none. `counterfactual`: see
-        `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is asked for.
+        none. `counterfactual`: see `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is
+        asked for.
 
     Raises:
         DataError: If there are no trajectories, or the samples they answer are not found.
