@@ -84,6 +84,14 @@ def test_nothing_of_the_session_before_is_left(one: Box) -> None:
     assert facts(found) == facts(expected)
 
 
+def test_a_format_of_one_session_is_not_that_of_an_ending_in_the_next(one: Box) -> None:
+    code = "image.crop((0, 0, 50, 50)).save('a.jpg')"
+    expected = pid_of(one, code)[1][0]
+    assert expected.names == ("a.jpg",)
+    pid_of(one, "try:\n    image.save('b.jpg', 'SPIDER')\nexcept Exception:\n    print('refused')")
+    assert facts(pid_of(one, code)[1][0]) == facts(expected)
+
+
 def test_a_warning_comes_again_in_the_next_session(one: Box) -> None:
     """Python says it once for each place of a library, and there is one library."""
     paletted = PIL.Image.new("P", (40, 40))

@@ -28,6 +28,8 @@ _encode, _reorder = cv2.imencode, cv2.cvtColor
 def install(tracker: Tracker) -> None:
     """Hook `PIL.Image`."""
     image: Any = PIL.Image.Image
+    # It registers the ending that it saves under as its own, and the process may serve other sessions.
+    PIL.Image.SAVE.pop("SPIDER", None)
     # Nearly every method of PIL makes its result with _new: conversions, filters, copies, lookups.
     after(image, "_new", _same_part)
     after(image, "resize", _resized)
