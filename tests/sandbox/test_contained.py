@@ -70,6 +70,9 @@ OUTSIDE = [
     *("(image.crop)(1)(2)", "a.b.c.d(1)", "().__class__", "_take(image, 1)", "'\\d'", "a = = 1", "x\0y"),
     *("(" * 999, "plt.figure()", "random.seed(1)", "ImageDraw.ImageDraw.font = 1", "ImageDraw.ImageDraw"),
     *("{*images}", "{1}", "(i for i in images)", "image.format('a')", "Image.open", "x = math.floor"),
+    *("sorted(images, key='{0.size}'.format)", "f = '{0.im}'.format", "max(images, key=np.uint8)"),
+    *("np.zeros(9).resize((99,), refcheck=False)", "print(1, file=image)"),
+    *("image.save('a.jpg', extra=b'x')", "image.save('a.jpg', exif=b'x')", "image.save('a.png', pnginfo=x)"),
     *("cv2.setRNGSeed(1)", "np.random.seed(1)", "os.getcwd()"),
 ]  # fmt: skip
 

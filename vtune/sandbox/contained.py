@@ -41,7 +41,19 @@ METHODS = (
     "tolist transpose upper values"
 )
 """Of pictures, what draws on them, arrays, texts and containers."""
-ATTRIBUTES = "dtype format height mode ndim shape size width"
+ATTRIBUTES = "dtype height mode ndim shape size width"
+"""None is a method of anything: `format` would be one of texts, and so a function as a value."""
+KEYWORDS = (
+    "a_max a_min alpha axis base beta border borderType bottom box center centering code color colors "
+    "copy cutoff default dsize dtype end expand filename fill fillcolor flags flipCode flush fontFace "
+    "fontScale format fx fy height high image img interpolation keepdims ksize left lineType lossless low "
+    "mask method mode ndigits optimize org outline percent progressive pt1 pt2 quality radius ratio rec "
+    "reducing_gap resample reverse right rotateCode sep shape shift sigmaX sigmaY size spacing src start "
+    "stop strict stroke_fill stroke_width subsampling text thickness threshold title top translate value "
+    "width xy"
+)
+"""Of calls. Others have them call what they are given (`key`), skip a check that keeps memory whole
+(`refcheck`), or put bytes of the code's own into a picture that the trainer decodes (`exif`, `extra`)."""
 OF_MODULES = {
     "Image": "fromarray new open",
     "ImageDraw": "Draw",
@@ -75,7 +87,9 @@ def _dotted(names: Mapping[str, str]) -> frozenset[str]:
     return frozenset(f"{module}.{name}" for module, words in names.items() for name in words.split())
 
 
-_CALLED, _METHODS, _ATTRIBUTES = (frozenset(words.split()) for words in (FUNCTIONS, METHODS, ATTRIBUTES))
+_CALLED, _METHODS, _ATTRIBUTES, _KEYWORDS = (
+    frozenset(words.split()) for words in (FUNCTIONS, METHODS, ATTRIBUTES, KEYWORDS)
+)
 _OF_MODULES, _CONSTANTS = _dotted(OF_MODULES), _dotted(CONSTANTS)
 _SHARED = frozenset((*SESSION.split(), *dir(builtins)))
 """Names that stand for what sessions share: never a value, and nothing is assigned to them."""
@@ -162,7 +176,7 @@ def _allows(node: ast.AST, named: set[int]) -> bool:
             named.add(id(caught))
             return kind in _ERRORS and name not in _SHARED and not (name or "").startswith("_")
         case ast.keyword(arg=name):
-            return name is not None
+            return name in _KEYWORDS
         case ast.Import(names=names):
             return all(f"import {ast.unparse(name)}" in IMPORTS for name in names)
         case ast.ImportFrom(module=module, names=names, level=0):
