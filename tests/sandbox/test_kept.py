@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+import numpy as np
 import PIL.Image
 import pytest
 
@@ -82,6 +83,27 @@ def test_nothing_of_the_session_before_is_left(one: Box) -> None:
     after, (found,) = pid_of(one, LEFT)
     assert after == before
     assert facts(found) == facts(expected)
+
+
+def test_files_of_one_session_are_not_open_in_the_next(one: Box) -> None:
+    """A list that holds itself lives until somebody looks for such, as does an error that was kept."""
+    hold = "x = []\nx.append(x)\nfor number in range(50):\n    x.append(Image.open(image_path))"
+    before, (held,) = pid_of(one, hold)
+    after, (found,) = pid_of(one, "print(len([Image.open(image_path) for i in range(30)]))")
+    assert (held.status, after) == ("ok", before)
+    assert found.output == "30"
+
+
+def test_what_one_session_printed_and_drew_is_not_read_by_the_next(one: Box) -> None:
+    secret = "print('a secret', [image.crop((0, 0, 400, 300)) for i in range(5)])"
+    before, _ = pid_of(one, secret)
+    drawn = "np.count_nonzero(np.empty((300, 400, 3), np.uint8))"
+    read = f"import os\nprint(os.pread(1, 1000, 0).count(b'a secret'), {drawn})"
+    after, (found,) = pid_of(one, read)
+    assert after == before
+    texts, pixels = map(int, found.output.split())
+    assert texts == 0
+    assert pixels < 1000
 
 
 def test_a_format_of_one_session_is_not_that_of_an_ending_in_the_next(one: Box) -> None:

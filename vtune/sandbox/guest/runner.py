@@ -3,6 +3,7 @@
 import ast
 import builtins
 import contextlib
+import gc
 import io
 import linecache
 import math
@@ -25,7 +26,7 @@ import PIL.ImageEnhance
 import PIL.ImageFilter
 import PIL.ImageOps
 
-from . import decoding, display, rewrite, wire
+from . import decoding, display, linux, rewrite, wire
 from .artifacts import UNREADABLE, Artifact, Collector
 from .hooks import Tracker
 from .provenance import region_of, track
@@ -177,7 +178,12 @@ class Runner:
         # Python warns once of each place; entering and leaving this makes it forget of which.
         with warnings.catch_warnings():
             pass
-        return {"ready": True}
+        # What was printed can be read through the descriptor.
+        os.pwrite(1, bytes(self.settings.output_bytes), 0)
+        # Lists that hold themselves, and errors that were kept, hold files open and pictures in memory.
+        gc.collect()
+        linux.give_back_memory()
+        return {"ready": True, "spent": _process_time()}
 
     def _decode_ahead(self) -> None:
         """Decode small inputs while nobody waits; large ones would fill the memory of many sessions."""
