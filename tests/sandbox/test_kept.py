@@ -167,6 +167,22 @@ def test_one_that_has_used_much_time_is_not_kept() -> None:
             pytest.fail("the same process served 200 sessions of more than a tenth of a second in all")
 
 
+def test_time_for_pictures_that_no_code_looked_at_counts() -> None:
+    images = [encoded(np.random.default_rng(0).integers(0, 256, (1000, 1000, 3), np.uint8))] * 4
+
+    async def story() -> set[int]:
+        pids = set()
+        async with Sandbox(Limits(cpu_seconds=1), warm=1) as sandbox:
+            for _ in range(15):
+                async with await sandbox.open(images, seed=0) as session:
+                    await asyncio.sleep(0.2)  # the model writes, and the pictures are decoded
+                    assert (await session.run("x = 1")).status == "ok"
+                    pids.add(session.pid)
+        return pids
+
+    assert 1 < len(asyncio.run(story()))
+
+
 def test_no_more_are_kept_than_are_wanted() -> None:
     async def story() -> None:
         async with Sandbox(warm=2) as sandbox:

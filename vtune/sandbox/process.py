@@ -70,7 +70,7 @@ class Process:
     kept: bool = False
     """It has served a session before."""
     spent: float = 0.0
-    """Seconds that the calls of those took."""
+    """Seconds of a processor that it had used after the last of those, by its own account."""
 
     @property
     def pid(self) -> int:

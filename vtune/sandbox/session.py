@@ -82,8 +82,6 @@ class Session:
         """When the current call did, as `time.perf_counter`."""
         self._contained = True
         """All its code was: the process can do nothing by itself, nor differ from a new one."""
-        self._spent = 0.0
-        """Seconds that its calls took."""
         self._failed = ""
         """Why the sandbox under this session failed; nothing runs after that."""
 
@@ -178,8 +176,8 @@ class Session:
                 execution = Execution(status="infra", error=self._failed)
             finally:
                 self._under_way.remove(self)
-            self._spent += (seconds := time.perf_counter() - self._began)
             # One that ran knows it already.
+            seconds = time.perf_counter() - self._began
             return execution if execution.seconds else replace(execution, seconds=seconds)
 
     async def close(self) -> None:
@@ -210,13 +208,13 @@ class Session:
         try:
             if not await files.cleared():
                 return False
-            await process.ask({"forget": True}, for_seconds(ADOPT_SECONDS))
+            answer = await process.ask({"forget": True}, for_seconds(ADOPT_SECONDS))
         except (OSError, EOFError, ProtocolError):
             return False
         except BaseException:
             self._drop()
             raise
-        process.spent += self._spent
+        process.spent = float(answer["spent"])
         return self._keep(process, place)
 
     def abandon(self) -> None:
