@@ -43,10 +43,14 @@ class KeptProcesses:
             server: The fork server of now: who came from another one has lost its files.
             remove: Removes the folder of a process that has ended meanwhile.
         """
+        # Asked before one is taken: whoever is cancelled meanwhile takes none with them.
+        lives = bool(self._kept) and await server.lives()
         while self._kept:
             process, place = self._kept.pop()
-            if process.server is server and await server.lives() and not is_readable(process.pidfd):
+            if lives and process.server is server and not is_readable(process.pidfd):
                 return process, place
+            # A fork server that is only late has left it stopped.
+            process.kill()
             process.close()
             await remove(place.folder)
         return None
