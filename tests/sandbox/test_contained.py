@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import warnings
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,14 @@ def test_what_models_write_to_look_closer_is_contained(code: str) -> None:
 def test_what_could_reach_further_is_not(code: str) -> None:
     assert not is_contained(code)
     assert not is_contained(f"{CONTAINED['crop']}\n{code}")
+
+
+@pytest.mark.parametrize("code", ["x = 1if images else 2", "x = 0x1for"])
+def test_what_python_would_warn_of_is_not_said_by_the_trainer(code: str) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        is_contained(code)
+    assert said == []
 
 
 def test_attacks_are_not_contained_but_those_that_only_take_much() -> None:

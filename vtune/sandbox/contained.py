@@ -14,6 +14,8 @@ import builtins
 import functools
 from collections.abc import Mapping
 
+from vtune.sandbox.repair import parse
+
 IMPORTS = frozenset(
     {
         "import cv2",
@@ -140,11 +142,11 @@ def is_contained(source: str) -> bool:
     Args:
         source: As a session runs it. What is not Python is not contained.
     """
-    # Escapes that Python does not know would be warned of here, too.
+    # With escapes, texts and bytes could hold anything, those names included.
     if "\\" in source or "__" in source:
         return False
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     named: set[int] = set()
