@@ -7,6 +7,7 @@ import shutil
 import signal
 import struct
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from tests.sandbox.conftest import QUICK, Box, decoded, encoded, picture
+from tests.sandbox.conftest import QUICK, Box, decoded, encoded, picture, textured
 from vtune.errors import ServiceError
 from vtune.sandbox import Limits, Sandbox, decoding
 from vtune.sandbox.forkserver import Place
@@ -206,6 +207,28 @@ def test_a_large_picture_of_another_format_holds_nobody_up(box: Box, monkeypatch
     assert box.one("image.save('a.gif')").status == "ok"
     assert threads != [threading.main_thread()]
     assert len(threads) == 1
+
+
+def test_no_more_pictures_are_decoded_here_at_a_time_than_elsewhere(
+    careful: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may take 600 MB; a machine with many cores has 32 threads for such work."""
+    running = threading.Semaphore(len(careful.sandbox._confined.all))
+    late = []
+
+    def anew(content: bytes, kind: str, max_pixels: int) -> bytes:
+        late.append(not running.acquire(blocking=False))
+        time.sleep(0.02)
+        running.release()
+        return content
+
+    monkeypatch.setattr(decoding, "_anew", anew)
+
+    async def story() -> None:
+        await asyncio.gather(*(careful.sandbox._confined.decode(textured(), True) for _ in range(12)))
+
+    careful.runner.run(story())
+    assert late == [False] * 12
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])

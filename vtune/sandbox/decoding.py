@@ -247,6 +247,8 @@ class ConfinedDecoders:
         # The one that was used last is taken first: a quiet sandbox keeps one process.
         self._free = list(self.all)
         self._room = asyncio.Semaphore(len(self.all))
+        self._here = asyncio.Semaphore(len(self.all))
+        """For pictures that are decoded by this process: a large one takes 600 MB of its memory."""
 
     async def decode(self, content: bytes, contained: bool = False) -> bytes:
         """As `ConfinedDecoder.decode`, many at a time.
@@ -259,7 +261,8 @@ class ConfinedDecoders:
                 head = check_head(content, max_pixels=self._max_pixels)
                 if head.width * head.height <= SMALL:
                     return _anew(content, head.kind, self._max_pixels)
-                return await asyncio.to_thread(_anew, content, head.kind, self._max_pixels)
+                async with self._here:
+                    return await asyncio.to_thread(_anew, content, head.kind, self._max_pixels)
         async with self._room:
             decoder = self._free.pop()
             try:

@@ -12,7 +12,8 @@ Layer = Literal["landlock", "seccomp", "namespaces", "uid"]
 """A part of the protection that can be left out, to see that the others and the checks do their work."""
 Decode = Literal["host", "confined"]
 """Who turns a returned file into pixels: the trainer's own libraries, or a session made for it, so that no
-byte that a model's code wrote is ever parsed by the trainer."""
+byte that a model's code wrote is parsed by the trainer, but what contained
+code had Pillow or OpenCV write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
