@@ -20,7 +20,7 @@ from vtune.runs.plan.estimate import on_host, phases_of, step_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed, needed, remedies
-from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples
@@ -189,7 +189,9 @@ def test_the_shipped_codev_fits_on_eight_gpus_of_80_gb() -> None:
 
 def test_more_gpus_or_a_smaller_model_are_named_where_settings_are_not_enough() -> None:
     found = plan(codev(), machine_of(1, 40))
-    assert any("GPUs of 40 GB, with update.sequence_parallel=4" in text for text in found["otherwise"])
+    (more,) = [text for text in found["otherwise"] if text.startswith("4 GPUs of 40 GB, with ")]
+    assert "update.sequence_parallel=4" in more
+    assert "rollout.engine=transformers" not in more
     lines = list(plan_lines({"plan": found}))
     assert any(line.startswith("DOES NOT FIT: 1 GPU(s) of 40 GB") for line in lines)
     assert any("what to change" in line for line in lines)
@@ -335,6 +337,36 @@ def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
     assert note.startswith(f"KV cache: {fit} conversations of {recipe.rollout.max_tokens} tokens")
     with pytest.raises(RecipeError, match="28 attention heads"):
         plan(codev(rollout__tensor_parallel=8), machine)
+
+
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_a_vllm_that_one_gpu_cannot_hold_is_to_be_shared_before_the_trained_weights_draw(gpus: int) -> None:
+    """So a 32B fits as it is: its plan said that no change of the recipe alone is enough."""
+    machine = machine_of(gpus, 80)
+    recipe: Any = load_recipe(find("codev", "recipes.rl"), RLRecipe)
+    found = plan(recipe, machine, shape="Qwen2.5-VL-32B")
+    assert not found["fits"]
+    assert found["remedies"][-1]["fits"]
+    for one in found["remedies"]:
+        assert not one["changes_learning"]
+        recipe = taking(recipe, one["set"])
+    assert (recipe.rollout.engine, recipe.rollout.tensor_parallel) == ("vllm", gpus)
+    check_sizes(recipe, gpus)
+    assert plan(recipe, machine, shape="Qwen2.5-VL-32B")["fits"]
+
+
+def test_a_vllm_is_shared_by_as_many_gpus_as_its_engine_takes() -> None:
+    def sizes(**changes: Any) -> set[int]:
+        offered = remedies(codev(**changes).model_dump(mode="json"), SEVEN, machine_of(8, 80))
+        return {one.sets.get("rollout.tensor_parallel", 0) for one in offered} - {0}
+
+    assert sizes() == {2, 4}, "of its 28 heads"
+    assert sizes(rollout__tensor_parallel=2) == {4, 1}, "the trained weights draw on one GPU each"
+    assert sizes(rollout__servers=("http://a",)) == set()
+    assert (
+        sizes(rollout__adapters="alone", update__lora={"rank": 8, "alpha": 8, "targets": ("q_proj",)})
+        == set()
+    )
 
 
 @pytest.mark.parametrize(

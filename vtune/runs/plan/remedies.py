@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from vtune.config import Strict
+from vtune.errors import RecipeError
 from vtune.models.families import FAMILIES
 from vtune.models.families.shape import Shape
 from vtune.models.shape import known_shapes, shape_of
+from vtune.runs.agent.kinds import check_tensor_parallel
 from vtune.runs.plan.estimate import (
     draws,
     engine_of,
@@ -20,6 +22,7 @@ from vtune.runs.plan.estimate import (
     over,
     peak_of,
     phases_of,
+    sharing,
     sharing_rows,
     vllm_needs,
 )
@@ -28,6 +31,8 @@ from vtune.update.sequence import possible_sizes
 
 R = TypeVar("R", bound=Strict)
 
+OF_A_MACHINE = (2, 4, 8)
+"""GPUs that advice lets share a vLLM: of one machine, which has eight of them at most. Ours."""
 LEAST_PIXELS = 500_000
 LEAST_TOKENS = 2048
 """Where advice stops to make pictures smaller and conversations shorter. Ours."""
@@ -53,16 +58,21 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         for stage in range(update["zero_stage"] + 1, 4):
             what = {1: "optimizer", 2: "gradients", 3: "weights"}[stage]
             yield Remedy({"update.zero_stage": stage}, f"the {what} are split among the GPUs")
+    shared: list[Remedy] = []
     if draws(values) and engine_of(values) == "vllm":
         yield from _vllm_shares(values, shape, machine)
+        shared = list(_shared_vllms(values, shape, machine))
+        yield from shared
     for size in possible_sizes(shape):
         if size > sharing_rows(values) and machine.gpus % size == 0:
             sets = {"update.sequence_parallel": size, "update.micro_tokens": -(-longest // size)}
             yield Remedy(sets, f"{size} GPUs share each row")
-    if draws(values):
-        yield from _drawing_remedies(values, shape, machine)
+    drawing = list(_drawing_remedies(values, shape, machine)) if draws(values) else []
+    # Slower than all that stands before it where GPUs can share a vLLM.
+    yield from [] if shared else drawing
     offloaded = _with(update["offload"], "optimizer")
     yield Remedy({"update.offload": offloaded}, "the optimizer lies in the host's memory, and is slower")
+    yield from drawing if shared else []
     if update["lora"] is None:
         lora = {"rank": 32, "alpha": 64.0, "targets": [*FAMILIES[shape.family].lora_targets]}
         yield Remedy({"update.lora": lora}, "small adapters are trained instead of the weights", True)
@@ -92,6 +102,27 @@ def _vllm_shares(values: Mapping[str, Any], shape: Shape, machine: Machine) -> I
         yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
 
 
+def _shared_vllms(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
+    rollout = values["rollout"]
+    if machine.kind == "cpu" or rollout.get("adapters", "merged") == "alone":
+        return
+    for size in OF_A_MACHINE:
+        if size <= sharing(values) or machine.gpus % size or not _splits(shape, size):
+            continue
+        shared = {**values, "rollout": {**rollout, "tensor_parallel": size}}
+        share = max(rollout["gpu_memory"], _least_share(shared, shape, machine))
+        sets = {"rollout.tensor_parallel": size, "rollout.gpu_memory": share}
+        yield Remedy(sets, f"{size} GPUs share a vLLM")
+
+
+def _splits(shape: Shape, gpus: int) -> bool:
+    try:
+        check_tensor_parallel(gpus, shape, kind="vllm")
+    except RecipeError:
+        return False
+    return True
+
+
 def _least_share(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
     """Of a GPU's memory, with which a vLLM starts."""
     return ceil(100 * sum(vllm_needs(values, shape).values()) / (machine.memory_gb * GB)) / 100
@@ -101,8 +132,11 @@ def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine)
     rollout = values["rollout"]
     if engine_of(values) == "vllm":
         # The trained model draws by itself: no second copy of the weights.
+        slowly: dict[str, Any] = {"rollout.engine": "transformers", "rollout.staleness": 0}
+        if sharing(values) > 1:
+            slowly["rollout.tensor_parallel"] = 1
         for rows in (8, 1):
-            sets = {"rollout.engine": "transformers", "rollout.staleness": 0, "rollout.max_batch": rows}
+            sets = {**slowly, "rollout.max_batch": rows}
             yield Remedy(sets, "the trained weights draw themselves, slowly")
     elif engine_of(values) == "transformers":
         if machine.kind == "gpu":
