@@ -165,7 +165,8 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         assert path.is_file(), f"no {path}; `pytest --golden` writes it"
-        assert text == path.read_text(encoding="utf-8")
+        said = f"review what changed; `pytest --golden` rewrites tests/golden/{name}"
+        assert text == path.read_text(encoding="utf-8"), said
 
     return compare
 

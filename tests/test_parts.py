@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 
 import pytest
 
@@ -16,7 +17,7 @@ from vtune.environments import ENVIRONMENTS
 from vtune.errors import RecipeError
 from vtune.metrics.benchmarks import SCORERS
 from vtune.models.families import FAMILIES
-from vtune.parts import OURS, Kind
+from vtune.parts import OURS, TABLES, Kind
 from vtune.protocols import PROTOCOLS
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.part import REWARDS
@@ -81,19 +82,26 @@ OTHER_MEANINGS = {
 
 NAMES = {name for parts in OURS.values() for name in parts}
 QUOTED = re.compile(f"""[\"'](?:{"|".join(map(re.escape, sorted(NAMES)))})[\"']""")
+TABLES_OF_CODE = sorted(word for words in CARRIERS.values() for word in words if word.isupper())
+ADDS = re.compile(rf"^ *(?:{'|'.join(TABLES_OF_CODE)})\.add\(", re.MULTILINE)
 
 
 @functools.cache
-def trees() -> dict[str, list[ast.AST]]:
-    """All that stands in each file of the code but the table, and those without a part's name in quotes."""
+def code() -> dict[str, str]:
+    """Each file of the code but the table."""
     files = {
         path.relative_to(ROOT).as_posix(): path
         for top in ("vtune", "cli")
         for path in (ROOT / top).rglob("*.py")
     }
     assert len(files) > 500
-    texts = {file: path.read_text(encoding="utf-8") for file, path in files.items() if file != TABLE}
-    return {file: list(walk(ast.parse(text))) for file, text in texts.items() if QUOTED.search(text)}
+    return {file: path.read_text(encoding="utf-8") for file, path in files.items() if file != TABLE}
+
+
+@functools.cache
+def trees() -> dict[str, list[ast.AST]]:
+    """All that stands in each file of the code, but in those without a part's name in quotes."""
+    return {file: list(walk(ast.parse(text))) for file, text in code().items() if QUOTED.search(text)}
 
 
 def walk(tree: ast.AST) -> Iterator[ast.AST]:
@@ -252,6 +260,22 @@ def test_every_line_of_the_table_is_a_part() -> None:
     for table in tables:
         assert [name for name, part in table.items() if part] == list(OURS[table.kind])
         assert all(table.about(part) for part in table.values())
+
+
+def test_every_part_that_a_file_of_ours_adds_has_a_line_in_the_table() -> None:
+    """Without it the tests of the part import its file, so they pass; no recipe finds the part."""
+    adding = [file for file, text in code().items() if ADDS.search(text)]
+    assert len(adding) > 50
+    for file in adding:
+        import_module(file.removesuffix(".py").replace("/", "."))
+    unlisted = {
+        (module, name)
+        for table in TABLES.values()
+        for module in table.modules()
+        if module.startswith("vtune.")
+        for name in table.of(module)
+    }
+    assert not unlisted, "add a line for it to `OURS` (vtune/parts.py)"
 
 
 def test_a_part_is_loaded_when_it_is_asked_for_and_no_other() -> None:
