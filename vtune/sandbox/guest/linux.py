@@ -14,8 +14,11 @@ PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_MODE_FILTER = 2
 
+_library = ctypes.CDLL(None, use_errno=True)
+_trim = getattr(_library, "malloc_trim", None)
+"""Of glibc alone."""
 _NUMBERS = TABLES.get(platform.machine(), {})
-_call = ctypes.CDLL(None, use_errno=True).syscall
+_call = _library.syscall
 _call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * 6]
 _call.restype = ctypes.c_long
 
@@ -49,3 +52,9 @@ def prctl(option: int, value: int, pointer: int = 0) -> None:
         OSError: If the kernel refuses.
     """
     syscall("prctl", option, value, pointer)
+
+
+def give_back_memory() -> None:
+    """Give memory that nothing uses back to the system: whoever asks for it next finds zeros there."""
+    if _trim is not None:
+        _trim(0)

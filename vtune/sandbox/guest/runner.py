@@ -26,7 +26,7 @@ import PIL.ImageEnhance
 import PIL.ImageFilter
 import PIL.ImageOps
 
-from . import decoding, display, rewrite, wire
+from . import decoding, display, linux, rewrite, wire
 from .artifacts import UNREADABLE, Artifact, Collector
 from .hooks import Tracker
 from .provenance import region_of, track
@@ -182,6 +182,7 @@ class Runner:
         os.pwrite(1, bytes(self.settings.output_bytes), 0)
         # Lists that hold themselves, and errors that were kept, hold files open and pictures in memory.
         gc.collect()
+        linux.give_back_memory()
         return {"ready": True, "spent": _process_time()}
 
     def _decode_ahead(self) -> None:
