@@ -167,6 +167,15 @@ def test_one_that_has_used_much_time_is_not_kept() -> None:
             pytest.fail("the same process served 200 sessions of more than a tenth of a second in all")
 
 
+def test_a_session_has_as_much_memory_as_in_a_new_process() -> None:
+    """Scattered remains of many pictures keep the addresses between them, though not the memory."""
+    many = "a = [image.resize((100 + i, 100)) for i in range(500)]\na = [i.resize((90, 90)) for i in a[250:]]"
+    with running(Limits(memory_mb=96, seconds=60), warm=1) as box:
+        for _ in range(2):
+            assert pid_of(box, many)[1][0].status == "ok"
+            assert pid_of(box, "a = np.ones(12_000_000)\nprint(a.size)")[1][0].status == "ok"
+
+
 def test_time_for_pictures_that_no_code_looked_at_counts() -> None:
     images = [encoded(np.random.default_rng(0).integers(0, 256, (1000, 1000, 3), np.uint8))] * 4
 

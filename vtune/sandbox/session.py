@@ -215,7 +215,7 @@ class Session:
             self._drop()
             raise
         process.spent = float(answer["spent"])
-        return self._keep(process, place)
+        return bool(answer["ready"]) and self._keep(process, place)
 
     def abandon(self) -> None:
         """Let go of everything without waiting for the process to end; the folder is left to the caller."""

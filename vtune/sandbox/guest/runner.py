@@ -7,6 +7,7 @@ import gc
 import io
 import linecache
 import math
+import mmap
 import os
 import random
 import signal
@@ -41,6 +42,8 @@ ERROR_CHARS = wire.MAX_ANSWER // 16
 OWN_TIME = 0.25
 """Of a call's time that its code must have had a core, for running out of it to be its own doing; ours: where
 many sessions share few cores, an endless loop and an honest crop look the same."""
+ROOM = 0.95
+"""Of a session's memory that must be free for it to begin in a process that others have used; ours."""
 FRAMES = 6
 """Frames of the model's code shown in an error message."""
 
@@ -183,7 +186,16 @@ class Runner:
         # Lists that hold themselves, and errors that were kept, hold files open and pictures in memory.
         gc.collect()
         linux.give_back_memory()
-        return {"ready": True, "spent": _process_time()}
+        return {"ready": self._has_room(), "spent": _process_time()}
+
+    def _has_room(self) -> bool:
+        """Whether a session finds as much memory as in a new process: scattered remains hold addresses."""
+        kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        try:
+            mmap.mmap(-1, int(ROOM * self.settings.memory), flags=kind, prot=mmap.PROT_READ).close()
+        except OSError:
+            return False
+        return True
 
     def _decode_ahead(self) -> None:
         """Decode small inputs while nobody waits; large ones would fill the memory of many sessions."""
