@@ -44,6 +44,7 @@ CONTAINED = {
     "x1, y1, x2, y2 = 110, 85, 130, 95\nzoom_factor = 2\ncropped_image = image[y1:y2, x1:x2]\n"
     "resized_image = cv2.resize(cropped_image, None, fx=zoom_factor, fy=zoom_factor, "
     "interpolation=cv2.INTER_LINEAR)\ncv2.imwrite('processed_1.jpg', resized_image)",
+    "lines": "print('a\\n', f'{image.width}\\t{image.height}')",
     "random": "print(random.randint(0, 10**6), random.choice([1, 2, 3]))",
     "drawn": "draw = ImageDraw.Draw(image)\ndraw.rectangle((5, 5, 50, 50), outline='red', width=3)\n"
     "draw.text((9, 9), 'here', fill='red')\nimage.save('drawn.png')",
@@ -68,7 +69,7 @@ OUTSIDE = [
     *("try:\n    1\nexcept Exception as np: 2", "def f(): pass", "lambda: 0", "class A: pass"),
     *("assert image", "raise image", "await image", "yield 1", "return 1", "print(*images)"),
     *("print(**{})", "a, *b = images", "x: int = 5", "x = image.crop", "images[0](1)"),
-    *("(image.crop)(1)(2)", "a.b.c.d(1)", "().__class__", "_take(image, 1)", "'\\d'", "a = = 1", "x\0y"),
+    *("(image.crop)(1)(2)", "a.b.c.d(1)", "().__class__", "_take(image, 1)", "'\\d'", "'\\x5f'", "'\\\\n'", "a = = 1", "x\0y"),
     *("(" * 999, "plt.figure()", "random.seed(1)", "ImageDraw.ImageDraw.font = 1", "ImageDraw.ImageDraw"),
     *("{*images}", "{1}", "(i for i in images)", "image.format('a')", "Image.open", "x = math.floor"),
     *("sorted(images, key='{0.size}'.format)", "f = '{0.im}'.format", "max(images, key=np.uint8)"),

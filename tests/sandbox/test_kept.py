@@ -106,6 +106,12 @@ def test_what_one_session_printed_and_drew_is_not_read_by_the_next(one: Box) -> 
     assert pixels < 1000
 
 
+def test_a_picture_without_a_colour_is_black_and_shows_nothing_of_another_session(one: Box) -> None:
+    pid_of(one, "parts = [image.crop((i, 0, i + 40, 40)) for i in range(200)]\nprint(len(parts))")
+    blank = "print([np.asarray(Image.new('RGB', (40, 40), None)).max() for i in range(50)] == [0] * 50)"
+    assert pid_of(one, blank)[1][0].output == "True"
+
+
 def test_a_format_of_one_session_is_not_that_of_an_ending_in_the_next(one: Box) -> None:
     code = "image.crop((0, 0, 50, 50)).save('a.jpg')"
     expected = pid_of(one, code)[1][0]

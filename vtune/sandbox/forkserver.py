@@ -316,9 +316,6 @@ def _environment(folder: str) -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "MALLOC_ARENA_MAX": "1",
-        # A process that is used again gives back the memory of large pictures, and keeps that of small ones.
-        "MALLOC_MMAP_THRESHOLD_": str(4 << 20),
-        "MALLOC_TRIM_THRESHOLD_": str(16 << 20),
         "MPLBACKEND": "module://guest.figures",
         # The list of fonts takes a while to make; this is where it usually is. Sessions cannot reach it.
         "MPLCONFIGDIR": f"{cache}/matplotlib",

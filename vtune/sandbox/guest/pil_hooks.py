@@ -139,7 +139,7 @@ def _hook_crop(image: Any) -> None:
 
 
 def _hook_files(image: Any, tracker: Tracker) -> None:
-    opened, saved = PIL.Image.open, image.save
+    opened, saved, made = PIL.Image.open, image.save, PIL.Image.new
 
     @functools.wraps(opened)
     def open_(fp: Any, *args: Any, **kwargs: Any) -> Any:
@@ -176,6 +176,12 @@ def _hook_files(image: Any, tracker: Tracker) -> None:
         picture = self if self.mode in ("L", "RGB", "RGBA", "P", "1") else self.convert("RGB")
         picture.save(free_name("shown"))
 
+    @functools.wraps(made)
+    def new(mode: str, size: Any, color: Any = 0) -> Any:
+        # Without a colour it would show what lay in memory, of another session perhaps.
+        return made(mode, size, 0 if color is None else color)
+
+    PIL.Image.new = new
     PIL.Image.open = open_
     image.save = save
     image.show = show
