@@ -81,6 +81,11 @@ CONSTANTS = {
     "math": "pi",
     "np": "float32 uint8",
 }
+SYNTAX = (
+    "Assign AugAssign BinOp BoolOp Break Compare Constant Continue Dict Expr For FormattedValue If IfExp "
+    "JoinedStr List ListComp Module Pass Slice Try Tuple UnaryOp alias comprehension"
+)
+"""Kinds of syntax that are as contained as their parts, beside all operators."""
 SESSION = "Image ImageDraw ImageEnhance ImageFilter ImageOps cv2 display math np numpy os plt random"
 """Modules and functions that a session begins with, under these names."""
 
@@ -98,39 +103,10 @@ _SHARED = frozenset((*SESSION.split(), *dir(builtins)))
 _ERRORS = frozenset(
     name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, Exception)
 )
-_PLAIN = frozenset(
-    (
-        *(
-            ast.Module,
-            ast.Expr,
-            ast.Assign,
-            ast.AugAssign,
-            ast.If,
-            ast.For,
-            ast.Pass,
-            ast.Break,
-            ast.Continue,
-        ),
-        *(ast.Try, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice, ast.JoinedStr, ast.FormattedValue),
-        *(
-            ast.BinOp,
-            ast.UnaryOp,
-            ast.BoolOp,
-            ast.Compare,
-            ast.IfExp,
-            ast.ListComp,
-            ast.comprehension,
-            ast.alias,
-        ),
-        *(
-            kind
-            for group in (ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
-            for kind in group.__subclasses__()
-        ),
-        *ast.expr_context.__subclasses__(),
-    )
+_GROUPS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
+_PLAIN = frozenset(getattr(ast, name) for name in SYNTAX.split()) | frozenset(
+    kind for group in _GROUPS for kind in group.__subclasses__()
 )
-"""Kinds of syntax that are as contained as their parts."""
 
 
 @functools.lru_cache(maxsize=256)

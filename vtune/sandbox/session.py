@@ -141,7 +141,7 @@ class Session:
                 await self._files.put(name, content)
         self._files.link_inputs(self.image_names)
         async with asyncio.timeout(ADOPT_SECONDS):
-            # No code of a model has run in it: it may go on, and decode its pictures.
+            # No code has run in it that does anything by itself: it may go on, and decode its pictures.
             answer = await process.ask({"seed": self._seed, "inputs": self.image_names}, stop=False)
         if not answer.get("ready"):
             raise ProtocolError(str(answer))
