@@ -37,19 +37,19 @@ class KeptProcesses:
     async def take(
         self, server: Server, remove: Callable[[str], Awaitable[None]]
     ) -> tuple[Process, Place] | None:
-        """The process that was used last, None where there is none; it is kept no more.
+        """The most recently used process, which is no longer kept; None if there is not one.
 
         Args:
-            server: The fork server of now: who came from another one has lost its files.
+            server: The current fork server: a process of an earlier one has lost its files.
             remove: Removes the folder of a process that has ended meanwhile.
         """
-        # Asked before one is taken: whoever is cancelled meanwhile takes none with them.
+        # Asked before one is taken, so that none is lost if this is cancelled.
         lives = bool(self._kept) and await server.lives()
         while self._kept:
             process, place = self._kept.pop()
             if lives and process.server is server and not is_readable(process.pidfd):
                 return process, place
-            # A fork server that is only late has left it stopped.
+            # Where the fork server is only late, the process still waits, stopped.
             process.kill()
             process.close()
             await remove(place.folder)

@@ -68,6 +68,6 @@ def _numbers(values: Any) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def without_halves(text: str) -> str:
-    """Text without halves of characters, which file names and printed junk may hold."""
+def without_surrogates(text: str) -> str:
+    """Text without lone surrogates, which file names and printed junk may hold."""
     return text.encode("utf-8", "replace").decode()

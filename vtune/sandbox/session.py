@@ -16,7 +16,7 @@ from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.repair import one_line, repair, unwrap
-from vtune.sandbox.reply import Answer, checked, crop_of, without_halves
+from vtune.sandbox.reply import Answer, checked, crop_of, without_surrogates
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Execution, Limits
@@ -119,7 +119,7 @@ class Session:
                 if not self._process.kept:
                     why = str(error) or type(error).__name__
                     raise ServiceError(f"the sandbox cannot start a session: {why}") from error
-                # One that had waited may be gone, or going, with its fork server: a new one will say so.
+                # A kept process may have ended with its fork server; a new one reports what is wrong.
                 await self._leave()
                 self._files = self._place = None
             except BaseException:
@@ -366,7 +366,7 @@ class Session:
                 content = await files.read(name, max_bytes=limits.file_mb << 20)
                 image = await self._decode(content, self._contained)
             except NotShown as reason:
-                notes.append(f"{without_halves(name)} is not shown: {reason}")
+                notes.append(f"{without_surrogates(name)} is not shown: {reason}")
             else:
                 shown[name] = len(images)
                 images.append(image)
@@ -380,7 +380,7 @@ class Session:
             output="\n".join(line for line in lines if line),
             error=self._plain(answer.error)[-limits.error_chars :],
             images=tuple(images),
-            names=tuple(without_halves(name) for name in shown),
+            names=tuple(without_surrogates(name) for name in shown),
             crops=tuple(crop_of(crop, len(self.image_names), shown) for crop in answer.crops),
             seconds=time.perf_counter() - self._began,
         )
@@ -393,4 +393,4 @@ class Session:
         folder = self._place.folder
         for name, shown in ((f"{folder}/{folders.WORKSPACE}", WORKSPACE), (folder.rpartition("/")[0], "/")):
             text = text.replace(name, shown)
-        return without_halves(text)
+        return without_surrogates(text)
