@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.judge.server import JsonHandler, completion, is_greeting, listening
+from tests.judge.server import JsonHandler, completion, is_greeting
+from tests.listening import listening
 
 
 @dataclass

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from tests.listening import listening
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.preflight import HELLO
 
@@ -75,20 +76,6 @@ class JsonHandler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Keep the output of the tests clean."""
-
-
-@contextmanager
-def listening(handler: type[JsonHandler]) -> Iterator[int]:
-    """A server that runs; yields its port."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def completion(reply: str) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.judge.server import JsonHandler, completion, listening
+from tests.judge.server import JsonHandler, completion
+from tests.listening import listening
 from vtune.judge.completions import Completed, Completions, NoAnswer, NoVerdict
 
 

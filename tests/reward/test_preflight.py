@@ -1,13 +1,13 @@
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.listening import listening
 from tests.reward.build import recipe
 from vtune.errors import RecipeError, ServiceError
 from vtune.reward.preflight import ping_services
@@ -38,13 +38,8 @@ def answering(status: int, body: Any) -> Iterator[tuple[str, list[dict[str, Any]
         def log_message(self, *_: object) -> None:
             """Nobody reads it."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as port:
+        yield f"http://127.0.0.1:{port}", asked
 
 
 def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.judge.server import FakeJudge, JsonHandler, listening, serve
+from tests.judge.server import FakeJudge, JsonHandler, serve
+from tests.listening import listening
 from tests.models.rows import picture
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.budget import Prices

@@ -3,15 +3,15 @@
 import asyncio
 import gzip
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.listening import listening
 from vtune.errors import DataError, ServiceError
 from vtune.tools.http import Patience
 from vtune.tools.passage import Passage
@@ -50,13 +50,8 @@ def serper(
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as port:
+        yield f"http://127.0.0.1:{port}", asked
 
 
 def search(url: str, record: Path, *queries: str, key: str | None = "k", **changes: Any) -> list[Any]:

@@ -2,14 +2,15 @@
 
 import gzip
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.listening import listening
 
 ARTICLE = (
     "<html><head><title>Towers</title></head><body><nav><a href='/'>Home</a></nav><article><h1>The tower</h1>"
@@ -159,12 +160,5 @@ class Handler(BaseHTTPRequestHandler):
 def serve_web(**found: list[str]) -> Iterator[FakeWeb]:
     web = FakeWeb(dict(found))
     handler = type("OfThisWeb", (Handler,), {"web": web})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    web.port = server.server_address[1]
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    try:
+    with listening(handler) as web.port:
         yield web
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -67,6 +67,8 @@ class Server:
             VLLM_NO_USAGE_STATS="1",
             VLLM_LOGGING_LEVEL="ERROR",
             VLLM_CPU_OMP_THREADS_BIND="nobind",
+            # Its model in the process of its scheduler: one of its own would wait in a busy loop.
+            VLLM_ENABLE_V1_MULTIPROCESSING="0",
             TORCH_COMPILE_DISABLE="1",
             HF_HUB_OFFLINE="1",
         )
