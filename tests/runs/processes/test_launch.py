@@ -268,6 +268,22 @@ def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path
     assert caught.value.code == 130
 
 
+def test_watchers_may_give_an_order_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler tells all of them; what one has half written is none of another's."""
+    replace, others = Path.replace, iter([os.getpid() + 1])
+
+    def late(self: Path, target: Path) -> Path:
+        for other in others:
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "getpid", lambda other=other: other)
+                give_order(tmp_path, SAVE)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    give_order(tmp_path, SAVE)
+    assert [file.name for file in tmp_path.iterdir()] == ["order"]
+
+
 def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
     """Told to stop it lets them save, and they continue under it."""
     run, said = tmp_path / "run", tmp_path / "said"

@@ -167,8 +167,8 @@ def give_order(logs: Path, order: str) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """A file that is there completely or not at all."""
-    part = file.with_name(f".{file.name}.part")
+    """A file that is there completely or not at all, also where others write it at the same time."""
+    part = file.with_name(f".{file.name}.{socket.gethostname()}-{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(file)
 
