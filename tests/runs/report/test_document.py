@@ -130,6 +130,23 @@ def test_a_folder_of_runs_and_evaluations_is_all_of_them(tmp_path: Path) -> None
         run_report([tmp_path / "eval" / "begun"])
 
 
+def test_a_broken_run_in_a_folder_hides_no_other_and_one_that_was_named_is_an_error(tmp_path: Path) -> None:
+    for name in ("good", "broken", "recipe"):
+        write_run(tmp_path / name, LINES)
+    log, recipe = tmp_path / "broken/metrics.jsonl", tmp_path / "recipe/recipe.yaml"
+    log.write_text("[]\n" + log.read_text())
+    recipe.write_text("steps: [\n")
+    report: Any = run_report([tmp_path])
+    assert [run["name"] for run in report["runs"]] == ["good"]
+    assert set(report["unreadable"]) == {str(log.parent), str(recipe.parent)}
+    assert str(log) in report["unreadable"][str(log.parent)]
+    shown = vtune("report", tmp_path)
+    assert shown.code == 0
+    assert f"left out: {log.parent}: " in " ".join(shown.out.split())
+    with pytest.raises(DataError, match="a metrics line needs"):
+        run_report([tmp_path / "good", log.parent])
+
+
 def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) -> None:
     first, second = (write_evaluation(tmp_path / name) for name in ("before", "after"))
     lines = vtune("report", first, second, "--csv").out.splitlines()

@@ -347,7 +347,8 @@ def test_a_folder_stands_for_the_sweeps_in_it(folder: Path) -> None:
     (folder.parent / "other/sweep.yaml").write_text("{}")
     left: Any = run_report([folder.parent])
     assert [one["name"] for one in left["sweeps"]] == ["swept"]
-    assert left["unreadable"] == {str(folder.parent / "other"): "not the settings of a sweep"}
+    other = folder.parent / "other"
+    assert left["unreadable"] == {str(other): f"not the settings of a sweep ({other / 'sweep.yaml'})"}
     shown = vtune("report", folder.parent)
     assert f"left out: {folder.parent / 'other'}: not the settings of a sweep" in shown.out
     assert vtune("report", folder.parent / "other").code == 2

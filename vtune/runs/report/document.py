@@ -1,12 +1,13 @@
 """`vtune report`: what run folders say about themselves, as one document."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vtune.config import read_values
-from vtune.errors import DataError
+from vtune.errors import DataError, VtuneError
 from vtune.files.json_text import read_json
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
@@ -49,54 +50,49 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         missing from its curve. `changes`: see `vtune.metrics.changes.telling`.
         `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked
         for.
-        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each, and
-        `unreadable`: path -> why, of sweeps in such a folder that are broken.
+        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
+        `unreadable`: path -> why, of those in such a folder that are broken: one hides no other.
         `audit` of those that `vtune faithfulness` has looked at: see `vtune.schema.audit`.
         `unfinished`: paths of runs and evaluations in such a folder that have nothing to tell yet.
 
     Raises:
-        DataError: If a folder is of no such kind, or a file in it is broken.
+        DataError: If a folder is of no such kind, or a file is broken in one that was given itself.
     """
-    paths_given = paths
+    given = paths
     spread = [one for path in paths for one in _spread(path)]
     paths = [path for path in spread if path in paths or _has_numbers(path)]
     evaluations = [path for path in paths if _is_evaluation(path)]
     sweeps = [path for path in paths if is_sweep(path)]
+    unreadable: dict[str, str] = {}
+
+    def each(some: Iterable[Path], read: Callable[[Path], dict[str, object]]) -> list[dict[str, object]]:
+        shown = []
+        for path in some:
+            try:
+                shown.append(read(path))
+            except VtuneError as error:
+                if path in given:
+                    raise
+                unreadable[str(path)] = f"{error.what} ({error.where})" if error.where else error.what
+        return shown
+
+    runs = (path for path in paths if path not in evaluations and path not in sweeps)
     return {
-        "runs": _told_apart(
-            _run(path) | ({"replies": last_replies(path)} if replies else {})
-            for path in paths
-            if path not in evaluations and path not in sweeps
-        ),
-        "evaluations": _told_apart(
-            _evaluation(path) | ({"replies": _replies(path)} if replies else {}) for path in evaluations
-        ),
-        **_sweeps(sweeps, paths_given),
+        "runs": _told_apart(each(runs, partial(_run, replies=replies))),
+        "evaluations": _told_apart(each(evaluations, partial(_evaluation, replies=replies))),
+        "sweeps": each(sweeps, sweep_table),
+        "unreadable": unreadable,
         "unfinished": [str(path) for path in spread if path not in paths],
     }
 
 
-def _told_apart(shown: Iterable[dict[str, object]]) -> list[dict[str, object]]:
+def _told_apart(shown: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     """Those in a sweep's folder are all called after their seed or suite: where they lie tells them apart."""
-    shown = list(shown)
     paths = [Path(str(one["path"])) for one in shown]
     alike = [[other for other in paths if other.resolve().name == path.resolve().name] for path in paths]
     return [
         one | {"name": told_apart(path, same)} for one, path, same in zip(shown, paths, alike, strict=True)
     ]
-
-
-def _sweeps(sweeps: Sequence[Path], given: Sequence[Path]) -> dict[str, object]:
-    """`sweeps` and `unreadable`: one that was found in a folder hides no other if it is broken."""
-    tables, unreadable = [], {}
-    for path in sweeps:
-        try:
-            tables.append(sweep_table(path))
-        except DataError as error:
-            if path in given:
-                raise
-            unreadable[str(path)] = error.what
-    return {"sweeps": tables, "unreadable": unreadable}
 
 
 def _spread(path: Path) -> list[Path]:
@@ -119,13 +115,14 @@ def _is_evaluation(path: Path) -> bool:
     return (path / "suite.yaml").is_file() and not (path / "recipe.yaml").is_file()
 
 
-def _evaluation(path: Path) -> dict[str, object]:
+def _evaluation(path: Path, *, replies: bool) -> dict[str, object]:
     file = path / "results.json"
     if not file.is_file():
         raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
     results = read_results(file, *SHOWN, fix=RESTORE)
     own = _uses(results.get("environment"), path)
-    return {"name": path.resolve().name, "path": str(path), **results, **own, **_audit(path)}
+    shown = {"name": path.resolve().name, "path": str(path), **results, **own, **_audit(path)}
+    return shown | ({"replies": _replies(path)} if replies else {})
 
 
 def _audit(path: Path) -> dict[str, object]:
@@ -149,7 +146,7 @@ def _uses(environment: object, folder: Path) -> dict[str, object]:
     return {"uses": {name: {"sha256": told[name], "kept": kept[name]} for name in told}}
 
 
-def _run(path: Path) -> dict[str, object]:
+def _run(path: Path, *, replies: bool) -> dict[str, object]:
     for name in ("recipe.yaml", "metrics.jsonl"):
         if not (path / name).is_file():
             raise DataError(
@@ -176,6 +173,7 @@ def _run(path: Path) -> dict[str, object]:
         "changes": [asdict(one) for one in telling(changes(curves))],
         "tightenings": tightenings(lines),
         **_audit(path),
+        **({"replies": last_replies(path)} if replies else {}),
     }
 
 
