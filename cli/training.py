@@ -47,7 +47,8 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         overrides: `key.path=value`, applied in order.
         start: How; without a folder it is `runs/<recipe>`.
     """
-    from vtune.runs.folder import check_folder, check_start
+    from vtune.files.writing import check_folder_output
+    from vtune.runs.folder import check_start
     from vtune.runs.processes.launch import launch, processes_of
     from vtune.runs.processes.machines import variables
 
@@ -57,7 +58,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
     if verb.machine is not None and start.hostfile is not None and start.gpus is not None:
         verb.machine(recipe, start.gpus)
     folder = start.out or Path("runs") / path.stem
-    check_folder(folder)
+    check_folder_output(folder)
     if start.dry_run:
         _plan(verb, recipe, folder, processes, start)
         return
@@ -125,13 +126,13 @@ def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: 
     """What `--dry-run` does."""
     from vtune.metrics.trackers import check_tracker
     from vtune.report.progress import say
-    from vtune.runs.folder import check_start
+    from vtune.runs.folder import check_start, holds_run
 
     with stdout_for_the_result():
         check_tracker(start.track)
         if start.out is not None or start.resume:
             check_start(folder, resume=start.resume)
-        elif (folder / "recipe.yaml").exists():
+        elif holds_run(folder):
             say(f"{folder} holds a run already: a start needs another --out, or --resume")
         facts = verb.check(recipe, gpus=processes)
     _show_plan(recipe, facts, as_json=start.as_json)

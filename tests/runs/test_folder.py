@@ -53,9 +53,23 @@ def test_a_new_run_holds_its_recipe_and_its_environment(run: Path, data: Path) -
     assert sorted(path.name for path in run.iterdir()) == ["environment.json", "recipe.yaml"]
 
 
-def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path) -> None:
+@pytest.mark.parametrize("done", ["metrics.jsonl", "checkpoints", "trajectories"])
+def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path, done: str) -> None:
+    (run / done).mkdir()
     with pytest.raises(RecipeError, match="holds a run already"):
         start_run(run, plan(), [data], resume=False)
+
+
+def test_a_start_that_came_to_nothing_is_no_run(run: Path, data: Path) -> None:
+    """No model could be loaded, say: the next start need not remove anything first."""
+    (run / "logs").mkdir()
+    (run / "logs/rank-0.log").write_text("no model")
+    with running(run, plan(every=9), [data], resume=False, ranks=Ranks(rank=0, world=1, local=0)):
+        assert yaml.safe_load((run / "recipe.yaml").read_text()) == plan(every=9).model_dump()
+        again = running(run, plan(), [data], resume=False, ranks=Ranks(rank=0, world=1, local=0))
+        with pytest.raises(RecipeError, match="another process is working in"), again:
+            pytest.fail("both ran")
+    assert (run / "logs/rank-0.log").read_text() == "no model"
 
 
 def test_two_processes_do_not_train_in_one_folder(run: Path, data: Path) -> None:

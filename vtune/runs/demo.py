@@ -15,14 +15,13 @@ from vtune.config import find, load_recipe
 from vtune.data import lens
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
-from vtune.files.writing import write_atomically
+from vtune.files.writing import check_folder_output, write_atomically
 from vtune.models.tiny import build_tiny
 from vtune.report.progress import say
 from vtune.runs.data.lens import make_lens
 from vtune.runs.evaluate.evaluation import run_eval
 from vtune.runs.evaluate.identity import STARTED
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import check_folder
 from vtune.runs.processes.machines import gpus_here, places
 from vtune.runs.sweep.recipe import OWN, load_sweep
 from vtune.runs.sweep.runs import check_failed, run_sweep
@@ -172,7 +171,7 @@ def _seconds(out: Path) -> float:
 
 def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
     """Make the folder, or see that it holds this demo."""
-    check_folder(out)
+    check_folder_output(out)
     file = out / "settings.json"
     if not file.exists():
         out.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,8 @@ _ELSEWHERE = "wait for it to end, or choose another --out"
 
 LOCK = ".lock"
 """File in a folder in which a process works."""
+BEFORE_STEPS = {"recipe.yaml", "environment.json", "logs", LOCK, USES}
+"""What a start writes before its first step."""
 
 PACKAGES = (
     "vtune",
@@ -315,23 +317,18 @@ def check_start(out: Path, *, resume: bool) -> None:
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
     """
-    check_folder(out)
-    there = (out / "recipe.yaml").exists()
-    if there and not resume:
+    check_folder_output(out)
+    if holds_run(out) and not resume:
         raise RecipeError(
             f"{out} holds a run already", fix="continue it with --resume, choose another --out, or remove it"
         )
-    if resume and not there:
+    if resume and not (out / "recipe.yaml").exists():
         raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
 
 
-def check_folder(out: Path) -> None:
-    """Check that `out` is, or can become, a folder that can be written into.
-
-    Raises:
-        RecipeError: If it is not one, or cannot.
-    """
-    check_folder_output(out)
+def holds_run(out: Path) -> bool:
+    """Whether a run has done something in a folder: a start that failed before its first step is none."""
+    return (out / "recipe.yaml").exists() and any(file.name not in BEFORE_STEPS for file in out.iterdir())
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import check_judges, take_reviews, write_queue
 from vtune.runs.curate.rows import Dropped, Rows
 from vtune.runs.curate.workers import Look, Workers, check_workers, looking
-from vtune.runs.folder import check_folder, environment, keep_uses, locked
+from vtune.runs.folder import environment, keep_uses, locked
 from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
 from vtune.uses import prints as using
 
@@ -130,7 +130,7 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         ServiceError: If a judge does not answer.
         VtuneError: If something in the recipe or the data cannot be used.
     """
-    check_folder(out)
+    check_folder_output(out)
     check_workers(workers)
     check_names(recipe)
     for spec in recipe.filters:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from vtune.data import lens, shortcut
 from vtune.data.shortcut import Shortcut
+from vtune.files.writing import check_folder_output
 from vtune.runs.data.tiny import add_tiny, check_tiny
-from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
@@ -96,7 +96,7 @@ def make_shortcut(
 def _check(out: Path, tiny: Path | None) -> None:
     if tiny is not None:
         check_tiny(tiny)
-    check_folder(out)
+    check_folder_output(out)
 
 
 def _model(tiny: Path | None, level: int, seed: int) -> dict[str, object]:

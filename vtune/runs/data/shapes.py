@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from vtune.data import shapes
+from vtune.files.writing import check_folder_output
 from vtune.runs.data.tiny import add_tiny, check_tiny
-from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
@@ -30,7 +30,7 @@ def make_shapes(
     """
     if tiny is not None:
         check_tiny(tiny)
-    check_folder(out)
+    check_folder_output(out)
     made: dict[str, object] = {}
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"

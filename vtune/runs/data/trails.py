@@ -11,9 +11,9 @@ from vtune.data.drawing import png
 from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
+from vtune.files.writing import check_folder_output
 from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
 from vtune.runs.data.tiny import add_tiny, check_tiny
-from vtune.runs.folder import check_folder
 from vtune.schema.parquet import write_samples, write_trajectories
 
 
@@ -69,7 +69,7 @@ def _check_folders(out: Path, tiny: Path | None, indexes: Iterable[Path]) -> Non
     for path in indexes:
         if path.exists():
             raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
-    check_folder(out)
+    check_folder_output(out)
 
 
 def _write_world(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.errors import RecipeError
-from vtune.files.writing import write_atomically
+from vtune.files.writing import check_folder_output, write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
 from vtune.metrics.faithfulness import faithfulness
@@ -69,7 +69,7 @@ from vtune.runs.evaluate.windows import (
     waits,
     windows,
 )
-from vtune.runs.folder import check_folder, environment, locked
+from vtune.runs.folder import environment, locked
 from vtune.runs.interpreter import responsive
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
@@ -188,7 +188,7 @@ def run_eval(
         RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the
             other way round, or that evaluation is another one; if another process evaluates in `out`.
     """
-    check_folder(out)
+    check_folder_output(out)
     suite = blocking(judged_as_shown(suite))
     # As the link stands now: `newest` may move while this goes on, and before it is asked for again.
     model = resolved(model)

@@ -17,9 +17,10 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
+from vtune.files.writing import check_folder_output
 from vtune.models.network import free_port
 from vtune.report.progress import STOPS, say
-from vtune.runs.folder import check_folder, locked
+from vtune.runs.folder import locked
 from vtune.runs.processes import local_ranks, pdsh
 from vtune.runs.processes.local_ranks import Rendezvous
 from vtune.runs.processes.machines import (
@@ -83,7 +84,7 @@ def launch(
         SystemExit: 130 after Ctrl-C or SIGTERM, and the code of a rank that found the input wrong.
     """
     _check_devices(processes, hostfile)
-    check_folder(out)
+    check_folder_output(out)
     logs = out / "logs"
     # A second start must not take the notes of the first away; the run itself is kept apart by its own lock.
     with locked(logs):

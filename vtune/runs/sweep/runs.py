@@ -8,7 +8,7 @@ from typing import Any
 from vtune.config import differing_keys, dump_recipe
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
-from vtune.files.writing import write_atomically
+from vtune.files.writing import check_folder_output, write_atomically
 from vtune.metrics.power import power_of
 from vtune.models.policy import load_chat
 from vtune.models.shape import local_file
@@ -16,7 +16,7 @@ from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
 from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import MAY_CHANGE, check_folder, check_same_run, check_uses, keep_uses, locked
+from vtune.runs.folder import MAY_CHANGE, check_same_run, check_uses, keep_uses, locked
 from vtune.runs.processes.child import Child
 from vtune.runs.sweep.jobs import Job, Jobs, StartChild
 from vtune.runs.sweep.numbers import RESULTS
@@ -53,7 +53,7 @@ def check_sweep_folder(plan: Plan, out: Path, *, resume: bool, processes: int) -
             in it began, or an evaluation in it ended, with other settings.
         DataError: The same with other data.
     """
-    check_folder(out)
+    check_folder_output(out)
     there = (out / SWEEP).exists()
     if (out / "recipe.yaml").exists():
         raise RecipeError(f"{out} holds a run", fix="choose another --out")
@@ -146,7 +146,7 @@ def plan_sweep(
     Raises:
         VtuneError: With the problems found.
     """
-    check_folder(out)
+    check_folder_output(out)
     variants = {}
     for run in _firsts(plan, out):
         if run.trained:
