@@ -2,11 +2,18 @@
 
 import fcntl
 import os
+import random
 import socket
 import struct
+from contextlib import suppress
+from pathlib import Path
 
 SIOCGIFADDR = 0x8915
 """The request for an interface's IPv4 address (Linux, `netdevice(7)`)."""
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""The first and the last port that connections of this machine get (Linux, `ip(7)`)."""
+LOWEST = 20_000
+"""From here on processes of a run meet (ours; torchrun and DeepSpeed take 29500)."""
 
 
 def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
@@ -24,7 +31,18 @@ def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
 
 
 def free_port() -> int:
-    """A TCP port of this machine, on all addresses, that nothing listens at now."""
+    """A TCP port of this machine, on all addresses, that nothing uses now.
+
+    Where there is room, it is none that the kernel gives to connections: whoever is to listen at it imports
+    torch first, and in these seconds another program's request might get it.
+    """
+    first = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else LOWEST
+    below = range(LOWEST, first)
+    # Not from the run's own random numbers: those of all runs with its seed are alike.
+    for port in random.SystemRandom().sample(below, min(len(below), 64)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            return port
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -1,0 +1,42 @@
+import random
+import socket
+from pathlib import Path
+
+import pytest
+
+from vtune.models import network
+from vtune.models.network import EPHEMERAL, LOWEST, free_port
+
+
+def given(monkeypatch: pytest.MonkeyPatch, file: Path, first: int) -> None:
+    file.write_text(f"{first}\t60999\n")
+    monkeypatch.setattr(network, "EPHEMERAL", file)
+
+
+@pytest.mark.skipif(not EPHEMERAL.exists(), reason="no file with the ports of connections on this system")
+def test_no_connection_gets_the_port_where_a_run_meets() -> None:
+    first = int(EPHEMERAL.read_text().split()[0])
+    random.seed(0)
+    ports = {free_port() for _ in range(20)}
+    assert random.random() == random.Random(0).random(), "what a run draws depends on its ports"
+    assert len(ports) > 10, "two runs that start together would meet at one port"
+    assert all(port < max(first, LOWEST + 1) or first <= LOWEST for port in ports)
+
+
+def test_a_port_that_is_used_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given(monkeypatch, tmp_path / "range", LOWEST + 3)
+    with socket.socket() as first, socket.socket() as second:
+        for taken in (first, second):
+            taken.bind(("", free_port()))
+            taken.listen()
+        held = {one.getsockname()[1] for one in (first, second)}
+        assert len(held) == 2
+        assert free_port() not in held
+
+
+def test_where_connections_may_have_all_ports_it_is_one_of_theirs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given(monkeypatch, tmp_path / "range", 1024)
+    with socket.socket() as meeting:
+        meeting.bind(("", free_port()))
