@@ -33,8 +33,8 @@ def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
 def free_port() -> int:
     """A TCP port of this machine, on all addresses, that nothing uses now.
 
-    Where there is room, it is none that the kernel gives to connections: whoever is to listen at it imports
-    torch first, and in these seconds another program's request might get it.
+    Where there is room, it lies outside of those that the kernel gives to connections: whoever is to listen
+    at it imports torch first, and in these seconds another program's request might get it.
     """
     first = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else LOWEST
     below = range(LOWEST, first)

@@ -327,7 +327,7 @@ def check_start(out: Path, *, resume: bool) -> None:
 
 
 def holds_run(out: Path) -> bool:
-    """Whether a run has done something in a folder: a start that failed before its first step is none."""
+    """Whether a run has done something in a folder; a start that failed before that leaves no run."""
     return (out / "recipe.yaml").exists() and any(file.name not in BEFORE_STEPS for file in out.iterdir())
 
 
