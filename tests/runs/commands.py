@@ -5,9 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from math import nan
+from multiprocessing import get_context
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from unittest.mock import patch
 
@@ -39,6 +42,24 @@ def vtune(*words: str | Path) -> Ended:
             code = status.code
     assert isinstance(code, int)
     return Ended(code, out.getvalue(), err.getvalue())
+
+
+def in_fork(said: Path, work: Callable[[], Ended]) -> ForkProcess:
+    """Run a command in a fork of this process, which can be killed and needs no time for imports.
+
+    Args:
+        said: Gets what the command writes to standard error, once it has ended.
+        work: Calls `vtune`.
+    """
+
+    def run() -> None:
+        ended = work()
+        said.write_text(ended.err)
+        sys.exit(ended.code)
+
+    process = get_context("fork").Process(target=run)
+    process.start()
+    return process
 
 
 def environment(**more: str) -> dict[str, str]:

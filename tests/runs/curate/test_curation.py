@@ -1,7 +1,6 @@
 import json
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -9,6 +8,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from itertools import islice, pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ import vtune.runs.curate.curation as curation
 from tests.conftest import HANGS, ROOT
 from tests.curate.build import png, sample
 from tests.judge.server import FakeJudge, serve
-from tests.runs.commands import environment, vtune
+from tests.runs.commands import environment, in_fork, vtune
 from tests.runs.dice import Dice, rollouts
 from vtune.config import dump_recipe, load_recipe, shipped
 from vtune.data.coco import coco_samples
@@ -202,24 +202,6 @@ def test_the_funnel_of_photographs_and_puzzles_adds_up(
     assert "http" not in page.replace("http://www.w3.org", "")
 
 
-KILLED = """
-import sys, pathlib
-import vtune.runs.agent.engines as engines
-from tests.runs.dice import Dice
-from vtune.cli.main import main
-log = pathlib.Path(sys.argv.pop(1))
-engines.TransformersEngine = lambda policy, **_: Dice(policy, log, seconds=0.02)
-main()
-"""
-
-
-def start(recipe: Path, out: Path, log: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-c", KILLED, str(log), "curate", str(recipe), "--out", str(out), "--json"]
-    return subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def test_after_sigkill_the_same_bytes_come_out_and_no_finished_rollout_is_drawn_again(
     tiny: Path, lens: Path, tmp_path: Path, dice: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,16 +218,19 @@ def test_after_sigkill_the_same_bytes_come_out_and_no_finished_rollout_is_drawn_
 
     out, first, second = tmp_path / "killed", tmp_path / "first.txt", tmp_path / "second.txt"
     kept = out / "results" / "replies.jsonl"
-    process = start(recipe, out, first)
+    said = tmp_path / "said.txt"
+    slowly = partial(Dice, log=first, seconds=0.02)
+    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: slowly(policy))
+    process = in_fork(said, lambda: vtune("curate", recipe, "--out", out, "--json"))
     try:
         deadline = time.monotonic() + HANGS
         while not kept.exists() or len(kept.read_bytes().splitlines()) < 40:
-            assert process.poll() is None, process.communicate()[1]
+            assert process.is_alive(), said.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.kill()
+        process.join()
     finished = kept.read_bytes().count(b"\n")
     assert 0 < finished < len(everything)
     assert not (out / "samples.parquet").exists()

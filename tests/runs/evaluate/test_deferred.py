@@ -1,9 +1,8 @@
 """The judge of a suite's reward in batches: the same numbers, and what a broken batch leaves."""
 
 import json
+import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from tests.judge.batch_server import BatchServer, serve_batches
 from tests.judge.server import serve
 from tests.models.rows import picture
-from tests.runs.commands import HANGS, Ended, environment, rl, setting, vtune
+from tests.runs.commands import HANGS, Ended, in_fork, rl, setting, vtune
 from tests.runs.evaluate import search_sets
 from tests.runs.evaluate.scripted import evaluate, write_script
 from vtune.config import dump_recipe, find, load_recipe
@@ -29,7 +28,6 @@ from vtune.runs.train.online_suites import load_suites
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import read_trajectories
 
-MAIN = "import sys; from vtune.cli.main import main; sys.argv[0] = 'vtune'; main()"
 ANSWERS = ["pale", "White.", "grey", "cream", "snow", "milk"]
 """The second is the truth word for word; the judge finds two of the others right."""
 LOOKS = 6
@@ -238,23 +236,25 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_with_its_batch(
 ) -> None:
     out = tmp_path / "out"
     with serve_batches(judge, polls=10**9) as server:
-        words = ["--suite", SUITE, "--model", model, "--data", str(data), "--out", str(out)]
-        more = [*setting(published__md5="null"), *batching(server), "--json"]
-        # What was started in the background ignores Ctrl-C, and so would what it starts.
-        heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); " + MAIN
-        command = [sys.executable, "-c", heard, "eval", *words, *more]
-        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+        said = tmp_path / "said.txt"
+
+        def run() -> Ended:
+            # What was started in the background ignores Ctrl-C, and so would what it starts.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            return evaluate(SUITE, model, data, out, *batching(server))
+
+        process = in_fork(said, run)
         try:
             waited = time.monotonic() + HANGS
             while not (server.batches and server.batches[0]):
-                assert process.poll() is None, process.communicate()[1]
+                assert process.is_alive(), said.read_text()
                 assert time.monotonic() < waited
                 time.sleep(0.05)
-            process.send_signal(signal.SIGINT)
-            err = process.communicate(timeout=HANGS)[1]
+            os.kill(process.pid or 0, signal.SIGINT)
+            process.join(HANGS)
         finally:
             process.kill()
-        assert process.returncode == 130, err
+        assert process.exitcode == 130, said.read_text()
         assert (out / BATCH).exists()
         assert len(list((out / "trajectories").iterdir())) == 1
         server.polls = 0

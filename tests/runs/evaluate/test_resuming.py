@@ -1,9 +1,6 @@
 """What an evaluation that broke off within a portion draws again, and what it does not."""
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 import vtune.runs.agent.engines as vtune_engines
 from tests.data.benchmarks import make_vstar
 from tests.judge.server import FakeJudge, serve
-from tests.runs.commands import HANGS, Ended, environment, setting, vtune
+from tests.runs.commands import HANGS, Ended, in_fork, setting, vtune
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.config import find
 from vtune.data.formats.table import FORMATS
@@ -25,7 +22,6 @@ from vtune.schema.parquet import read_trajectories
 QUESTIONS, AT_ONCE = 12, 2
 KILLED_AT = 7
 """Request at which the process is killed."""
-MAIN = "import sys; from vtune.cli.main import main; sys.argv[0] = 'vtune'; main()"
 
 
 def said(body: dict[str, Any]) -> str:
@@ -55,13 +51,13 @@ def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path
         return ["eval", *named, "--model", url, *more]
 
     with serve(answer, greets=True) as model:
-        command = [sys.executable, "-c", MAIN, *words("out")]
-        process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+        said_to_us = tmp_path / "said.txt"
+        process = in_fork(said_to_us, lambda: vtune(*words("out")))
         try:
-            assert reached.wait(HANGS), process.communicate(timeout=1)[1]
+            assert reached.wait(HANGS), said_to_us.read_text()
         finally:
-            process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=HANGS)
+            process.kill()
+            process.join()
         sent, held = asked(model), len(list((tmp_path / "out/ended").glob("[0-9]*")))
         assert sent - AT_ONCE <= held < sent
         gone.set()
