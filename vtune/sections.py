@@ -42,9 +42,11 @@ class Strict(BaseModel):
             if isinstance(value, int) and abs(value) > LARGEST:
                 raise ValueError(f"{name} is larger than {LARGEST}, the largest number that means anything")
         for name, field in cls.model_fields.items():
+            if not isinstance(given.get(name), bool):
+                continue
             kinds = (field.annotation, *get_args(field.annotation))
             number = any(kind in (int, float) or type(kind) is int for kind in kinds)
-            if number and bool not in kinds and isinstance(given.get(name), bool):
+            if number and bool not in kinds:
                 raise ValueError(f"{name} is {str(given[name]).lower()}, which is not a value for it")
         return values
 
