@@ -4,7 +4,10 @@ import pytest
 
 from tests.conftest import Once
 from tests.runs.commands import rl, sft, vtune
+from tests.warm_sandboxes import warm_sandboxes
 from vtune.runs.data.lens import make_lens
+
+__all__ = ["warm_sandboxes"]
 
 
 @pytest.fixture(scope="session")

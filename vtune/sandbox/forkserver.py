@@ -75,18 +75,8 @@ class ForkServer:
             ServiceError: If it does not come up.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(Path(__file__).parent), str(theirs.fileno()), settings.to_json()]
         with theirs, tempfile.TemporaryFile() as log:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-c", BOOT, *arguments],
-                pass_fds=[theirs.fileno()],
-                env=_environment(settings.folder),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                start_new_session=True,
-                cwd="/",
-            )
+            process = start_process(theirs, settings, log)
             theirs.close()
             ours.setblocking(False)
             server = cls(process, ours)
@@ -293,6 +283,27 @@ class ForkServer:
         return message
 
 
+def start_process(control: socket.socket, settings: Settings, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    """The guardian, which starts the fork server.
+
+    Args:
+        control: Its end of the socket.
+        settings: Of the sandbox.
+        log: What it says to standard error.
+    """
+    arguments = [str(Path(__file__).parent), str(control.fileno()), settings.to_json()]
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", BOOT, *arguments],
+        pass_fds=[control.fileno()],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        start_new_session=True,
+        cwd="/",
+    )
+
+
 def _release(answer: dict[str, Any], fds: list[int]) -> None:
     """Let go of a session that nobody wants; a folder that somebody else still has stays."""
     if fds:
@@ -304,7 +315,7 @@ def _release(answer: dict[str, Any], fds: list[int]) -> None:
         folders.remove(answer["place"]["folder"])
 
 
-def _environment(folder: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """All that a session may know of its surroundings."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - a user may have no home
     return {

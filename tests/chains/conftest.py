@@ -1,0 +1,3 @@
+from tests.warm_sandboxes import warm_sandboxes
+
+__all__ = ["warm_sandboxes"]
