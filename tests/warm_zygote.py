@@ -4,6 +4,7 @@ It runs as a fork server does: Python alone, without anything of the tests.
 """
 
 import ctypes
+import gc
 import json
 import os
 import platform
@@ -15,6 +16,8 @@ from typing import Any
 
 CLONE = {"x86_64": 56, "aarch64": 220}
 CLONE_PARENT = 0x8000
+READY = 2
+"""Sessions that a fork server has ready: tests have few at a time, and to fork and end one takes 10 ms."""
 
 
 def serve(asks: int) -> None:
@@ -24,6 +27,8 @@ def serve(asks: int) -> None:
         asks: Descriptor of a SOCK_SEQPACKET socket; with a request come the trainer's socket and the log.
     """
     _import()
+    gc.collect()
+    gc.freeze()
     asked = socket.socket(fileno=asks)
     while True:
         message, fds, _, _ = socket.recv_fds(asked, 1 << 16, 2)
@@ -41,11 +46,16 @@ def serve(asks: int) -> None:
 def _import() -> None:
     import io
 
-    import cv2  # noqa: F401
-    import matplotlib.pyplot as plt
-    from guest import guardian, hooked, runner  # type: ignore[import-not-found]  # noqa: F401
+    from guest import forking  # type: ignore[import-not-found]
 
-    # What they load lazily.
+    with forking.hooks_run_once():
+        import cv2  # noqa: F401
+        import matplotlib.pyplot as plt
+        import PIL.Image
+        from guest import guardian, hooked, runner, zygote  # noqa: F401
+    zygote.FIRST_WARM = READY
+    # What they load lazily, fonts among it, after the hooks that let go of those.
+    PIL.Image.init()
     plt.figure().gca().set_title("warm")
     plt.savefig(io.BytesIO())
     plt.close("all")
