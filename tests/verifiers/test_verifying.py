@@ -11,11 +11,13 @@ from multiprocessing.context import ForkServerProcess
 import pytest
 
 from tests.conftest import HANGS
+from tests.verifiers import short_limit
 from tests.verifiers.cases import sample, wrap
 from vtune.errors import DataError, ServiceError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.verifiers import verifying as verifying_module
+from vtune.verifiers import worker as worker_module
 from vtune.verifiers.math import looks_slow
 from vtune.verifiers.verifying import AHEAD, Verifying
 from vtune.verifiers.worker import Worker
@@ -269,8 +271,9 @@ def test_replies_that_take_long_make_no_other_wait_and_get_the_verdict_that_they
     from vtune.verifiers import verifying as module
 
     monkeypatch.setattr(module, "SLOW_WAIT", HANGS)
+    monkeypatch.setattr(worker_module, "_work", short_limit.work)
     question = sample("math", "7")
-    # The first goes beyond math-verify's own limit; the others take a second each.
+    # The first goes beyond the limit; the others take up to a second each.
     long = [wrap(f"(x+y+z)^{{{power}}}") for power in (300, 30, 30)]
 
     async def story() -> tuple[list[float], list[float]]:
