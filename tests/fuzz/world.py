@@ -179,7 +179,8 @@ def parquets(folder: Path, good: Path) -> dict[str, Path]:
     }
     for name, table in tables.items():
         made[name] = folder / f"{name.replace(' ', '_')}.parquet"
-        pq.write_table(table, made[name], compression="zstd")
+        # Least and greatest of values so large take seconds, and are left out of the file in any case.
+        pq.write_table(table, made[name], compression="zstd", write_statistics=False)
     return made
 
 
