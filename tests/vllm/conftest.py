@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.runs.conftest import cold_start, lens, schooled
-from tests.vllm.serving import Server
+from tests.vllm.serving import KV_CACHE, Server
 from vtune.rollout.vllm_environment import child_environment, environment
 
 __all__ = ["cold_start", "lens", "schooled"]
@@ -24,11 +24,24 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PRELOADED = (
+    "tests.vllm.serving",
+    "transformers.tokenization_mistral_common",
+    "vllm.distributed.elastic_ep.elastic_execute",
     "vllm.entrypoints.cli.serve",
-    "vllm.v1.engine.core",
-    "vllm.v1.worker.cpu_worker",
+    "vllm.model_executor.layers.quantization.online.base",
     "vllm.model_executor.models.qwen2_5_vl",
+    "vllm.plugins.lora_resolvers.filesystem_resolver",
+    "vllm.plugins.lora_resolvers.hf_hub_resolver",
+    "vllm.utils.cpu_triton_utils",
+    "vllm.v1.attention.backends.cpu_attn",
+    "vllm.v1.core.sched.scheduler",
+    "vllm.v1.engine.core",
+    "vllm.v1.pool.flash_maxsim",
+    "vllm.v1.worker.cpu_worker",
+    "vtune.rollout.vllm",
+    "tests.vllm.preloaded",
 )
+"""Nearly all that a core or a server would import, which takes it longer than all else."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,6 +55,7 @@ def warm() -> Iterator[BaseContext]:
     with pytest.MonkeyPatch.context() as patch:
         with environment(child_environment(torch.device("cpu"), threads=1)):
             ensure_running()
+        patch.setattr("vtune.rollout.vllm.KV_CACHE", KV_CACHE)
         patch.setattr("vllm.v1.engine.utils.get_mp_context", lambda: context)
         yield context
 

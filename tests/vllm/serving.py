@@ -1,6 +1,7 @@
 """`vllm serve` in a process of its own."""
 
 import importlib
+import multiprocessing
 import os
 import signal
 import socket
@@ -16,6 +17,9 @@ import httpx2
 from tests.conftest import HANGS
 from tests.runs.commands import environment
 
+KV_CACHE = 1 << 27
+"""Bytes: room for 128 conversations of 512 tokens of the tiny model. To fill it with zeros takes time."""
+
 
 def serve(words: Sequence[str], settings: Mapping[str, str], log: Path) -> None:
     """Be `vllm serve` in a session of its own."""
@@ -26,7 +30,10 @@ def serve(words: Sequence[str], settings: Mapping[str, str], log: Path) -> None:
     os.environ.clear()
     os.environ.update(settings)
     sys.argv = ["vllm", "serve", *words]
-    # By its name: what imports this file to make a process of it need not import vLLM.
+    # By their names: what imports this file to make a process of it need not import vLLM. Its engine core is
+    # a fork, as vLLM's are where it can: on a CPU it spawns them, and each imports everything again.
+    fork = multiprocessing.get_context("fork")
+    importlib.import_module("vllm.v1.engine.utils").get_mp_context = lambda: fork
     importlib.import_module("vllm.entrypoints.cli.main").main()
 
 
@@ -60,7 +67,7 @@ class Server:
             "--mm-processor-kwargs", '{"do_resize": false}',
             "--limit-mm-per-prompt", '{"video": 0}',
             "--dtype", "float32", "--max-model-len", "512", "--enforce-eager", "--block-size", "32",
-            "--kv-cache-memory-bytes", str(1 << 29),
+            "--kv-cache-memory-bytes", str(KV_CACHE),
         ]  # fmt: skip
         settings = environment(
             VLLM_SERVER_DEV_MODE="1",
