@@ -93,6 +93,9 @@ def _plan(recipe: Any, **wanted: Any) -> dict[str, Any]:
 
 
 def _run(recipe: Any, folder: Path, **how: Any) -> dict[str, Any]:
-    from vtune.runs.train.loop import run_rl
+    from vtune.models.import_stubs import uncollected
+
+    with uncollected():
+        from vtune.runs.train.loop import run_rl
 
     return run_rl(recipe, folder, **how)

@@ -64,6 +64,9 @@ def _plan(recipe: Any, **wanted: Any) -> dict[str, Any]:
 
 
 def _run(recipe: Any, folder: Path, **how: Any) -> dict[str, Any]:
-    from vtune.runs.train.sft import run_sft
+    from vtune.models.import_stubs import uncollected
+
+    with uncollected():
+        from vtune.runs.train.sft import run_sft
 
     return run_sft(recipe, folder, **how)

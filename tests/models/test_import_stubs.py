@@ -1,10 +1,13 @@
+import gc
+import importlib
 import sys
 from collections.abc import Iterator
 
 import pytest
 import scipy.optimize
 
-from vtune.models.import_stubs import without_optimizers
+from tests.runs.commands import python
+from vtune.models.import_stubs import uncollected, without_optimizers
 
 NAME = "scipy.optimize"
 
@@ -49,3 +52,40 @@ def test_whoever_needs_a_module_of_them_meanwhile_gets_it(not_imported: None) ->
 def test_what_is_imported_already_stays() -> None:
     with without_optimizers():
         assert sys.modules[NAME] is scipy.optimize
+
+
+def test_garbage_is_looked_for_again_once_all_is_imported() -> None:
+    """Also where the import fails; whoever has switched the collector off finds it off."""
+    with uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ImportError), uncollected():
+        importlib.import_module("vtune.nowhere")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_what_was_imported_is_collected_when_it_becomes_garbage_and_a_frozen_heap_stays_so() -> None:
+    ended = python(
+        "import gc, sys, weakref\n"
+        "from vtune.models.import_stubs import uncollected\n"
+        "with uncollected():\n"
+        "    import wave\n"
+        "    wave.itself = wave\n"
+        "print(gc.get_freeze_count())\n"
+        "gone = weakref.ref(wave)\n"
+        "del sys.modules['wave'], wave\n"
+        "gc.collect()\n"
+        "print(gone() is None)\n"
+        "gc.freeze()\n"
+        "with uncollected():\n"
+        "    import chunk\n"
+        "print(gc.get_freeze_count() > 5000)\n"
+    )
+    assert (ended.stdout, ended.returncode) == ("0\nTrue\nTrue\n", 0), ended.stderr

@@ -1,5 +1,6 @@
-"""Stubs for what DeepSpeed and transformers import and nothing here uses: it takes each process seconds."""
+"""Cheaper imports: no collector, stubs for what DeepSpeed and transformers import and nothing here uses."""
 
+import gc
 import importlib
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,27 @@ from typing import Any
 
 MUON = "deepspeed.runtime.zero.muon.original_muon"
 """What DeepSpeed's optimiser Muon is made of: functions that torch's compiler gets as they are defined."""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for no garbage while something is imported, most of which stays.
+
+    With torch, transformers and DeepSpeed that takes a second of five, seven times through all that is there.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    known = len(sys.modules)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if len(sys.modules) > known and not gc.get_freeze_count():
+            # All is old now: it is looked through once, and not again for each younger generation.
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
 
 
 @contextmanager

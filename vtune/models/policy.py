@@ -11,7 +11,7 @@ from vtune.files.writing import open_to_others
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
-from vtune.models.import_stubs import without_mlflow, without_optimizers
+from vtune.models.import_stubs import uncollected, without_mlflow, without_optimizers
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.shape import shape_of
 from vtune.models.source import check_local, quiet, unloadable
@@ -56,6 +56,7 @@ def load_chat(name: str) -> Chat:
     return _chat(name, _config(name))
 
 
+@uncollected()
 @without_optimizers()
 def _chat(name: str, config: Any) -> Chat:
     from transformers import AutoTokenizer
@@ -146,7 +147,9 @@ def _with_weights(name: str, kind: "torch.dtype") -> Any:
             draw it at random and go on.
     """
     from safetensors import SafetensorError
-    from transformers import AutoModelForImageTextToText
+
+    with uncollected():
+        from transformers import AutoModelForImageTextToText
 
     load: Any = AutoModelForImageTextToText.from_pretrained
     try:
@@ -196,6 +199,7 @@ def load_skeleton(name: str) -> Any:
     return _skeleton(_config(name))
 
 
+@uncollected()
 @without_optimizers()
 def _config(name: str) -> Any:
     from transformers import AutoConfig
@@ -309,6 +313,7 @@ def stored_names(model: Any) -> dict[str, str] | None:
     return {names[id(mark)]: name for name, mark in stored.items()}
 
 
+@uncollected()
 @without_optimizers()
 def _image_processor(name: str) -> Any:
     from transformers import AutoImageProcessor

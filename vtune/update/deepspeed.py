@@ -17,7 +17,7 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
-from vtune.models.import_stubs import skip_muon, without_mlflow
+from vtune.models.import_stubs import skip_muon, uncollected, without_mlflow
 from vtune.models.network import free_port, name_interface
 from vtune.models.policy import Policy
 from vtune.update.balance import balanced
@@ -55,7 +55,7 @@ def start(ranks: Ranks) -> Ranks:
     if ranks.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
     skip_muon()
-    with without_mlflow():
+    with uncollected(), without_mlflow():
         import deepspeed
 
     # What DeepSpeed calls by an older name is for those who write DeepSpeed.
