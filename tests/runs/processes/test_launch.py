@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment, numbers, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
+from tests.update.pair import all_end_well
 from vtune.errors import MissingExtra, RecipeError
 from vtune.runs.processes.launch import LAUNCHER, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
@@ -137,7 +138,7 @@ def test_a_run_of_four_processes_on_two_hosts_survives_its_deaths(
     """
     runs = tmp_path / "whole", tmp_path / "run"
     whole, words = (sft(tiny, lens / "traces.parquet", run, *SHORT) for run in runs)
-    reaches_both_hosts(hosts, whole, runs[0], tmp_path / "said")
+    undisturbed(whole, tmp_path)
 
     run = runs[1]
     killed_on_the_second_host(hosts, words, run, tmp_path / "killed")
@@ -147,19 +148,37 @@ def test_a_run_of_four_processes_on_two_hosts_survives_its_deaths(
     again = [*words, "--resume"]
     told_to_stop(begun(again, tmp_path / "told", run, processes=4), run)
 
-    last = hosts.start([*again, "--json"], tmp_path / "last")
-    assert last.wait(START) == 0, said_by(last, run)
-    assert json.loads((last.said / "out").read_text())["steps"] == UPDATES
+    reaches_both_hosts(hosts, again, run, tmp_path / "last")
     assert numbers(run) == numbers(runs[0])
     assert same_weights(*(one / "checkpoints/newest" for one in runs))
 
 
+IMPORTS = """
+import vtune.cli.main, vtune.runs.train.sft
+import torch._dynamo, torch._inductor.config
+from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl
+from vtune.models.import_stubs import skip_muon, without_mlflow
+skip_muon()
+with without_mlflow():
+    import deepspeed
+"""
+"""What ranks that train would import on their way."""
+
+
+def undisturbed(words: list[str], folder: Path) -> None:
+    """A whole run in four processes that nobody has launched: forks of one that has imported all."""
+    code = f"import sys, vtune.cli.main\nsys.argv[1:] = {words!r}\nvtune.cli.main.start()\n"
+    all_end_well(code, folder, processes=4, imports=IMPORTS)
+
+
 def reaches_both_hosts(hosts: Hosts, words: list[str], run: Path, said: Path) -> None:
-    """A whole run: its processes end well, and nothing is left of it."""
-    started = hosts.start(words, said)
+    """A run to its end: its processes end well, and nothing is left of them."""
+    started = hosts.start([*words, "--json"], said)
     assert started.wait(START) == 0, said_by(started, run)
     at = time.time()
     assert started.gone(GONE)
+    assert json.loads((said / "out").read_text())["steps"] == UPDATES
     assert json.loads((run / "environment.json").read_text())["processes"] == 4
     assert sorted(ended(run / "logs")) == [Ended(rank, 0, pytest.approx(at, abs=120)) for rank in range(4)]
 
