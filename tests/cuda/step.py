@@ -138,8 +138,13 @@ def optimizer_step(case: Case, made: Build) -> dict[str, Any]:
     return {"optimizer": before, "peak_step": meter.peak - before}
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Measure the cases of the command line."""
     torch.set_num_threads(1)
     # One for all: what vtune keeps for the next micro-batch belongs to it.
     mode = FakeTensorMode()
     print(json.dumps([measure(Case(**given), mode) for given in json.loads(sys.argv[1])]))
+
+
+if __name__ == "__main__":
+    main()
