@@ -18,7 +18,6 @@ from itertools import pairwise
 
 import imagehash
 import numpy as np
-from datasketch import MinHash
 
 from vtune.curate.item import Item, input_pictures, question
 from vtune.schema.pixels import decode_reduced
@@ -128,6 +127,9 @@ def _kept(found: re.Match[str]) -> str:
 
 def minhash(text: str) -> bytes:
     """64 MinHash values of a text's runs of characters, 32 bits each."""
+    # Not by whoever only looks at recipes: it brings SciPy's integrals along, half a second.
+    from datasketch import MinHash
+
     runs = {text[start : start + RUN] for start in range(max(1, len(text) - RUN + 1))}
     found = MinHash(num_perm=HASHES)
     found.update_batch([run.encode() for run in runs])
