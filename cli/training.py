@@ -48,9 +48,9 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         start: How; without a folder it is `runs/<recipe>`.
     """
     from vtune.files.writing import check_folder_output
-    from vtune.runs.folder import check_start
     from vtune.runs.processes.launch import launch, processes_of
     from vtune.runs.processes.machines import variables
+    from vtune.runs.start import check_start
 
     path = _of_run(verb, start) if name is None else find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
@@ -126,7 +126,7 @@ def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: 
     """What `--dry-run` does."""
     from vtune.metrics.trackers import check_tracker
     from vtune.report.progress import say
-    from vtune.runs.folder import check_start, holds_run
+    from vtune.runs.start import check_start, holds_run
 
     with stdout_for_the_result():
         check_tracker(start.track)

@@ -143,7 +143,7 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """The tests and what they import stay until the end: garbage is not looked for among them.
 
-    Nor as often as in a program that makes little: a test makes much, and most of it is gone after it.
+    It is looked for less often than by default: tests allocate much, most of it short-lived.
     """
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Server(ThreadingHTTPServer):
-    """One that says nothing of clients that hang up: it may be a later test by then that hears it."""
+    """Says nothing of clients that hang up: by then the message could land in a later test's output."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):

@@ -421,7 +421,6 @@ def test_a_dry_run_finds_what_the_start_would_refuse(tmp_path: Path) -> None:
         planned(tmp_path, dry_run=True, resume=True, out=tmp_path / "run")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("steps: 4\n")
-    (tmp_path / "run" / "metrics.jsonl").touch()
     with pytest.raises(RecipeError, match="holds a run already"):
         planned(tmp_path, dry_run=True, out=tmp_path / "run")
 

@@ -85,7 +85,7 @@ def test_what_was_imported_is_collected_when_it_becomes_garbage_and_a_frozen_hea
         "print(gone() is None)\n"
         "gc.freeze()\n"
         "with uncollected():\n"
-        "    import chunk\n"
+        "    import colorsys\n"
         "print(gc.get_freeze_count() > 5000)\n"
     )
     assert (ended.stdout, ended.returncode) == ("0\nTrue\nTrue\n", 0), ended.stderr

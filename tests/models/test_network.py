@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vtune.models import network
-from vtune.models.network import EPHEMERAL, LOWEST, free_port
+from vtune.models.network import EPHEMERAL, FIRST, LAST, free_port
 
 
 def given(monkeypatch: pytest.MonkeyPatch, file: Path, first: int) -> None:
@@ -20,11 +20,11 @@ def test_no_connection_gets_the_port_where_a_run_meets() -> None:
     ports = {free_port() for _ in range(20)}
     assert random.random() == random.Random(0).random(), "what a run draws depends on its ports"
     assert len(ports) > 10, "two runs that start together would meet at one port"
-    assert all(port < max(first, LOWEST + 1) or first <= LOWEST for port in ports)
+    assert first <= FIRST or all(FIRST <= port < min(first, LAST + 1) for port in ports)
 
 
 def test_a_port_that_is_used_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    given(monkeypatch, tmp_path / "range", LOWEST + 3)
+    given(monkeypatch, tmp_path / "range", FIRST + 3)
     with socket.socket() as first, socket.socket() as second:
         for taken in (first, second):
             taken.bind(("", free_port()))

@@ -5,11 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from math import nan
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from unittest.mock import patch
@@ -53,10 +54,17 @@ def in_fork(said: Path, work: Callable[[], Ended]) -> ForkProcess:
     """
 
     def run() -> None:
-        ended = work()
-        said.write_text(ended.err)
+        # The server that forks workers is no child of this process, which could not wait for it.
+        forkserver._forkserver._forkserver_pid = None  # type: ignore[attr-defined]
+        try:
+            ended = work()
+            said.write_text(ended.err)
+        except BaseException:
+            said.write_text(traceback.format_exc())
+            raise
         sys.exit(ended.code)
 
+    said.touch()
     process = get_context("fork").Process(target=run)
     process.start()
     return process

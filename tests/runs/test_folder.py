@@ -60,6 +60,13 @@ def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path, done:
         start_run(run, plan(), [data], resume=False)
 
 
+def test_somebodys_own_recipe_in_a_folder_is_not_written_over(tmp_path: Path, data: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text("# mine\n")
+    with pytest.raises(RecipeError, match="holds a run already"):
+        start_run(tmp_path, plan(), [data], resume=False)
+    assert (tmp_path / "recipe.yaml").read_text() == "# mine\n"
+
+
 def test_a_start_that_came_to_nothing_is_no_run(run: Path, data: Path) -> None:
     """No model could be loaded, say: the next start need not remove anything first."""
     (run / "logs").mkdir()

@@ -12,7 +12,7 @@ from tests.bench.bench_search import agreement
 from tests.tools.corpus import exact_scores, make_corpus, queries, write_corpus
 from vtune.errors import DataError, RecipeError
 from vtune.runs.data.indexing import index_passages
-from vtune.runs.folder import locked
+from vtune.runs.start import locked
 from vtune.tools import bm25_build
 from vtune.tools.bm25 import PassageIndex
 from vtune.tools.bm25_build import build_index

@@ -127,7 +127,7 @@ def _kept(found: re.Match[str]) -> str:
 
 def minhash(text: str) -> bytes:
     """64 MinHash values of a text's runs of characters, 32 bits each."""
-    # Not by whoever only looks at recipes: it brings SciPy's integrals along, half a second.
+    # Imported here: it pulls in SciPy, half a second that looking at recipes need not cost.
     from datasketch import MinHash
 
     runs = {text[start : start + RUN] for start in range(max(1, len(text) - RUN + 1))}

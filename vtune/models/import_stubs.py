@@ -1,4 +1,4 @@
-"""Cheaper imports: no collector, stubs for what DeepSpeed and transformers import and nothing here uses."""
+"""Cheaper imports: no garbage collection, stubs for what large packages import and nothing here uses."""
 
 import gc
 import importlib
@@ -17,9 +17,10 @@ MUON = "deepspeed.runtime.zero.muon.original_muon"
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Look for no garbage while something is imported, most of which stays.
+    """No garbage collection while something is imported, most of which stays.
 
-    With torch, transformers and DeepSpeed that takes a second of five, seven times through all that is there.
+    With torch, transformers and DeepSpeed the collector goes seven times through all that is loaded: one
+    second of five.
     """
     if not gc.isenabled():
         yield
@@ -30,7 +31,7 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if len(sys.modules) > known and not gc.get_freeze_count():
-            # All is old now: it is looked through once, and not again for each younger generation.
+            # Moves everything to the oldest generation, which is rarely collected.
             gc.freeze()
             gc.unfreeze()
         gc.enable()

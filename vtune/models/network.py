@@ -12,8 +12,8 @@ SIOCGIFADDR = 0x8915
 """The request for an interface's IPv4 address (Linux, `netdevice(7)`)."""
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """The first and the last port that connections of this machine get (Linux, `ip(7)`)."""
-LOWEST = 20_000
-"""From here on processes of a run meet (ours; torchrun and DeepSpeed take 29500)."""
+FIRST, LAST = 20_000, 29_499
+"""Ports at which the processes of a run meet (ours): torchrun and DeepSpeed take 29500, Kubernetes others."""
 
 
 def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
@@ -33,11 +33,11 @@ def address_towards(host: str, *, family: int = socket.AF_UNSPEC) -> str:
 def free_port() -> int:
     """A TCP port of this machine, on all addresses, that nothing uses now.
 
-    Where there is room, it lies outside of those that the kernel gives to connections: whoever is to listen
-    at it imports torch first, and in these seconds another program's request might get it.
+    Where there is room, it lies outside of those that the kernel gives to connections: whoever listens at it
+    imports torch first, and in these seconds a connection of another program could get it.
     """
-    first = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else LOWEST
-    below = range(LOWEST, first)
+    first = int(EPHEMERAL.read_text().split()[0]) if EPHEMERAL.exists() else FIRST
+    below = range(FIRST, min(first, LAST + 1))
     # Not from the run's own random numbers: those of all runs with its seed are alike.
     for port in random.SystemRandom().sample(below, min(len(below), 64)):
         with socket.socket() as probe, suppress(OSError):

@@ -1,6 +1,5 @@
 """The run folder: what a run was asked, where it ran, and what it is allowed to continue."""
 
-import fcntl
 import functools
 import importlib.metadata
 import json
@@ -18,21 +17,15 @@ from pydantic import ValidationError
 from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_new_names
 from vtune.errors import DataError, RecipeError
 from vtune.files.json_text import read_record
-from vtune.files.writing import check_folder_output, unwritable, write_atomically
+from vtune.files.writing import write_atomically
 from vtune.report.progress import say
 from vtune.runs.moved import has_moved, weights_print
+from vtune.runs.start import check_start, locked
 from vtune.schema.parquet import fingerprint
 from vtune.update.ranks import Ranks
 from vtune.uses import USES, prints, used
 
 R = TypeVar("R", bound=Strict)
-
-_ELSEWHERE = "wait for it to end, or choose another --out"
-
-LOCK = ".lock"
-"""File in a folder in which a process works."""
-BEFORE_STEPS = {"recipe.yaml", "environment.json", "logs", LOCK, USES}
-"""What a start writes before its first step."""
 
 PACKAGES = (
     "vtune",
@@ -309,50 +302,6 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
         return yaml.safe_load(dump_recipe(kind.model_validate(before)))
     except ValidationError:
         return before
-
-
-def check_start(out: Path, *, resume: bool) -> None:
-    """Check that a run can begin in a folder, or continue in it.
-
-    Raises:
-        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
-    """
-    check_folder_output(out)
-    if holds_run(out) and not resume:
-        raise RecipeError(
-            f"{out} holds a run already", fix="continue it with --resume, choose another --out, or remove it"
-        )
-    if resume and not (out / "recipe.yaml").exists():
-        raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
-
-
-def holds_run(out: Path) -> bool:
-    """Whether a run has done something in a folder; a start that failed before that leaves no run."""
-    return (out / "recipe.yaml").exists() and any(file.name not in BEFORE_STEPS for file in out.iterdir())
-
-
-@contextmanager
-def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
-    """No other process works in this folder meanwhile; it is made if missing.
-
-    Args:
-        folder: Of a run, or within one.
-        fix: What to do where one does.
-
-    Raises:
-        RecipeError: If one does already.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise unwritable(folder, error, "--out") from None
-    with file as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RecipeError(f"another process is working in {folder}", fix=fix) from None
-        yield
 
 
 def environment(data: Mapping[str, str]) -> dict[str, Any]:

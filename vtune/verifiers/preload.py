@@ -7,7 +7,7 @@ from vtune.verifiers.math import parsed, same_value
 
 tuple(VERIFIERS.values())
 
-# More of sympy is imported, and tables of the parser made, only when an answer needs them: 0.2 s of a
-# processor, which each worker would spend on its first, all of that one's slice.
+# sympy imports more of itself, and the parser makes its tables, only when an answer needs them. In each
+# worker that would be 0.2 s of its first answer, and use up that one's whole time slice.
 for answer, truth in (("x^2+1", "1+x^2"), (r"\sqrt{3}", "1.7"), (r"\{1,2\}", "(1,2)")):
     same_value(parsed(truth), parsed(answer))

@@ -864,7 +864,7 @@ def test_a_missing_file_is_named_before_anything_is_written(tmp_path: Path) -> N
 
 
 def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:
-    from vtune.runs.folder import locked
+    from vtune.runs.start import locked
 
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(2))

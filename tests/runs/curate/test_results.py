@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from vtune.errors import DataError, RecipeError
 from vtune.runs.curate.results import Results
-from vtune.runs.folder import locked
+from vtune.runs.start import locked
 
 
 def key(name: str) -> str:

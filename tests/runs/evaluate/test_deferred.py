@@ -250,7 +250,8 @@ def test_a_run_that_is_interrupted_while_it_waits_goes_on_with_its_batch(
                 assert process.is_alive(), said.read_text()
                 assert time.monotonic() < waited
                 time.sleep(0.05)
-            os.kill(process.pid or 0, signal.SIGINT)
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGINT)
             process.join(HANGS)
         finally:
             process.kill()

@@ -14,7 +14,7 @@ from vtune.data.formats.specimens_tsv import countbench
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import locked
+from vtune.runs.start import locked
 from vtune.schema.parquet import read_trajectories
 
 

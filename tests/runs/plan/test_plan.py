@@ -596,7 +596,6 @@ def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs/codev-tiny").mkdir(parents=True)
     (tmp_path / "runs/codev-tiny/recipe.yaml").write_text("seed: 0\n")
-    (tmp_path / "runs/codev-tiny/metrics.jsonl").touch()
     given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]")
     ended = vtune("rl", "--recipe", "codev-tiny", *given, *setting(prompts_per_step=64), "--dry-run")
     assert ended.code == 0, ended.err

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, nullcontext
@@ -184,6 +185,29 @@ async def run_failed(*_: Any) -> None:
 
 async def wrong_settings(*_: Any) -> None:
     raise RecipeError("the engine is dead")
+
+
+def test_a_start_whose_model_cannot_be_loaded_pins_no_suite_of_the_next(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    out, broken = tmp_path / "run", tmp_path / "broken"
+    shutil.copytree(tiny, broken)
+    (broken / "model.safetensors").unlink()
+    once = setting(steps=1, epochs="null", batch_size=2)
+
+    def start(model: Path, limit: int) -> Ended:
+        suite = setting(eval=online(lens / "heldout.parquet", every=1, limit=limit))
+        return vtune(*sft(model, lens / "traces.parquet", out, *once, *suite))
+
+    failed = start(broken, 3)
+    assert "cannot load a model" in failed.err
+    assert (out / "eval.json").exists()
+    again = start(tiny, 2)
+    assert again.code == 0, again.err
+    assert {row["trajectories"] for row in evaluations(out).values()} == {2}
+    refused = start(tiny, 2)
+    assert refused.code == 2
+    assert "holds a run already" in refused.err
 
 
 @pytest.mark.parametrize(

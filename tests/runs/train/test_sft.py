@@ -153,7 +153,6 @@ def test_a_run_that_met_a_trace_too_long_goes_on_with_more_room(
 
 def test_a_folder_that_holds_a_run_is_refused_before_the_data_are_read(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("")
-    (tmp_path / "metrics.jsonl").touch()
     ended = vtune(*sft(tiny, tmp_path / "nowhere.parquet", tmp_path))
     assert ended.code == 2
     assert "holds a run already" in ended.err

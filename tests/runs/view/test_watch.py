@@ -12,7 +12,7 @@ from tests.report.test_tables import printed
 from tests.runs.commands import vtune
 from vtune.errors import DataError
 from vtune.report.watch import render_watch, watch_line
-from vtune.runs.folder import locked
+from vtune.runs.start import locked
 from vtune.runs.view import watch
 from vtune.runs.view.watch import follow, is_running, watched
 

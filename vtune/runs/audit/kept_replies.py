@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtune.runs.audit.ways import Way
-from vtune.runs.folder import locked
+from vtune.runs.start import locked
 
 FOLDER = "audit-replies"
 """In a run folder: a folder for each judge that has not replied to all."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vtune.errors import MissingExtra, RecipeError, nearest
 from vtune.report.progress import Rows, say
 from vtune.runs.data.indexing import check_new, passages_of
-from vtune.runs.folder import LOCK, locked
+from vtune.runs.start import LOCK, locked
 from vtune.tools.passages import NO_DENSE, load_encoder
 
 if TYPE_CHECKING:

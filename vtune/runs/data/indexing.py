@@ -10,7 +10,7 @@ from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.files.reading import read_bytes
 from vtune.files.writing import check_folder_output
 from vtune.report.progress import Rows
-from vtune.runs.folder import LOCK, locked
+from vtune.runs.start import LOCK, locked
 from vtune.schema.fields import Row
 from vtune.tools.passage import Passage, passage_from
 from vtune.tools.passages import NO_SEARCH

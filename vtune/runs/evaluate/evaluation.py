@@ -69,8 +69,9 @@ from vtune.runs.evaluate.windows import (
     waits,
     windows,
 )
-from vtune.runs.folder import environment, locked
+from vtune.runs.folder import environment
 from vtune.runs.interpreter import responsive
+from vtune.runs.start import locked
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

@@ -20,7 +20,6 @@ from vtune.errors import INTERRUPTED, MissingExtra, RecipeError, RunFailed
 from vtune.files.writing import check_folder_output
 from vtune.models.network import free_port
 from vtune.report.progress import STOPS, say
-from vtune.runs.folder import locked
 from vtune.runs.processes import local_ranks, pdsh
 from vtune.runs.processes.local_ranks import Rendezvous
 from vtune.runs.processes.machines import (
@@ -48,6 +47,7 @@ from vtune.runs.processes.watcher import (
     packed,
     start_line,
 )
+from vtune.runs.start import locked
 
 SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be reported a little later."""
@@ -91,6 +91,7 @@ def launch(
         for stale in (
             *logs.glob("rank-*.ended"),
             *logs.glob("rank-*.session"),
+            *logs.glob(".*.part"),
             logs / ORDER,
             logs / ENVIRONMENT,
             logs / "result",

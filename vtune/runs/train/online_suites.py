@@ -19,11 +19,9 @@ from vtune.runs.evaluate.identity import suite_as_today
 from vtune.runs.evaluate.questions import check_questions, fingerprints
 from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.folder import MAY_CHANGE
+from vtune.runs.start import PINNED, holds_run
 from vtune.runs.train.online_recipe import OnlineEval, evaluations_of
 from vtune.sandbox import Isolation
-
-PINNED = "eval.json"
-"""In the run folder: what its evaluations are known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +183,8 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
         RecipeError: If one differs from that of the same name that the run began with.
     """
     file = out / PINNED
-    before = read_record(file, fix="the run wrote it; restore it") if file.is_file() else {}
+    begun = file.is_file() and holds_run(out)
+    before = read_record(file, fix="the run wrote it; restore it") if begun else {}
     now: dict[str, dict[str, Any]] = {
         one.name: {
             "limit": one.limit,

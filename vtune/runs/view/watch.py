@@ -62,7 +62,7 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a process works in the folder of a run (`vtune.runs.folder.locked`)."""
+    """Whether a process works in the folder of a run (`vtune.runs.start.locked`)."""
     try:
         with (folder / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -349,7 +349,7 @@ def _load(settings: Settings) -> MakeRunner:
     tracker = hooked.install()
     figure = plt.figure(figsize=(1, 1))
     figure.gca().set_title("warm")
-    figure.savefig(io.BytesIO())  # that of pyplot draws it twice
+    figure.savefig(io.BytesIO())  # `plt.savefig` would draw it twice
     plt.close("all")
     tempfile.tempdir = None
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,0 +1,69 @@
+"""Whether a run can begin in a folder, and the lock that keeps others out of it."""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vtune.errors import RecipeError
+from vtune.files.writing import check_folder_output, unwritable
+from vtune.uses import USES
+
+_ELSEWHERE = "wait for it to end, or choose another --out"
+
+LOCK = ".lock"
+"""File in a folder in which a process works."""
+PINNED = "eval.json"
+"""What the evaluations of a run are known by."""
+UNTRAINED = {"recipe.yaml", "environment.json", PINNED, "logs", LOCK, USES}
+"""What a start writes before its model is loaded."""
+
+
+def check_start(out: Path, *, resume: bool) -> None:
+    """Check that a run can begin in a folder, or continue in it.
+
+    Raises:
+        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
+    """
+    check_folder_output(out)
+    if holds_run(out) and not resume:
+        raise RecipeError(
+            f"{out} holds a run already", fix="continue it with --resume, choose another --out, or remove it"
+        )
+    if resume and not (out / "recipe.yaml").exists():
+        raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
+
+
+def holds_run(out: Path) -> bool:
+    """Whether a folder has more of a run than a start that failed before its model was loaded leaves.
+
+    Such a start has written both files below: a `recipe.yaml` alone is somebody's own.
+    """
+    if not (out / "recipe.yaml").exists():
+        return False
+    known = (out / "environment.json").exists()
+    return not known or any(file.name not in UNTRAINED for file in out.iterdir())
+
+
+@contextmanager
+def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
+    """No other process works in this folder meanwhile; it is made if missing.
+
+    Args:
+        folder: Of a run, or within one.
+        fix: What to do where one does.
+
+    Raises:
+        RecipeError: If one does already.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise unwritable(folder, error, "--out") from None
+    with file as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecipeError(f"another process is working in {folder}", fix=fix) from None
+        yield
