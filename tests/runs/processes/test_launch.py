@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import HANGS, ROOT
-from tests.runs.commands import environment, numbers, rl, same_weights, setting, sft, vtune
+from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from tests.update.pair import all_end_well
 from vtune.errors import MissingExtra, RecipeError
@@ -285,6 +285,15 @@ def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path
     with pytest.raises(SystemExit) as caught:
         _watched(launcher, tmp_path, ["SIGTERM"] if told == "command" else [])
     assert caught.value.code == 130
+
+
+@pytest.mark.parametrize(("parent", "code"), [("os.getppid()", 0), ("os.getppid() + 1", -signal.SIGKILL)])
+def test_a_process_whose_parent_ended_before_it_was_tied_to_it_ends(parent: str, code: int) -> None:
+    """Killed just then, a watcher left a rank that nobody knew of."""
+    code_of = (
+        f"import os; from vtune.runs.processes.watcher import die_with_parent; die_with_parent({parent})"
+    )
+    assert python(code_of).returncode == code
 
 
 def test_watchers_may_give_an_order_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

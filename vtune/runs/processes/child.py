@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -47,7 +48,7 @@ class Child:
                 env={**os.environ, WITHIN: "1", **(environment or {})},
                 # Not in the terminal's group: it would get Ctrl-C twice.
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=partial(die_with_parent, os.getpid()),
             )
 
     def poll(self) -> int | None:

@@ -11,8 +11,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 
-from vtune.runs.processes.watcher import GRACE, LOOK
+from vtune.runs.processes.watcher import GRACE, LOOK, die_with_parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def start_all(machine: int, rendezvous: Rendezvous, words: Sequence[str]) -> int
         subprocess.Popen(
             [sys.executable, "-m", "vtune.runs.processes.watcher", *words],
             env={**os.environ, **rendezvous.environment(machine, local)},
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         for local in range(rendezvous.processes)
     ]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -68,7 +69,9 @@ def run_leashed(logs: Path, command: Sequence[str]) -> int:
     Returns:
         Its exit status.
     """
-    pdsh = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_not_by_sigterm)
+    pdsh = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, preexec_fn=partial(_not_by_sigterm, os.getpid())
+    )
     deadline = float("inf")
     while pdsh.poll() is None and time.monotonic() < deadline:
         if deadline == float("inf") and alone():
@@ -82,10 +85,10 @@ def run_leashed(logs: Path, command: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _not_by_sigterm() -> None:
+def _not_by_sigterm(parent: int) -> None:
     """Ignored, not only blocked: ssh unblocks SIGTERM once it is connected, and leaves what is ignored so."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    die_with_parent()
+    die_with_parent(parent)
 
 
 def _quoted(word: str) -> str:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from ctypes import CDLL
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,6 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-    die_with_parent()
     child = _started(rank, logs, words)
     saving, deadline = False, float("inf")
     while child.poll() is None:
@@ -121,7 +121,7 @@ def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[b
             env={**os.environ, **_forwarded(logs), WITHIN: "1"},
             # All that a rank starts, such as an engine, is in its session, and ends with it.
             start_new_session=True,
-            preexec_fn=_hears_ctrl_c,
+            preexec_fn=partial(_hears_ctrl_c, os.getpid()),
         )
         _write(_session_of(logs, rank), json.dumps([socket.gethostname(), child.pid]))
     return child
@@ -190,16 +190,22 @@ def alone() -> bool:
         return False
 
 
-def _hears_ctrl_c() -> None:
+def _hears_ctrl_c(parent: int) -> None:
     """A rank ends in order by SIGINT, which its watcher ignores and would hand down ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    die_with_parent()
+    die_with_parent(parent)
 
 
-def die_with_parent() -> None:
-    """SIGKILL when the parent ends, however it ends."""
+def die_with_parent(parent: int) -> None:
+    """SIGKILL when the parent ends, however it ends.
+
+    Args:
+        parent: Its process id: one that has ended by now gives no signal.
+    """
     libc: Any = CDLL(None)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def ended(logs: Path) -> list[Ended]:
