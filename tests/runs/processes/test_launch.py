@@ -252,7 +252,7 @@ def test_a_machine_that_goes_away_is_named_and_the_others_end(hosts: Hosts, tmp_
     (run / "logs").mkdir(parents=True)
     (run / "logs/launcher.log").write_text("something of an earlier start\n")
     started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
-    # Until all have been started, their launcher may be there twice: as itself, and as what it has just forked.
+    # Until all are there, their launcher may be there twice: as itself, and as what it has just forked.
     assert eventually(lambda: len(started.ranks()) == 4, START)
     start = f"{sys.executable} -m vtune.runs.processes.local_ranks 1 "
     (second,) = [pid for pid, text in started.processes().items() if text.startswith(start)]
