@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment
+from vtune.models.network import free_port
 
 RANKS = """
 import gc, os, sys
@@ -75,9 +75,3 @@ def all_end_well(code: str, folder: Path, *, processes: int, imports: str = "") 
             os.killpg(ranks.pid, signal.SIGKILL)
         ranks.wait()
     assert status == 0, "".join(path.read_text() for path in sorted(folder.glob("said*")))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

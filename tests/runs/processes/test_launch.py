@@ -299,7 +299,7 @@ def test_a_process_whose_parent_ended_before_it_was_tied_to_it_ends(parent: str,
 
 
 def test_watchers_may_give_an_order_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler tells all of them; what one has half written is none of another's."""
+    """A scheduler tells all of them at once; one must not take another's half-written file."""
     replace, others = Path.replace, iter([os.getpid() + 1])
 
     def late(self: Path, target: Path) -> Path:
