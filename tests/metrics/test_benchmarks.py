@@ -36,11 +36,28 @@ def test_the_overall_score_is_no_mean_of_the_categories() -> None:
 
 def test_sources_weigh_the_same_whatever_their_sizes() -> None:
     marks = [replace(mark("", "", score), source="large") for score in (1.0, 1.0, 1.0, 0.0)]
-    marks += [replace(mark("", "", 0.0), source="small"), replace(mark("", "", None), source="down")]
+    marks += [replace(mark("", "", score), source="small") for score in (0.0, None)]
     found = SCORERS["sources"](marks)
     assert (found["score"], found["n"], found["unscored"]) == (0.375, 6, 1)
     assert found["sources"]["large"]["score"] == 0.75
-    assert "score" not in found["sources"]["down"]
+
+
+def test_a_mean_of_parts_is_none_where_nothing_was_scored_of_a_part() -> None:
+    right, lost = mark("single", "0", 1.0), mark("single", "1", None)
+    sources = SCORERS["sources"]([replace(right, source="up"), replace(lost, source="down")])
+    tasks = [replace(one, extra={"task": task}) for one, task in ((right, "maze"), (lost, "grid"))]
+    cycles = SCORERS["hrbench"]([right, lost, mark("cross", "0", 0.0), mark("cross", "1", 1.0)])
+    assert (sources["unscored_parts"], sources["n"], sources["unscored"]) == (["down"], 2, 1)
+    assert sources["sources"]["up"]["score"] == 1.0
+    assert not {"score", "intervals"} & set(sources)
+    found = SCORERS["tasks"](tasks)
+    assert (found["unscored_parts"], found["score"]) == (["grid"], 1.0)
+    assert "task_mean" not in found
+    # Of the second rotation one category is known, and so is its mean over rotations.
+    assert (cycles["unscored_parts"], cycles["score"], cycles["fcp"]) == (["1"], 0.75, 0.5)
+    assert "fsp" not in cycles
+    assert set(cycles["intervals"]) == {"score", "fcp"}
+    assert cycles["cycles"]["1"] == {"score": 1.0, "fcp": 1.0}
 
 
 def test_rotations_weigh_the_same_and_one_right_answer_of_four_counts_a_quarter() -> None:

@@ -164,6 +164,15 @@ def test_subsets_of_ovdeval_weigh_the_same_and_keep_their_own_categories() -> No
     assert (found["categories"]["color"]["n"], found["n"]) == (3, 4)
 
 
+def test_ovdeval_has_no_mean_where_nothing_was_scored_of_a_subset() -> None:
+    color = [mark(picture(n), [RED]) for n in (1, 2)]
+    lost = replace(mark(picture(1, "logo", ("cup", "red")), [RED]), score=None)
+    found = SCORERS["ovdeval"]([*color, lost])
+    assert (found["unscored_parts"], found["unscored"], found["confidences"]) == (["logo"], 1, {})
+    assert not {"score", "ap50", "intervals"} & set(found)
+    assert found["categories"]["color"]["score"] == pytest.approx(1.0)
+
+
 @NEEDS_MINI
 def test_ovdeval_scores_photographs_as_the_slow_rule_and_pycocotools_do() -> None:
     content, pictures = mini()

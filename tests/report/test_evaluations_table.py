@@ -2,6 +2,9 @@ import csv
 import io
 from typing import Any
 
+from rich.console import Console
+
+from vtune.report.evaluation import render_evaluations
 from vtune.report.evaluations_table import COLUMNS, evaluations_csv, evaluations_latex
 
 SHARE = {"value": 0.5, "low": 0.25, "high": 0.75}
@@ -84,3 +87,14 @@ def test_looks_of_other_answers_than_those_of_the_score_are_told() -> None:
         "% mixed: all but the score is of the 8 answers to questions that need a look"
         in evaluations_latex([one])
     )
+
+
+def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -> None:
+    one = evaluation("benchmarks")
+    one |= {"limit": None, "unaudited": 0.0}
+    one["score"] = {"unscored_parts": ["charts", "maps"], "n": 8, "unscored": 3}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_evaluations([one]))
+    text = console.export_text()
+    assert "no mean over all parts: nothing was scored of charts, maps" in text
+    assert "unscored_parts" not in text

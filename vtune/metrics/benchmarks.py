@@ -87,46 +87,67 @@ def by_category(marks: Sequence[Mark]) -> Scores:
 def by_source(marks: Sequence[Mark]) -> Scores:
     """The mean of the means of all sources, whatever their sizes: `score`. `sources` holds `mean` of each.
 
-    A source of which nothing was scored has no mean and takes no part.
+    Where nothing was scored of a source, there is no `score`, and `unscored_parts` names the source.
 
     Source: the averages over benchmarks of Dong et al. 2026, table 1.
     """
     names = sorted({mark.source for mark in marks})
     groups = {name: mean([mark for mark in marks if mark.source == name]) for name in names}
-    known = [group["score"] for group in groups.values() if "score" in group]
-    sure = {"score": interval(marks, lambda mark: mark.source, fixed=True)} if known else {}
-    return mean(marks) | ({"score": fmean(known), "intervals": sure} if known else {}) | {"sources": groups}
+    counts = {name: value for name, value in mean(marks).items() if name not in ("score", "intervals")}
+    over = mean_of_parts({name: group.get("score") for name, group in groups.items()})
+    if "score" in over:
+        over["intervals"] = {"score": interval(marks, lambda mark: mark.source, fixed=True)}
+    return over | counts | {"sources": groups}
 
 
 def hrbench(marks: Sequence[Mark]) -> Scores:
     """Means over the rotations of what is right within each: `score` (all), `fsp` and `fcp`.
 
     `cycles` holds the three for each rotation. A question counts four times, not only where all four
-    answers are right.
+    answers are right. Where nothing was scored of a rotation, what that is part of has no mean, and
+    `unscored_parts` names the rotation.
 
     Source: HR-Bench, `report_acc_hrbench` of VLMEvalKit.
 
     Raises:
         DataError: If a sample has no category or no rotation.
     """
-    names = sorted({extra_of(mark, "cycle_category") for mark in marks})
-    cycles: dict[str, dict[str, float]] = {}
-    for name in names:
-        inside = [mark for mark in marks if mark.extra["cycle_category"] == name]
-        parts = {"score": inside} | {
-            key: [mark for mark in inside if extra_of(mark, "category") == category]
-            for key, category in HRBENCH.items()
-        }
-        known = {key: [m.score for m in part if m.score is not None] for key, part in parts.items()}
-        cycles[name] = {key: fmean(values) for key, values in known.items() if values}
-    kept = mean(marks)
-    kept.pop("score", None)
-    kept.pop("intervals", None)
-    columns = {key: [row[key] for row in cycles.values() if key in row] for key in ("score", *HRBENCH)}
-    scores: Scores = {key: fmean(values) for key, values in columns.items() if values}
+    cycles: dict[str, dict[str, float | None]] = {}
+    for name in sorted({_cycle(mark) for mark in marks}):
+        inside = [mark for mark in marks if _cycle(mark) == name]
+        parts = {key: _in_part(inside, key) for key in ("score", *HRBENCH)}
+        cycles[name] = {key: mean(part).get("score") for key, part in parts.items() if part}
+    kept = {name: value for name, value in mean(marks).items() if name not in ("score", "intervals")}
+    scores: Scores = {}
+    unscored: list[str] = []
+    for key in ("score", *HRBENCH):
+        over = mean_of_parts({name: row[key] for name, row in cycles.items() if key in row})
+        unscored += over.get("unscored_parts", ())
+        if "score" in over:
+            scores[key] = over["score"]
     if scores:
         scores["intervals"] = {key: interval(_in_part(marks, key), _cycle) for key in tuple(scores)}
-    return scores | kept | {"cycles": cycles}
+    if unscored:
+        scores["unscored_parts"] = list(dict.fromkeys(unscored))
+    known = {
+        name: {key: value for key, value in row.items() if value is not None} for name, row in cycles.items()
+    }
+    return scores | kept | {"cycles": known}
+
+
+def mean_of_parts(parts: Mapping[str, float | None]) -> Scores:
+    """The mean of the means of parts, as `score`: every part weighs the same.
+
+    A mean over what is left would be about other questions than it says. So where a part has none, there is
+    no `score`, and `unscored_parts` lists those without one.
+
+    Args:
+        parts: Name -> its mean; None where nothing of it was scored.
+    """
+    if unscored := [name for name, value in parts.items() if value is None]:
+        return {"unscored_parts": unscored}
+    known = [value for value in parts.values() if value is not None]
+    return {"score": fmean(known)} if known else {}
 
 
 SCORERS.add("mean", mean)
@@ -137,7 +158,7 @@ SCORERS.add("sources", by_source)
 
 def _in_part(marks: Sequence[Mark], key: str) -> list[Mark]:
     """Of HR-Bench's marks those that a score is about."""
-    return [mark for mark in marks if key == "score" or mark.extra["category"] == HRBENCH[key]]
+    return [mark for mark in marks if key == "score" or extra_of(mark, "category") == HRBENCH[key]]
 
 
 def _cycle(mark: Mark) -> str:

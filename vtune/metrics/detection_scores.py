@@ -102,7 +102,8 @@ def ovdeval(marks: Sequence[Mark]) -> Scores:
     """OVDEval's NMS-AP: the mean over its subsets, each of which is a set with categories of its own.
 
     `score` is the mean AP after `suppressed`, and so are the other numbers of COCO's summary; `categories`
-    has them for each subset. Else as `coco`.
+    has them for each subset. Where nothing was scored of a subset, there is none of them over all, and
+    `unscored_parts` names the subset. Else as `coco`.
 
     Source: the released `eval.py` of OVDEval; that subsets weigh the same is ours, for it is left open there.
 
@@ -115,7 +116,8 @@ def ovdeval(marks: Sequence[Mark]) -> Scores:
     subsets = {name: _sets(groups[name], suppresses=True) for name in sorted(groups)}
     held = {name: [matches(one.answered(DEFAULT)) for one in sets] for name, sets in subsets.items()}
     parts = {name: _summary(sets, held[name]) for name, sets in subsets.items()}
-    full = _means(parts.values())
+    unscored = [name for name, sets in subsets.items() if not sets]
+    full: Scores = {"unscored_parts": unscored} if unscored else _means(parts.values())
     everything = [one for sets in subsets.values() for one in sets]
     matched = [match for found in held.values() for match in found]
     return (
@@ -127,7 +129,7 @@ def ovdeval(marks: Sequence[Mark]) -> Scores:
                 name: part | {"n": len(groups[name]), "boxes": _boxes(subsets[name])}
                 for name, part in parts.items()
             },
-            "confidences": _by_confidence(subsets),
+            "confidences": {} if unscored else _by_confidence(subsets),
         }
     )
 

@@ -1,9 +1,8 @@
 """Scorers of benchmarks whose questions are sorted on more than one level."""
 
 from collections.abc import Sequence
-from statistics import fmean
 
-from vtune.metrics.benchmarks import SCORERS, Mark, Scores, extra_of, mean
+from vtune.metrics.benchmarks import SCORERS, Mark, Scores, extra_of, mean, mean_of_parts
 
 MERGED = {"counting grid - blank grids": "counting grid", "counting grid - word grids": "counting grid"}
 """Tasks of VLMs Are Blind that are one in the mean of tasks (lmms-eval)."""
@@ -30,7 +29,8 @@ def by_levels(marks: Sequence[Mark]) -> Scores:
 def by_tasks(marks: Sequence[Mark]) -> Scores:
     """`mean` over all, of each `task`, and `task_mean`: over tasks, both counting grids as one.
 
-    Papers print either number and do not say which.
+    Papers print either number and do not say which. Where nothing was scored of a task, there is no
+    `task_mean`, and `unscored_parts` names the task.
 
     Source: VLMs Are Blind in lmms-eval (`vlmsareblind_aggregate_by_task`) and VLMEvalKit.
 
@@ -39,8 +39,10 @@ def by_tasks(marks: Sequence[Mark]) -> Scores:
     """
     names = [extra_of(mark, "task") for mark in marks]
     merged = _grouped(marks, [MERGED.get(name.lower(), name) for name in names])
-    known = [group["score"] for group in merged.values() if "score" in group]
-    return mean(marks) | ({"task_mean": fmean(known)} if known else {}) | {"tasks": _grouped(marks, names)}
+    over = mean_of_parts({name: group.get("score") for name, group in merged.items()})
+    if "score" in over:
+        over = {"task_mean": over["score"]}
+    return mean(marks) | over | {"tasks": _grouped(marks, names)}
 
 
 def _grouped(marks: Sequence[Mark], names: Sequence[str]) -> dict[str, Scores]:

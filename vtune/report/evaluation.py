@@ -76,9 +76,15 @@ def _head(evaluation: Evaluation) -> str:
     judged = f"\n  {BY_BOXES}" if is_by_boxes(evaluation) else ""
     return (
         f"{evaluation['name']}  ({evaluation['path']}): {evaluation['model']} on "
-        f"{evaluation['samples']} samples{limit}{_power(evaluation)}{judged}"
+        f"{evaluation['samples']} samples{limit}{_power(evaluation)}{_without_score(evaluation)}{judged}"
         f"{uses_lines(evaluation)}"
     )
+
+
+def _without_score(evaluation: Evaluation) -> str:
+    """Why a mean over parts is missing."""
+    parts = evaluation["score"].get("unscored_parts", ())
+    return f"\n  no mean over all parts: nothing was scored of {', '.join(parts)}" if parts else ""
 
 
 def _power(evaluation: Evaluation) -> str:
@@ -136,6 +142,7 @@ def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Dotted name -> number, of nested mappings; where a number has an interval, both are one."""
     values = {**values, **values.get("intervals", {})}
     values.pop("intervals", None)
+    values.pop("unscored_parts", None)  # names: they stand above the table
     found: dict[str, Any] = {}
     for name, value in values.items():
         nested = isinstance(value, Mapping) and not is_estimate(value)
