@@ -147,6 +147,17 @@ def test_a_broken_run_in_a_folder_hides_no_other_and_one_that_was_named_is_an_er
         run_report([tmp_path / "good", log.parent])
 
 
+def test_a_folder_in_which_all_runs_are_broken_is_an_error(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_run(tmp_path / name, LINES)
+        (tmp_path / name / "metrics.jsonl").write_text("[]\n")
+    shown = vtune("report", tmp_path)
+    assert shown.code == 2
+    said = " ".join(shown.err.split())
+    assert f"{tmp_path / 'one'} is broken: a metrics line needs" in said
+    assert "so is 1 more" in said
+
+
 def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) -> None:
     first, second = (write_evaluation(tmp_path / name) for name in ("before", "after"))
     lines = vtune("report", first, second, "--csv").out.splitlines()

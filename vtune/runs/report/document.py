@@ -56,7 +56,8 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         `unfinished`: paths of runs and evaluations in such a folder that have nothing to tell yet.
 
     Raises:
-        DataError: If a folder is of no such kind, or a file is broken in one that was given itself.
+        DataError: If a folder is of no such kind, a file is broken in one that was given itself, or all that
+            is in such a folder is broken.
     """
     given = paths
     spread = [one for path in paths for one in _spread(path)]
@@ -77,10 +78,17 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         return shown
 
     runs = (path for path in paths if path not in evaluations and path not in sweeps)
-    return {
+    shown = {
         "runs": _told_apart(each(runs, partial(_run, replies=replies))),
         "evaluations": _told_apart(each(evaluations, partial(_evaluation, replies=replies))),
         "sweeps": each(sweeps, sweep_table),
+    }
+    if unreadable and not any(shown.values()):
+        path, why = next(iter(unreadable.items()))
+        more = len(unreadable) - 1
+        others = f"; so {'is' if more == 1 else 'are'} {more} more" if more else ""
+        raise DataError(f"{path} is broken: {why}{others}", fix="restore its files, or name another folder")
+    return shown | {
         "unreadable": unreadable,
         "unfinished": [str(path) for path in spread if path not in paths],
     }
