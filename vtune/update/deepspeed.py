@@ -26,6 +26,7 @@ from vtune.update.device_memory import within_memory
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
+from vtune.update.heap import keep_freed_memory
 from vtune.update.held_files import HeldFile, holding
 from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
@@ -54,6 +55,7 @@ def start(ranks: Ranks) -> Ranks:
     """
     if ranks.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
+        keep_freed_memory()
     skip_muon()
     with uncollected(), without_mlflow():
         import deepspeed
