@@ -58,7 +58,7 @@ def back(angle: int, width: int, height: int) -> tuple[float, ...]:
 
 
 @asynccontextmanager
-async def opened(section: Mapping[str, Any], record: Path) -> AsyncIterator[Rotate]:
+async def opened(section: object, record: Path) -> AsyncIterator[Rotate]:
     """Nothing has to be opened."""
     yield Rotate()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -104,6 +104,8 @@ class ToolPart:
     """(section, a sample that offers it) -> nothing; raises DataError where the sample lacks something."""
     example: Mapping[str, Any] | None = None
     """Arguments of a call that any picture allows: what a user's own tool is tried with."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What its section says then; `recipe` may need some keys."""
     look: Callable[[int, Box, tuple[int, int]], Mapping[str, Any]] | None = None
     """(number of a picture, region in its pixels, its (width, height)) -> arguments of the call that shows
     the region: what traces of `vtune data make traces` ask for. None: it does not look."""

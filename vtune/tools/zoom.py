@@ -182,6 +182,8 @@ TOOLS.add(
         opened=_opened,
         section="zoom",
         recipe=ZoomRecipe,
+        example={"bbox_2d": [250, 250, 750, 750]},
+        settings={"space": "relative_1000", "min_side": 8},
         look=_look,
         credit=LOOKS,
     ),

@@ -11,11 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from vtune.errors import RecipeError
-from vtune.parts import OURS
-from vtune.runs.parts.checks.evidence import check_evidence
-from vtune.runs.parts.checks.prompt import check_prompt
-from vtune.runs.parts.checks.scorer import check_scorer
-from vtune.runs.parts.checks.verifier import check_verifier
+from vtune.parts import OURS, Kind
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
 from vtune.uses import forget, used
 
@@ -63,19 +59,6 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
     assert found["parts"][0]["checks"]
 
 
-@pytest.mark.parametrize("name", [name for name in OURS["verifier"] if name != "environment_reward"])
-def test_our_own_verifiers_keep_them_too(name: str) -> None:
-    """All that read a reply."""
-    assert [check for check in check_verifier(name) if not check.ok] == []
-
-
-def test_our_own_scorers_and_styles_keep_theirs() -> None:
-    checks = [check for name in OURS["scorer"] for check in check_scorer(name)]
-    checks += [check for name in OURS["prompt"] for check in check_prompt(name)]
-    assert len(checks) > 50
-    assert [check for check in checks if not check.ok] == []
-
-
 @pytest.mark.parametrize(
     ("old", "new", "check", "found"),
     [
@@ -105,6 +88,13 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
     assert found in broken(path)[check]
 
 
+BROUGHT = (
+    "from vtune.errors import ServiceError\nfrom vtune.sections import Strict\nfrom vtune.tools import TOOLS"
+)
+TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
+"""A section with a key that has to be given."""
+
+
 @pytest.mark.parametrize(
     ("old", "new", "check", "found"),
     [
@@ -119,6 +109,12 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
             '"enum": set(ANGLES)',
             "it opens and answers a call",
             "its schema is no JSON",
+        ),
+        (
+            'opened=opened, example={"angle": 90}',
+            'opened=opened, recipe=Turning, settings={"steps": 1}, example={"angle": 90}',
+            "it opens and answers a call",
+            "`step`: field required; `steps`: extra inputs are not permitted: give ToolPart `settings`",
         ),
         (
             "        angle, out = int(self.key(arguments, scene)), io.BytesIO()",
@@ -147,9 +143,18 @@ def test_a_promise_of_a_tool_that_is_not_kept_is_found(
     text = (OWN / "rotate.py").read_text()
     assert old in text
     path = tmp_path / "mine.py"
-    brought = "from vtune.errors import ServiceError\nfrom vtune.tools import TOOLS"
-    path.write_text(text.replace(old, new).replace("from vtune.tools import TOOLS", brought))
+    text = text.replace(old, new).replace("from vtune.tools import TOOLS", f"{BROUGHT}{TURNING}")
+    path.write_text(text)
     assert found in broken(path)[check]
+
+
+def test_a_tool_whose_section_needs_keys_is_tried_with_its_settings(tmp_path: Path) -> None:
+    text = (OWN / "rotate.py").read_text()
+    text = text.replace("from vtune.tools import TOOLS", f"{BROUGHT}{TURNING}")
+    text = text.replace("yield Rotate()", "assert section.step == 7\n    yield Rotate()")
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("opened=opened,", "opened=opened, recipe=Turning, settings={'step': 7},"))
+    assert broken(path) == {}
 
 
 @pytest.mark.parametrize(
@@ -301,9 +306,20 @@ def test_a_promise_about_scores_that_is_not_kept_is_found(
     assert found in told
 
 
-def test_our_own_judge_by_boxes_keeps_its_promises() -> None:
-    assert [check for check in check_evidence("boxes") if not check.ok] == []
-    assert [check for check in check_evidence("model") if not check.ok] == []
+OURS_TRIED: dict[Kind, list[str]] = {
+    "verifier": [name for name in OURS["verifier"] if name != "environment_reward"],  # it reads no reply
+    "tool": ["image_zoom_in_tool"],  # the others need a sandbox, an index or the web
+    "format": [name for name in OURS["format"] if name != "hf"],  # it has no layout of its own
+    **{kind: list(OURS[kind]) for kind in ("scorer", "prompt", "protocol", "evidence")},
+}
+"""Kind -> parts of ours that are tried as a user's are; losses and families are beside their own tests."""
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in OURS_TRIED for name in OURS_TRIED[kind]])
+def test_our_own_parts_keep_what_those_of_users_promise(kind: Kind, name: str) -> None:
+    checks = contract_of(kind)(name)
+    assert checks
+    assert [check for check in checks if not check.ok] == []
 
 
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:

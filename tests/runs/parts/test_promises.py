@@ -8,7 +8,6 @@ import pytest
 from tests.runs.commands import vtune
 from tests.runs.parts.test_broken import CASES, breaking
 from tests.runs.parts.test_parts import OWN, broken
-from vtune.runs.parts.checks.format import check_format
 from vtune.uses import forget, used
 
 
@@ -16,11 +15,6 @@ from vtune.uses import forget, used
 def clean() -> Iterator[None]:
     yield
     forget(used())
-
-
-@pytest.mark.parametrize("name", ["samples", "vtriune", "codev", "coco", "vstar", "mathvista"])
-def test_our_own_formats_keep_theirs(name: str) -> None:
-    assert [check for check in check_format(name) if not check.ok] == []
 
 
 @pytest.mark.parametrize(

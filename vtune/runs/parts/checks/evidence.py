@@ -36,7 +36,7 @@ def check_evidence(name: str) -> list[Check]:
     """A look at the target earns its level, another nothing, and a failure is unscored."""
     part = EVIDENCE[name]
     example = (part.example or standard)()
-    levels = levels_of(name)
+    levels = levels_of(name, example.sample.source)
 
     def score(done: Trajectory) -> float:
         judges = Judges(levels, None)
@@ -121,9 +121,10 @@ def reward_recipe() -> RewardRecipe:
     return RewardRecipe.model_validate(read_values(find("codev-tiny", "recipes.rl"))["reward"])
 
 
-def levels_of(name: str) -> EvidenceLevels:
-    """Levels at which a miss earns 0, judged by one judge."""
-    return reward_recipe().evidence.model_copy(update={"miss": 0.0, "judges": (name,)})
+def levels_of(name: str, source: str) -> EvidenceLevels:
+    """Levels at which a miss earns 0, judged by one judge, where questions of a source need a look."""
+    changed = {"miss": 0.0, "judges": (name,), "search_sources": (source,)}
+    return reward_recipe().evidence.model_copy(update=changed)
 
 
 def standard() -> Example:

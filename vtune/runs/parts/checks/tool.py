@@ -11,19 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
+from pydantic import ValidationError
 
 from vtune.errors import RunFailed
 from vtune.looks.geometry import map_of, onto
 from vtune.looks.pictures import decoded, viewed
 from vtune.looks.verify import check
+from vtune.runs.agent.tools import NoSettings
 from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, raised, tried
 from vtune.schema.box import area, clamp
 from vtune.schema.pixels import size_of
+from vtune.sections import Strict
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.observation import IMAGE_MARK, Observation
 from vtune.tools.result_cache import ResultCache
-from vtune.tools.tool import Scene, Tool, View
+from vtune.tools.tool import Scene, Tool, ToolPart, View
 from vtune.tools.toolbox import Toolbox
 
 ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
@@ -160,7 +163,7 @@ async def _called(
         raise Broken("`opened` is None: only vtune's own `python` takes code", "give ToolPart `opened`")
     data = picture or _gradient()
     scene = Scene(SHOWN, (data,), (View(data, 0, None, sides),))
-    section: object = {} if part.recipe is None else part.recipe()
+    section = _section(part)
     with tempfile.TemporaryDirectory() as folder:
         async with part.opened(section, Path(folder) / "record.jsonl") as tool:
             if tool.schema["function"]["name"] != name:
@@ -171,6 +174,19 @@ async def _called(
             _check_schema(tool)
             toolbox = Toolbox({name: tool})
             return [await _survived(toolbox, Asked(name, one, "", 0), scene) for one in asked]
+
+
+def _section(part: ToolPart) -> Strict:
+    """What a recipe says of a tool when it is tried."""
+    try:
+        return (part.recipe or NoSettings).model_validate(part.settings)
+    except ValidationError as error:
+        what = "; ".join(
+            f"`{'.'.join(map(str, one['loc']))}`: {one['msg'].lower()}" for one in error.errors()
+        )
+        raise Broken(
+            f"its section is wrong: {what}", "give ToolPart `settings` that it is tried with"
+        ) from None
 
 
 def _check_schema(tool: Tool) -> None:
