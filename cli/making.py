@@ -198,14 +198,14 @@ def traces(
     if run is not None and tiny is not None:
         raise typer.BadParameter("a run has a model", param_hint="--tiny")
     from vtune.report.values import render_values
-    from vtune.rollout.prompts import STYLES
+    from vtune.rollout.prompts import OF_TRACES, STYLES
     from vtune.runs.data.own_traces import make_box_traces, make_run_traces
     from vtune.uses import use
 
     from .output import show, stdout_for_the_result
 
     use(uses or ())
-    style = prompt or "codev"
+    style = prompt or OF_TRACES
     if style not in STYLES:
         raise typer.BadParameter(f"{style!r} is not a style; {STYLES.meant(style)}", param_hint="--prompt")
     with stdout_for_the_result():

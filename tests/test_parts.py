@@ -168,15 +168,25 @@ def last_word(node: ast.expr) -> str:
     return ""
 
 
-def texts(node: ast.expr | None) -> list[str]:
-    """A text, or those of a list of them."""
-    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
-    return [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+def texts(node: ast.AST | None) -> list[str]:
+    """A text, or those of a list of them, or of a choice between them."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return [text]
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts) | ast.BoolOp(values=parts):
+            return [text for part in parts for text in texts(part)]
+        case ast.MatchOr(patterns=patterns):
+            return [text for part in patterns for text in texts(part)]
+        case ast.IfExp(body=one, orelse=other):
+            return texts(one) + texts(other)
+        case ast.MatchValue(value=one) | ast.Starred(value=one):
+            return texts(one)
+    return []
 
 
 def carried(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """(what carries it, text) of a comparison, a look-up, a keyword, a key or an assignment."""
-    pairs: list[tuple[str, ast.expr | None]] = []
+    """(what carries it, text) of comparisons, look-ups, cases, keywords, defaults, keys and assignments."""
+    pairs: list[tuple[str, ast.AST | None]] = []
     match node:
         case ast.Compare(left=left, comparators=others):
             sides = [left, *others]
@@ -186,7 +196,14 @@ def carried(node: ast.AST) -> Iterator[tuple[str, str]]:
         case ast.Call(func=called, args=args, keywords=keywords):
             of = called.value if isinstance(called, ast.Attribute) else called
             pairs = [(last_word(of), args[0])] if args else []
+            pairs += [(text, other) for text in texts(args[0]) for other in args[1:]] if args else []
             pairs += [(word.arg or "", word.value) for word in keywords]
+        case ast.arguments():
+            given = [*node.posonlyargs, *node.args]
+            pairs = [(one.arg, value) for one, value in zip(given[::-1], node.defaults[::-1], strict=False)]
+            pairs += [(one.arg, value) for one, value in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+        case ast.Match(subject=subject, cases=cases):
+            pairs = [(last_word(subject), case.pattern) for case in cases]
         case ast.Dict(keys=keys, values=values):
             pairs = [(text, b) for a, b in zip(keys, values, strict=True) for text in texts(a)]
         case ast.AnnAssign(target=target, value=value):
@@ -210,11 +227,12 @@ def named(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str, str]]:
 def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
     assert set(CARRIERS) == set(OURS)
     assert len(trees()) > 100
-    # A protocol names its scorers as a suite does, and specimens are rows that name their tools.
+    # A protocol names its scorers as a suite does, and specimens are rows that name tools and verifiers.
     found = {one for file, nodes in trees().items() for one in named(nodes, file)}
     scorers = {one for one in found if one[0] == "scorer" and one[2].startswith("vtune/protocols/")}
     assert scorers
-    assert found - scorers == {("tool", "python", "vtune/data/formats/specimens.py")}
+    rows = "vtune/data/formats/specimens.py"
+    assert found - scorers == {("tool", "python", rows), ("verifier", "detection", rows)}
 
 
 @pytest.mark.parametrize(
@@ -235,6 +253,12 @@ def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
         ('family_of(x).family == "qwen3_vl"', "family", "qwen3_vl"),
         ('sample.verifier == "math"', "verifier", "math"),
         ('call.tool == "python"', "tool", "python"),
+        ('style = prompt or "codev"', "prompt", "codev"),
+        ('ask(prompt="plain" if bare else "pool")', "prompt", "pool"),
+        ('def ask(sample, prompt="plain"): ...', "prompt", "plain"),
+        ('def ask(sample, *, prompt="plain"): ...', "prompt", "plain"),
+        ('row.get("environment", "tools")', "environment", "tools"),
+        ('match layout:\n    case "coco" | "verl": ...', "format", "verl"),
     ],
 )
 def test_a_name_that_stands_for_a_part_is_seen(text: str, kind: Kind, name: str) -> None:

@@ -46,6 +46,9 @@ STYLES: Parts[PromptStyle] = Parts("prompt", lambda style: first_line(style.turn
 
 Style = Annotated[str, AfterValidator(STYLES.known)]
 
+OF_TRACES = "codev"
+"""The style in which traces of one's own samples ask, where none is named: their looks are code."""
+
 PYTHON_RULES = """**Python execution rules**:
 - The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
 <sandbox_output>…</sandbox_output>.
@@ -182,7 +185,7 @@ def ask(
     return turns if how.says_where else placed(replace(sample, prompt=turns)).prompt
 
 
-STYLES.add("codev", PromptStyle(codev, tells=(PYTHON,)))
+STYLES.add(OF_TRACES, PromptStyle(codev, tells=(PYTHON,)))
 STYLES.add("plain", PromptStyle(plain, bare=True))
 STYLES.add("tools", PromptStyle(tools))
 STYLES.add("pool", PromptStyle(pool, tells=(), says_where=True, draws=True))

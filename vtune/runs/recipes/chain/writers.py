@@ -12,6 +12,7 @@ from vtune.data.formats.specimens import Specimen, coco
 from vtune.data.formats.table import format_of
 from vtune.data.offer import named_tools
 from vtune.errors import DataError, RecipeError, VtuneError, nearest
+from vtune.rollout.prompts import OF_TRACES
 from vtune.runs.curate.rows import Rows
 from vtune.runs.data.importing import import_data
 from vtune.runs.data.lens import make_lens, make_shortcut
@@ -289,7 +290,7 @@ def _box_traces(command: Command, shop: Workshop, folder: Path) -> Path:
     if data is None:
         raise DataError("traces of a run need the run", where=command.text, fix="name samples with --data")
     out = folder / "traces.parquet"
-    make_box_traces(shop.files(data), out, prompt=command.value("--prompt") or "codev")
+    make_box_traces(shop.files(data), out, prompt=command.value("--prompt") or OF_TRACES)
     return out
 
 
