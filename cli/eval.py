@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from .options import AsJson, Overrides, Protection, Resume, with_protection
 
 if TYPE_CHECKING:
+    from vtune.runs.agent.kinds import Kind
     from vtune.runs.evaluate.groups import Asked
     from vtune.runs.evaluate.suite import EvalSuite
 
@@ -66,6 +68,69 @@ Listed = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be evaluated, and how: the options that a plan and a run share."""
+
+    suites: str
+    """Shipped suites or groups, or paths, with commas between them."""
+    model: str
+    words: tuple[str, ...]
+    """`key.path=value` over every suite."""
+    data: str | None
+    """What to evaluate on in place of a suite's own, as the value of its key; None for its own."""
+    against: str | None
+    """What the result is compared with; None for nothing."""
+    limit: int | None
+    """Samples at most; None for all."""
+    vllm: bool
+    """Whether vLLM draws."""
+
+    @property
+    def kind(self) -> "Kind":
+        """What draws."""
+        return "vllm" if self.vllm else "transformers"
+
+    def named(self) -> "Asked":
+        """The suites that are asked for.
+
+        Raises:
+            typer.BadParameter: If they are several, and an option is of one.
+        """
+        from vtune.runs.evaluate.groups import asked
+
+        named = asked(self.suites)
+        for option, given in (("--data", self.data), ("--against", self.against)):
+            if given is not None and not named.single:
+                raise typer.BadParameter("it is of one suite", param_hint=option)
+        return named
+
+    def load(self, path: Path) -> "EvalSuite":
+        """A suite as it is to be asked, checked."""
+        from vtune.config import load_recipe
+        from vtune.runs.evaluate.against import check_against
+        from vtune.runs.evaluate.suite import EvalSuite
+
+        words = self.words if self.data is None else [*self.words, f"data={self.data}"]
+        suite = load_recipe(path, EvalSuite, words)
+        if self.against is not None:
+            check_against(self.against, suite, path)
+        return suite
+
+    def own_data(self, path: Path) -> bool:
+        """Whether the data of the suite at a path are not those of one that ships: they may be fewer."""
+        from vtune.config import shipped
+
+        return self.data is not None or path not in shipped("eval_suites").values()
+
+    def plan(self, suite: "EvalSuite", path: Path) -> dict[str, Any]:
+        """What can be known of a suite before anything is drawn."""
+        from vtune.runs.evaluate.evaluation import plan_eval
+
+        own = self.own_data(path)
+        return plan_eval(suite, self.model, limit=self.limit, kind=self.kind, own_data=own)
+
+
 def evaluate(
     suite: Annotated[
         str | None,
@@ -105,23 +170,19 @@ def evaluate(
     chosen = [
         f"{key}={value}" for key, value in (("agent", agent), ("protocol", protocol)) if value is not None
     ]
-    words = [*chosen, *_of_the_web(record, replay), *with_protection(overrides, sandbox)]
-    named = json.dumps([str(entry) for entry in data]) if data else None
-    if dry_run:
-        _plan(suite, model, words, named, against=against, limit=limit, vllm=vllm, as_json=as_json)
-        return
-    _run(
-        suite,
-        model,
-        words,
-        named,
-        out,
+    wanted = Wanted(
+        suites=suite,
+        model=model,
+        words=(*chosen, *_of_the_web(record, replay), *with_protection(overrides, sandbox)),
+        data=json.dumps([str(entry) for entry in data]) if data else None,
         against=against,
         limit=limit,
-        resume=resume,
         vllm=vllm,
-        as_json=as_json,
     )
+    if dry_run:
+        _plan(wanted, as_json=as_json)
+        return
+    _run(wanted, out, resume=resume, as_json=as_json)
 
 
 def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
@@ -133,114 +194,65 @@ def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
     return [f"tools.web.replay={json.dumps([str(path) for path in replay])}"] if replay else []
 
 
-def _plan(
-    suites: str,
-    model: str,
-    words: list[str],
-    data: str | None,
-    *,
-    against: str | None,
-    limit: int | None,
-    vllm: bool,
-    as_json: bool,
-) -> None:
+def _plan(wanted: Wanted, *, as_json: bool) -> None:
     """What `--dry-run` does."""
-    from vtune.config import load_recipe
     from vtune.report.values import render_values
-    from vtune.runs.agent.kinds import Kind
-    from vtune.runs.evaluate.against import check_against
-    from vtune.runs.evaluate.evaluation import plan_eval
-    from vtune.runs.evaluate.groups import asked, plan_several
-    from vtune.runs.evaluate.suite import EvalSuite
+    from vtune.runs.evaluate.groups import plan_several
 
     from .output import show, stdout_for_the_result
 
-    named = asked(suites)
-    _check_single(data, against, single=named.single)
-    words = words if data is None else [*words, f"data={data}"]
-
-    def load(path: Path) -> "EvalSuite":
-        checked = load_recipe(path, EvalSuite, words)
-        if against is not None:
-            check_against(against, checked, path)
-        return checked
+    named = wanted.named()
 
     def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
-        kind: Kind = "vllm" if vllm else "transformers"
-        return plan_eval(suite, model, limit=limit, kind=kind, own_data=_own_data(data, named, name))
+        return wanted.plan(suite, _path(named, name))
 
     with stdout_for_the_result():
         if named.single:
-            found = check(named.suites[0].name, load(named.suites[0].path))
+            found = check(named.suites[0].name, wanted.load(named.suites[0].path))
         else:
-            found = plan_several(named, load, check)
+            found = plan_several(named, wanted.load, check)
     show(found, render_values, as_json=as_json)
 
 
-def _own_data(data: str | None, named: "Asked", name: str) -> bool:
-    """Whether a suite's data are not those of a suite that ships: there may be fewer than are published."""
-    from vtune.config import shipped
-
+def _path(named: "Asked", name: str) -> Path:
+    """Of a suite among those that are asked for."""
     (path,) = (one.path for one in named.suites if one.name == name)
-    return data is not None or path not in shipped("eval_suites").values()
+    return path
 
 
-def _run(
-    suites: str,
-    model: str,
-    words: list[str],
-    data: str | None,
-    out: Path | None,
-    *,
-    against: str | None,
-    limit: int | None,
-    resume: bool,
-    vllm: bool,
-    as_json: bool,
-) -> None:
+def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> None:
     """Evaluate, and show what came of it."""
-    from vtune.config import load_recipe
-    from vtune.runs.agent.kinds import Kind
-    from vtune.runs.evaluate.against import check_against, run_against
-    from vtune.runs.evaluate.evaluation import plan_eval, run_eval
-    from vtune.runs.evaluate.groups import asked, check_failed, run_several
+    from vtune.runs.evaluate.against import run_against
+    from vtune.runs.evaluate.evaluation import run_eval
+    from vtune.runs.evaluate.groups import check_failed, run_several
     from vtune.runs.evaluate.identity import check_new
-    from vtune.runs.evaluate.suite import EvalSuite, begun
+    from vtune.runs.evaluate.suite import begun
 
     from .output import show, stdout_for_the_result
 
-    named = asked(suites)
-    _check_single(data, against, single=named.single)
-    words = words if data is None else [*words, f"data={data}"]
-    folder = out or _folder(named, model)
-    kind: Kind = "vllm" if vllm else "transformers"
-
-    def load(path: Path) -> "EvalSuite":
-        checked = load_recipe(path, EvalSuite, words)
-        if against is not None:
-            check_against(against, checked, path)
-        return checked
+    named = wanted.named()
+    folder = out or _folder(named, wanted.model)
 
     def check(name: str, suite: "EvalSuite") -> None:
         where = folder / name
         if not resume:
             check_new(where)
         if not (where / "results.json").exists():
-            plan_eval(suite, model, limit=limit, kind=kind, own_data=_own_data(data, named, name))
+            wanted.plan(suite, _path(named, name))
 
-    def run(name: str, checked: "EvalSuite") -> dict[str, Any]:
+    def run(name: str, suite: "EvalSuite") -> dict[str, Any]:
         where = folder if named.single else folder / name
         again = resume and (named.single or begun(where))
-        own = _own_data(data, named, name)
-        return run_eval(checked, model, where, limit=limit, kind=kind, resume=again, own_data=own)
+        own, kind = wanted.own_data(_path(named, name)), wanted.kind
+        return run_eval(suite, wanted.model, where, limit=wanted.limit, kind=kind, resume=again, own_data=own)
 
     with stdout_for_the_result():
         if named.single:
-            result = run(named.suites[0].name, load(named.suites[0].path))
-            if against is not None:
-                result = result | {"against": run_against(folder, against)}
+            result = run(named.suites[0].name, wanted.load(named.suites[0].path))
+            if wanted.against is not None:
+                result = result | {"against": run_against(folder, wanted.against)}
         else:
-            result = run_several(named, load, check, run)
+            result = run_several(named, wanted.load, check, run)
 
     show(result, partial(_rows, folder, single=named.single), as_json=as_json)
     if not named.single:
@@ -281,13 +293,6 @@ def _rendered(results: Mapping[Path, Mapping[str, Any]], groups: Mapping[str, An
         for folder, result in results.items()
     ]
     return Group(render_evaluations(evaluations), render_groups(groups))
-
-
-def _check_single(data: str | None, against: str | None, *, single: bool) -> None:
-    """Check that what is of one suite is given with one."""
-    for option, given in (("--data", data), ("--against", against)):
-        if given is not None and not single:
-            raise typer.BadParameter("it is of one suite", param_hint=option)
 
 
 def _explain(folder: Path, against: str, *, as_json: bool) -> None:
