@@ -134,7 +134,7 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
 ) -> None:
     """Its log-probability is what its version says of it, as it was saved, and what no other says."""
     saved = [load(schooled)] + [load(run / f"checkpoints/step-{step:06d}") for step in range(1, STEPS)]
-    items = [item_of(replace(t, advantage=1.0), moved=False) for t in drawn(run, 3)]
+    items = [item_of(replace(t, advantage=1.0), updated=False) for t in drawn(run, 3)]
     items = [item for item in items if item.counted]
     by_version = [torch.cat(logprobs_of(policy, items)).detach() for policy in saved]
     versions = torch.tensor([v for t in drawn(run, 3) for v in versions_of(t)])

@@ -19,9 +19,10 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.transcript import Speech
 from vtune.runs.agent.feedback import feedback_of
 from vtune.runs.agent.kinds import Kind, check_tensor_parallel
-from vtune.runs.agent.sandbox import SandboxRecipe, sandbox_of, say_tier
+from vtune.runs.agent.sandbox import sandbox_of, say_tier
 from vtune.runs.agent.served import served_engine
 from vtune.runs.agent.tools import ToolsRecipe, tools_of
+from vtune.sandbox.recipe import SandboxRecipe
 
 
 class Conversations(Protocol):

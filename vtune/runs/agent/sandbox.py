@@ -1,23 +1,8 @@
-"""The part of a recipe that says how a model's code is run, and the sandbox that it describes."""
+"""The sandbox that a recipe describes."""
 
-from pydantic import Field
-
-from vtune.config import Strict
 from vtune.report.progress import say
-from vtune.sandbox import Decode, Isolation, Limits, Sandbox
-
-
-class SandboxRecipe(Strict):
-    """How the code of trajectories is run."""
-
-    isolation: Isolation
-    """`auto` takes the best tier of the machine."""
-    decode: Decode
-    """Who decodes the pictures that code returns."""
-    seconds: float = Field(gt=0)
-    """Wall clock of one call."""
-    memory_mb: int = Field(gt=0)
-    """Of one session."""
+from vtune.sandbox import Limits, Sandbox
+from vtune.sandbox.recipe import SandboxRecipe
 
 
 def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) -> Sandbox:

@@ -11,10 +11,10 @@ from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
 from vtune.rollout.openai import Served
 from vtune.rollout.recipe import Rollout
-from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import as_today
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
+from vtune.sandbox.recipe import SandboxRecipe
 
 
 class Drawn(Strict):

@@ -16,9 +16,9 @@ from vtune.models.served import is_served
 from vtune.parts import OURS
 from vtune.rollout.openai import Served
 from vtune.rollout.recipe import Rollout
-from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.curate.rows import Source
+from vtune.sandbox.recipe import SandboxRecipe
 from vtune.schema.source_names import is_taken
 
 

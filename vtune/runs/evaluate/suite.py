@@ -24,12 +24,12 @@ from vtune.protocols.protocol import wrong_kind
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.openai import Served
 from vtune.rollout.recipe import Rollout
-from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.judged import Judged
 from vtune.runs.evaluate.places import located
 from vtune.runs.evaluate.questions import AnswerIn, Source, as_today
 from vtune.runs.evaluate.revisions import revisions
+from vtune.sandbox.recipe import SandboxRecipe
 from vtune.tools import ToolName
 from vtune.tools.hosts import BlockedHost
 

@@ -70,17 +70,17 @@ def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
     size = len(learnt) // count
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
-        [item_of(t, moved=number > 0) for t in part if t.advantage is not None and any(t.loss_mask)]
+        [item_of(t, updated=number > 0) for t in part if t.advantage is not None and any(t.loss_mask)]
         for number, part in enumerate(parts)
     ]
 
 
-def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
+def item_of(trajectory: Trajectory, *, updated: bool) -> Item:
     """A trajectory as something to learn from: an advantage on every token that the policy sampled.
 
     Args:
         trajectory: With its advantage.
-        moved: Whether its step has updated the weights before; else those tokens are off-policy that older
+        updated: Whether its step has updated the weights before; else those tokens are off-policy that older
             weights than the step's have drawn, be it a part of one conversation.
     """
     version = trajectory.policy_version
@@ -95,7 +95,7 @@ def item_of(trajectory: Trajectory, *, moved: bool) -> Item:
         loss_mask=trajectory.loss_mask,
         advantages=token_advantages(trajectory),
         old_logprobs=tuple(logprob for logprob, _ in sampled),
-        off_policy=tuple(moved or (drew is not None and drew < version) for _, drew in sampled),
+        off_policy=tuple(updated or (drew is not None and drew < version) for _, drew in sampled),
     )
 
 

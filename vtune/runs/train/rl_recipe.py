@@ -11,9 +11,9 @@ from vtune.models.pictures import PixelBudget
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.recipe import TrainingRollout
 from vtune.runs.agent.kinds import check_tensor_parallel
-from vtune.runs.agent.sandbox import SandboxRecipe
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.train.online_recipe import OnlineEval, check_best
+from vtune.sandbox.recipe import SandboxRecipe
 from vtune.update.losses.section import LossSection
 from vtune.update.recipe import Checkpoints, Update
 

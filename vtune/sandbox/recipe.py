@@ -1,0 +1,19 @@
+"""What a recipe says about the sandbox."""
+
+from pydantic import Field
+
+from vtune.config import Strict
+from vtune.sandbox import Decode, Isolation
+
+
+class SandboxRecipe(Strict):
+    """How the code of trajectories is run."""
+
+    isolation: Isolation
+    """`auto` takes the best tier of the machine."""
+    decode: Decode
+    """Who decodes the pictures that code returns."""
+    seconds: float = Field(gt=0)
+    """Wall clock of one call."""
+    memory_mb: int = Field(gt=0)
+    """Of one session."""
