@@ -11,7 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests.pages import blocks
 from tests.runs.commands import same_weights, vtune, with_nan
+from tests.runs.data.test_validating import encoded
 from vtune.errors import RunFailed
 from vtune.models.policy import Dtype, Policy
 from vtune.rollout.engine import Completion, Engine, Request
@@ -34,6 +36,17 @@ def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: 
     assert same_weights(tiny, tmp_path / "out")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in tiny.iterdir()}
     assert not (tmp_path / ".out.part").exists()
+
+
+def test_the_example_of_the_page_writes_a_reply(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (example,) = [block for block in blocks("cli/export.md") if "AutoImageProcessor" in block]
+    (tmp_path / "exported").symlink_to(tiny)
+    (tmp_path / "picture.png").write_bytes(encoded(84, 56))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "cli/export.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
 
 
 def test_weights_are_written_in_the_type_that_is_asked_for(tiny3: Path, tmp_path: Path) -> None:
