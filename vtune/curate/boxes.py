@@ -1,5 +1,6 @@
 """Rules for detection and grounding (V-Triune, appendix A, first stage)."""
 
+import json
 import random
 import re
 from collections import Counter, defaultdict
@@ -10,9 +11,10 @@ from pydantic import Field
 from vtune.curate.filters import FILTERS, Corpus, FilterPart
 from vtune.curate.item import Item, Selected, input_pictures
 from vtune.errors import DataError
-from vtune.schema.box import area
+from vtune.schema.box import Box, area
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
+from vtune.verifiers import detection
 from vtune.verifiers.boxes import LabelledBox, truth_boxes
 from vtune.verifiers.spaces import spaces_of
 
@@ -188,8 +190,24 @@ def _extent(item: Item) -> tuple[float, float]:
         ) from None
 
 
-FILTERS.add("boxes_per_category", FilterPart(BoxesPerCategory, crowded))
-FILTERS.add("box_share", FilterPart(BoxShare, large))
-FILTERS.add("plain_labels", FilterPart(PlainLabels, complex_label))
+def _row(*boxes: tuple[str, Box]) -> dict[str, str]:
+    """A question for labelled boxes, as arguments of `Sample`."""
+    truth = [{"label": label, "bbox_2d": box} for label, box in boxes]
+    return {"ground_truth": json.dumps(truth), "verifier": detection.NAME}
+
+
+CUP: Box = (1, 1, 9, 9)
+FILTERS.add(
+    "boxes_per_category",
+    FilterPart(BoxesPerCategory, crowded, keeps=_row(("cup", CUP)), drops=_row(*[("cup", CUP)] * 11)),
+)
+FILTERS.add(
+    "box_share",
+    FilterPart(BoxShare, large, keeps=_row(("cup", CUP)), drops=_row(("cup", (0, 0, 60, 40)))),
+)
+FILTERS.add(
+    "plain_labels",
+    FilterPart(PlainLabels, complex_label, keeps=_row(("cup", CUP)), drops=_row(("cup no. 2", CUP))),
+)
 FILTERS.add("singles_to_multis", FilterPart(SinglesToMultis, Corpus(has_one_each, surplus)))
 FILTERS.add("category_tail", FilterPart(CategoryTail, Corpus(categories, in_the_tail)))

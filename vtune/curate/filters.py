@@ -40,7 +40,8 @@ class FilterPart:
     """None: it asks a model, or a person."""
     looks_at: tuple[Records, ...] = ("samples",)
     keeps: Mapping[str, Any] = field(default_factory=dict)
-    """A row that passes with the settings of `example`, as arguments of `Sample` over a plain one."""
+    """A row that passes with the settings of `example`, as arguments of `Sample` over a plain one; of
+    `Trajectory`, where it looks at traces alone."""
     drops: Mapping[str, Any] = field(default_factory=dict)
     """One that does not."""
     example: Mapping[str, Any] = field(default_factory=dict)

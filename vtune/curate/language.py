@@ -42,4 +42,6 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_DIR / MODEL_FILE, norm_probs=True)
 
 
-FILTERS.add("english", FilterPart(English, foreign, looks_at=("samples", "traces")))
+FILTERS.add(
+    "english", FilterPart(English, foreign, looks_at=("samples", "traces"), drops={"ground_truth": "да"})
+)

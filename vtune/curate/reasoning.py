@@ -80,6 +80,6 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:40]}…")
 
 
-FILTERS.add("no_guessing", FilterPart(NoGuessing, guessable))
-FILTERS.add("answer_symbols", FilterPart(AnswerSymbols, has_symbols))
-FILTERS.add("answer_length", FilterPart(AnswerLength, too_long))
+FILTERS.add("no_guessing", FilterPart(NoGuessing, guessable, drops={"choices": ("red", "blue")}))
+FILTERS.add("answer_symbols", FilterPart(AnswerSymbols, has_symbols, drops={"ground_truth": "x = 2"}))
+FILTERS.add("answer_length", FilterPart(AnswerLength, too_long, drops={"ground_truth": "1" * 21}))

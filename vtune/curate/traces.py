@@ -6,6 +6,10 @@ from pydantic import Field, model_validator
 
 from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected
+from vtune.schema.trajectory import Call
+from vtune.tools import python
+
+ONE = Call(tool=python.NAME, arguments="{}", status="ok", span=(0, 1))
 
 
 class ToolRounds(Selected):
@@ -45,5 +49,19 @@ def broken(spec: CompleteTraces, item: Item) -> str | None:
     return None
 
 
-FILTERS.add("tool_rounds", FilterPart(ToolRounds, rounds_outside, looks_at=("traces",)))
-FILTERS.add("complete_traces", FilterPart(CompleteTraces, broken, looks_at=("traces",)))
+FILTERS.add(
+    "tool_rounds",
+    FilterPart(
+        ToolRounds, rounds_outside, looks_at=("traces",), keeps={"calls": (ONE,)}, drops={"calls": ()}
+    ),
+)
+FILTERS.add(
+    "complete_traces",
+    FilterPart(
+        CompleteTraces,
+        broken,
+        looks_at=("traces",),
+        keeps={"stop_reason": "answer", "answer": "A"},
+        drops={"stop_reason": "length"},
+    ),
+)

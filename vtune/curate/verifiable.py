@@ -9,7 +9,7 @@ from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.curate.reasoning import answer_of
 from vtune.errors import DataError
-from vtune.verifiers import VERIFIERS, check_ground_truth
+from vtune.verifiers import VERIFIERS, check_ground_truth, exact
 from vtune.verifiers.limit import limited
 from vtune.verifiers.math import same_value
 
@@ -61,5 +61,16 @@ def no_expression(spec: MathVerifiable, item: Item) -> str | None:
     return f"math-verify cannot read the answer {truth!r:.60}"
 
 
-FILTERS.add("verifiable", FilterPart(Verifiable, unverifiable))
-FILTERS.add("math_verifiable", FilterPart(MathVerifiable, no_expression))
+FILTERS.add(
+    "verifiable",
+    FilterPart(
+        Verifiable,
+        unverifiable,
+        keeps={"verifier": exact.NAME},
+        drops={"verifier": exact.NAME, "ground_truth": ""},
+    ),
+)
+FILTERS.add(
+    "math_verifiable",
+    FilterPart(MathVerifiable, no_expression, keeps={"ground_truth": "2"}, drops={"ground_truth": "="}),
+)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
+from vtune.curate.filters import FILTERS
 from vtune.errors import RecipeError
 from vtune.parts import OURS, Kind
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
@@ -310,6 +311,9 @@ OURS_TRIED: dict[Kind, list[str]] = {
     "verifier": [name for name in OURS["verifier"] if name != "environment_reward"],  # it reads no reply
     "tool": ["image_zoom_in_tool"],  # the others need a sandbox, an index or the web
     "format": [name for name in OURS["format"] if name != "hf"],  # it has no layout of its own
+    "filter": [
+        name for name, part in FILTERS.items() if part.drops
+    ],  # others need more than two rows, or a model
     **{kind: list(OURS[kind]) for kind in ("scorer", "prompt", "protocol", "evidence")},
 }
 """Kind -> parts of ours that are tried as a user's are; losses and families are beside their own tests."""

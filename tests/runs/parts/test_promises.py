@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs.commands import vtune
+from tests.runs.data.test_validating import encoded
 from tests.runs.parts.test_broken import CASES, breaking
 from tests.runs.parts.test_parts import OWN, broken
 from vtune.uses import forget, used
@@ -15,6 +16,31 @@ from vtune.uses import forget, used
 def clean() -> Iterator[None]:
     yield
     forget(used())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("count = len(question(item.record).split())", "count = len(item.trace.calls)"),
+        ("count = len(question(item.record).split())", "count = size_of(input_pictures(item)[0])[0]"),
+    ],
+)
+def test_a_filter_of_traces_or_of_pictures_is_tried_on_them(tmp_path: Path, old: str, new: str) -> None:
+    text = (OWN / "short.py").read_text()
+    assert old in text
+    text = text.replace(old, new).replace("import IMAGE, Message", "import IMAGE, Message, Picture")
+    rows = text.index("        keeps=")
+    brought = (
+        "from vtune.curate.item import input_pictures\nfrom vtune.schema.pixels import size_of\n"
+        "from vtune.schema.trajectory import Call\n"
+        'CALL = Call(tool="mine", arguments="{}", status="ok", span=(0, 1))\n'
+    )
+    traces = 'looks_at=("traces",), drops={"calls": (CALL,) * 4}, example={"words": 3}))'
+    pictures = 'example={"words": 63}, keeps={"images": (Picture(SMALL),)}))'
+    small = f"SMALL = {encoded(56, 56)!r}\n"
+    path = tmp_path / "mine.py"
+    path.write_text(f"{brought}{small}{text[:rows]}{traces if 'calls' in new else pictures}")
+    assert broken(path) == {}
 
 
 @pytest.mark.parametrize(

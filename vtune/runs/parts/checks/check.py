@@ -1,9 +1,12 @@
 """A promise of a part, tried."""
 
+import io
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from PIL import Image
 
 from vtune.errors import BrokenPart, VtuneError
 from vtune.schema.message import IMAGE, Message, Picture
@@ -14,11 +17,18 @@ SIDES = (64, 48)
 """Width and height of the picture that parts are tried on."""
 
 
+def gradient() -> bytes:
+    """A picture, encoded."""
+    out = io.BytesIO()
+    Image.linear_gradient("L").resize(SIDES).convert("RGB").save(out, "PNG")
+    return out.getvalue()
+
+
 SHOWN = Sample(
     id="check/1",
     source="check",
     prompt=(Message("user", f"{IMAGE}\nWhich one?"),),
-    images=(Picture(data=b""),),
+    images=(Picture(data=gradient()),),
     ground_truth="A",
     verifier="",
 )

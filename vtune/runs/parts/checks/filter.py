@@ -11,11 +11,16 @@ from typing import Any
 from vtune.curate.filters import FILTERS, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.runs.parts.checks.check import SHOWN, Broken, Check, in_time, tried
+from vtune.schema.trajectory import Trajectory
 
 TIMES = 20
 """Rows over which the time is averaged."""
 SLOWEST_ROW = 0.1
 """Seconds of a row at most, ours: 100,000 rows take three hours of a processor at that."""
+
+
+TRACE = Trajectory(sample_id=SHOWN.id, source=SHOWN.source, messages=SHOWN.prompt, images=SHOWN.images)
+"""A trace of which nothing is known but its question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class _Trial:
 
     def reason(self, values: Mapping[str, Any]) -> str | None:
         spec = self.section()
-        items = [Item(replace(SHOWN, **row), "check", Path()) for row in (self.part.keeps, self.part.drops)]
+        plain = SHOWN if "samples" in self.part.looks_at else TRACE
+        items = [Item(replace(plain, **row), "check", Path()) for row in (self.part.keeps, self.part.drops)]
         number = int(values is self.part.drops)
         if self.part.rule is not None:
             return self.part.rule(spec, items[number])

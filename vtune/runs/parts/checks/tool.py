@@ -18,7 +18,7 @@ from vtune.looks.geometry import map_of, onto
 from vtune.looks.pictures import decoded, viewed
 from vtune.looks.verify import check
 from vtune.runs.agent.tools import NoSettings
-from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, raised, tried
+from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, gradient, in_time, raised, tried
 from vtune.schema.box import area, clamp
 from vtune.schema.pixels import size_of
 from vtune.sections import Strict
@@ -148,12 +148,6 @@ def _as_floats(value: Any) -> list[float]:
     return [float(value)] if type(value) is int else []
 
 
-def _gradient() -> bytes:
-    out = io.BytesIO()
-    Image.linear_gradient("L").resize(SIDES).convert("RGB").save(out, "PNG")
-    return out.getvalue()
-
-
 async def _called(
     name: str, *asked: Mapping[str, Any], picture: bytes = b"", sides: tuple[int, int] = SIDES
 ) -> list[Observation]:
@@ -161,7 +155,7 @@ async def _called(
     part = TOOLS[name]
     if part.opened is None:
         raise Broken("`opened` is None: only vtune's own `python` takes code", "give ToolPart `opened`")
-    data = picture or _gradient()
+    data = picture or gradient()
     scene = Scene(SHOWN, (data,), (View(data, 0, None, sides),))
     section = _section(part)
     with tempfile.TemporaryDirectory() as folder:
