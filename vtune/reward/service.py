@@ -188,7 +188,7 @@ class Service:
                 sample = with_iou(sample, recipe.iou.thresholds)
         except VtuneError as error:
             self.counts.add("", WRONG, time.monotonic() - began)
-            return {"status": WRONG, "reward": None, "error": told(error)}
+            return {"status": WRONG, "reward": None, "error": error_row(error)}
         judges = self._judges_of(recipe)
         scored = await score_trajectory(sample, trajectory, recipe, self._verifying, judges)
         result = _result(scored, sample)
@@ -211,7 +211,7 @@ class Service:
             bug = broken(error) or ServiceError(
                 f"the service failed: {type(error).__name__}: {error}", fix="see its log"
             )
-        return {"status": FAILED, "reward": None, "error": told(bug)}
+        return {"status": FAILED, "reward": None, "error": error_row(bug)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,13 +257,13 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     async def unknown(request: Request, error: HTTPException) -> Response:
         what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
         refusal = DataError(what, fix=f"ask {ASKED}")
-        return Packed({"error": told(refusal)}, error.status_code, error.headers)
+        return Packed({"error": error_row(refusal)}, error.status_code, error.headers)
 
     @app.exception_handler(VtuneError)
     async def refused(_: Request, error: VtuneError) -> Response:
         # The rest of such a body is not read.
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
-        return Packed({"error": told(error)}, status_of(error), headers)
+        return Packed({"error": error_row(error)}, status_of(error), headers)
 
     async def scored(body: bytes) -> Response:
         status, answer = await service.answer(await bodies.parse(body, service.read))
@@ -311,13 +311,13 @@ def _malformed(error: ValidationError) -> DataError:
 
 
 def status_of(error: VtuneError) -> int:
-    """The HTTP status by which an error is told."""
+    """The HTTP status of an error."""
     if isinstance(error, Busy):
         return BUSY
     return FAILED if isinstance(error, ServiceError) else WRONG
 
 
-def told(error: VtuneError) -> dict[str, str]:
+def error_row(error: VtuneError) -> dict[str, str]:
     """An error as JSON."""
     return {"what": error.what, "where": error.where, "fix": error.fix}
 
@@ -330,4 +330,4 @@ def _result(scored: Scored, sample: Sample) -> dict[str, Any]:
     fix = "" if sample.verifier in VERIFIERS else VERIFIERS.meant(sample.verifier)
     error = DataError(scores["reward"]["why"], fix=fix)
     silent = {"silent": True} if scored.silent else {}
-    return {"status": FAILED if scored.again else WRONG, "error": told(error)} | silent | scores
+    return {"status": FAILED if scored.again else WRONG, "error": error_row(error)} | silent | scores

@@ -269,13 +269,13 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
     async def unknown(request: Request, error: HTTPException) -> Response:
         what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
         refusal = DataError(what, fix="ask POST /v1/chat/completions, GET /v1/models or GET /health")
-        return Packed(told(refusal), error.status_code, error.headers)
+        return Packed(error_body(refusal), error.status_code, error.headers)
 
     @app.exception_handler(VtuneError)
     async def refused(_: Request, error: VtuneError) -> Response:
         # The rest of such a body is not read.
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
-        return Packed(told(error), status_of(error), headers)
+        return Packed(error_body(error), status_of(error), headers)
 
     return Guard(app, token=token, max_bytes=max_bytes)
 
@@ -306,7 +306,7 @@ async def _ended(task: "asyncio.Task[Any]") -> None:
 
 
 def status_of(error: VtuneError) -> int:
-    """The HTTP status by which an error is told."""
+    """The HTTP status of an error."""
     if isinstance(error, UnknownModel):
         return 404
     if isinstance(error, Busy):
@@ -314,7 +314,7 @@ def status_of(error: VtuneError) -> int:
     return 422 if isinstance(error, DataError) else 500
 
 
-def told(error: VtuneError) -> dict[str, Any]:
+def error_body(error: VtuneError) -> dict[str, Any]:
     """An error in OpenAI's form, with where it is and what to do."""
     kind = "server_error" if status_of(error) >= 500 else "invalid_request_error"
     message = f"{error.what}; {error.fix}" if error.fix else error.what

@@ -74,7 +74,7 @@ class Opened:
     @property
     def problems(self) -> list[str]:
         """Why files of it are left out."""
-        return [told(error) for error in self.index.failed]
+        return [error_line(error) for error in self.index.failed]
 
     def labels(self) -> dict[str, Label]:
         """Key of a trajectory -> what a person said of it.
@@ -227,6 +227,6 @@ def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str,
     return {name: known[name] for name in parts} if abs(total - reward["total"]) < ROUNDING else None
 
 
-def told(error: VtuneError) -> str:
+def error_line(error: VtuneError) -> str:
     """What is wrong, where, and what to do, as one line."""
     return "; ".join(filter(None, (error.where, error.what, error.fix)))

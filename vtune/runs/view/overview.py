@@ -18,7 +18,7 @@ from vtune.runs.sweep.placeholders import PREPARED
 from vtune.runs.view.audited import audited_tables, dependent_shares
 from vtune.runs.view.habits import by_query, by_sample, calls_by_tool, flags_by_step
 from vtune.runs.view.headline import headline
-from vtune.runs.view.opened import Opened, told
+from vtune.runs.view.opened import Opened, error_line
 from vtune.runs.view.reported import in_percent, reported_rows
 
 Table = dict[str, Any]
@@ -64,7 +64,7 @@ def overview(opened: Opened) -> dict[str, Any]:
         elif place.kind == "evaluation" and (place.path / "results.json").is_file():
             found |= _evaluation(place.path)
     except (DataError, RecipeError) as error:
-        found["problem"] = told(error)
+        found["problem"] = error_line(error)
     found["tables"] += [
         one for of in (calls_by_tool, flags_by_step) if (one := of(opened.index.table)) is not None
     ]

@@ -16,7 +16,7 @@ from vtune.files.json_text import parse_json
 from vtune.files.writing import unwritable
 from vtune.runs.serve.listening import listen, serve_until_told
 from vtune.runs.view.films import film, films
-from vtune.runs.view.opened import Opened, told
+from vtune.runs.view.opened import Opened, error_line
 from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import compared, sides_of
 from vtune.runs.view.pictures import page_picture
@@ -171,7 +171,7 @@ def _place(number: int, one: Opened) -> dict[str, Any]:
         revision = one.place.revision()
     except DataError as error:
         # A link in its folder leads out of it: what is known stays, and other places are as they were.
-        problems, revision = [told(error)], ""
+        problems, revision = [error_line(error)], ""
     else:
         problems = one.problems
     table = one.index.table

@@ -7,7 +7,7 @@ from typing import Any
 from vtune.errors import DataError, RecipeError
 from vtune.report.sweep import effects, plain_tables
 from vtune.runs.sweep.table import is_sweep, sweep_table
-from vtune.runs.view.opened import told
+from vtune.runs.view.opened import error_line
 
 
 def sweeps_in(paths: Sequence[Path]) -> list[Path]:
@@ -40,7 +40,7 @@ def _sweep(path: Path) -> dict[str, Any]:
     try:
         table = sweep_table(path)
     except (DataError, RecipeError) as error:
-        return found | empty | {"problem": told(error)}
+        return found | empty | {"problem": error_line(error)}
     return found | {
         "interval": table["interval"],
         "tables": list(plain_tables(table)),
