@@ -117,6 +117,7 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
             "it opens and answers a call",
             "`step`: field required; `steps`: extra inputs are not permitted: give ToolPart `settings`",
         ),
+        ("yield Rotate()", "raise OSError('no disk')\n    yield", "fast enough", "no call was answered"),
         (
             "        angle, out = int(self.key(arguments, scene)), io.BytesIO()",
             "        self.turned = angle = getattr(self, 'turned', 0) + 90\n        out = io.BytesIO()",
@@ -167,6 +168,7 @@ def test_a_tool_whose_section_needs_keys_is_tried_with_its_settings(tmp_path: Pa
             "it opens and answers a turn",
             "give EnvironmentPart a `trial`",
         ),
+        ("        trial=Trial(SMALL, WAY),\n", "", "fast enough", "no turn was observed"),
         ('"right", "right", "down"', '"right", "right"', "its turns bring it to an end", "does not end it"),
         (
             '"right", "right", "down"',

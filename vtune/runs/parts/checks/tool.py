@@ -83,13 +83,18 @@ def check_tool(name: str) -> list[Check]:
                 raise Broken(f"{json.dumps(arguments)} ends as {found.status}", "raise Mistake")
         return f"{len(asked)} calls with odd values"
 
+    def fast() -> str:
+        if not seconds:
+            raise Broken("no call was answered", "correct what is broken above")
+        return in_time(max(seconds), SLOWEST_TOOL, "a call", SLOW)
+
     return [
         tried("it opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
         tried("its pictures show what it says", lambda: _shows(name)),
-        tried("fast enough", lambda: in_time(max(seconds, default=0.0), SLOWEST_TOOL, "a call", SLOW)),
+        tried("fast enough", fast),
     ]
 
 
