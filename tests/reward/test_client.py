@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.reward.build import TARGET, looks, recipe, sample
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, RunFailed
 from vtune.reward import servers as module
 from vtune.reward.checking import silent_line
 from vtune.reward.client import ATTEMPTS, ITEMS, RewardClient
@@ -250,6 +250,19 @@ def test_one_whose_worker_failed_is_sent_again_and_then_unscored() -> None:
     assert scored[0].reward is not None
     assert (scored[0].reward.total, scored[0].reward.format) == (None, 1.0)
     assert seen == {"0": ATTEMPTS, "1": 2, "2": 1}
+
+
+def test_a_part_of_the_users_that_broke_in_the_service_ends_the_run_with_its_line_at_once() -> None:
+    asked = []
+
+    async def broken(items: Items) -> Answer:
+        asked.append(len(items))
+        error = {"what": "verifier `mine` of mine.py is broken: KeyError: 'x'", "where": "/m/mine.py:7"}
+        return said(200, {"results": [{"status": 500, "reward": None, "error": error, "broken": True}]})
+
+    with pytest.raises(RunFailed, match=r"`mine` of mine\.py is broken(.|\n)*mine\.py:7 of the reward"):
+        run(Net(a=broken))
+    assert asked == [1]
 
 
 def test_an_item_that_was_refused_is_unscored_with_its_reason() -> None:

@@ -27,7 +27,7 @@ from vtune.errors import RecipeError, RunFailed
 from vtune.reward.checking import check_unscored
 from vtune.reward.recipe import IouSchedule, RewardRecipe
 from vtune.reward.score import Scorer
-from vtune.reward.service import ITEMS, Service, app_of
+from vtune.reward.service import ITEMS, Service, app_of, status_of
 from vtune.reward.wire import item_of, settings_of
 from vtune.runs.serve.rewards import check_token, read_reward, read_token
 from vtune.schema.message import Message, Picture
@@ -294,6 +294,8 @@ def test_a_bug_is_500_for_its_own_item_only(monkeypatch: pytest.MonkeyPatch) -> 
     first, second = both.json()["results"]
     assert (first["status"], first["reward"], second["status"]) == (500, None, 200)
     assert "ZeroDivisionError: oh" in first["error"]["what"]
+    assert "broken" not in first  # ours, not the user's
+    assert status_of(RunFailed("verifier `mine` is broken")) == 500  # of /judge, too
     assert 'vtune_reward_errors_total{status="500",verifier="unknown"} 1.0' in metrics.text
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
-from vtune.errors import VtuneError
+from vtune.errors import RunFailed, VtuneError
 from vtune.reward.recipe import RewardService
 from vtune.reward.servers import FAILED, Refused, Servers, TooLarge, Unusable
 from vtune.reward.wire import item_of, looked_at, packed_json, request_of, with_scores
@@ -84,6 +84,9 @@ class RewardClient:
         """The trajectory with `reward`, `tool_scores` and the flags of its calls filled in.
 
         Where no service could tell, all of them are None, with the reason.
+
+        Raises:
+            RunFailed: If a part of the user's is broken.
         """
         try:
             if _is_small(sample, trajectory):
@@ -92,11 +95,15 @@ class RewardClient:
                 body = await asyncio.to_thread(_body, sample, trajectory)
             scores = await self._ask(body)
             if scores["reward"] is None:
+                if scores.get("broken") is True:
+                    raise _broken(scores["error"])
                 return _unscored(trajectory, str(scores["error"]["what"]))
             done = with_scores(trajectory, scores)
             if scores.get("silent") is True and done.reward is not None:
                 self.silent[trajectory.sample_id, trajectory.rollout] = done.reward.why
             return done
+        except RunFailed:
+            raise  # a part of the user's is broken: that is no reason of this trajectory's
         except (VtuneError, Unusable, Refused) as error:
             return _unscored(trajectory, str(error).splitlines()[0])
 
@@ -167,7 +174,8 @@ class RewardClient:
             if item.found.done():
                 continue
             item.attempts += 1
-            if result["status"] == FAILED and item.attempts < ATTEMPTS:
+            again = result["status"] == FAILED and result.get("broken") is not True
+            if again and item.attempts < ATTEMPTS:
                 self._queue.append(item)
             else:
                 item.found.set_result(result)
@@ -188,6 +196,12 @@ def _fail(items: Sequence[_Item], error: BaseException) -> None:
     for item in items:
         if not item.found.done():
             item.found.set_exception(error)
+
+
+def _broken(said: Mapping[str, Any]) -> RunFailed:
+    """The error of a part of the user's, which broke in the service."""
+    where = f"{said.get('where') or ''} of the reward service, whose log has the traceback".strip()
+    return RunFailed(str(said["what"]), where=where, fix=str(said.get("fix") or ""))
 
 
 def _unscored(trajectory: Trajectory, why: str) -> Trajectory:

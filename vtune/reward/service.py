@@ -205,13 +205,12 @@ class Service:
     def _bug(self, error: BaseException) -> dict[str, Any]:
         LOG.error("a trajectory could not be scored", exc_info=error)
         self.counts.add("", FAILED, 0.0)
-        if isinstance(error, RunFailed):
-            bug: VtuneError = error
-        else:
-            bug = broken(error) or ServiceError(
-                f"the service failed: {type(error).__name__}: {error}", fix="see its log"
-            )
-        return {"status": FAILED, "reward": None, "error": error_row(bug)}
+        bug = error if isinstance(error, RunFailed) else broken(error)
+        if bug is not None:
+            # A part of the user's: who trains ends here as where it scores by itself.
+            return {"status": FAILED, "reward": None, "error": error_row(bug), "broken": True}
+        ours = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
+        return {"status": FAILED, "reward": None, "error": error_row(ours)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +313,7 @@ def status_of(error: VtuneError) -> int:
     """The HTTP status of an error."""
     if isinstance(error, Busy):
         return BUSY
-    return FAILED if isinstance(error, ServiceError) else WRONG
+    return FAILED if isinstance(error, ServiceError | RunFailed) else WRONG
 
 
 def error_row(error: VtuneError) -> dict[str, str]:

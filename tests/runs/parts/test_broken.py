@@ -398,7 +398,7 @@ def test_a_row_that_ray_looks_at_brings_the_blame_back(tmp_path: Path) -> None:
     assert found.where.startswith(f"{path}:")
 
 
-def test_a_service_names_the_line_of_a_part_that_broke(tiny: Path, tmp_path: Path) -> None:
+def test_a_part_that_breaks_in_a_service_ends_the_run_with_its_line(tiny: Path, tmp_path: Path) -> None:
     path = breaking("reward", tmp_path)
     text = (ROOT / "recipes/rl/codev-tiny.yaml").read_text()
     own_part = "  parts: {brief: {weight: 0.5, words: 20}}\n  evidence:\n"
@@ -408,15 +408,14 @@ def test_a_service_names_the_line_of_a_part_that_broke(tiny: Path, tmp_path: Pat
     with serving("--recipe", str(recipe)) as served:
         remote = reward.model_copy(update={"service": RewardService(urls=(served.url,), deadline_s=60.0)})
 
-        async def run() -> list[Trajectory]:
+        async def run() -> None:
             async with Scorer(remote) as scorer:
-                return await scorer.score([sample(TARGET)], [looks(TARGET)])
+                await scorer.score([sample(TARGET)], [looks(TARGET)])
 
-        (done,) = asyncio.run(run())
-    assert done.reward is not None
-    assert done.reward.total is None
-    assert "part of the reward `brief` of mine.py is broken: ZeroDivisionError" in done.reward.why
-    assert path.name in done.reward.why
+        with pytest.raises(RunFailed, match=r"reward `brief` of mine\.py is broken: ZeroDivision") as failed:
+            asyncio.run(run())
+    assert failed.value.where.startswith(f"{path}:")
+    assert "of the reward service" in failed.value.where
 
 
 def called_of(text: str, folder: Path, angle: list[int] | int = 90) -> Observation:
