@@ -160,6 +160,24 @@ def test_a_tool_whose_section_needs_keys_is_tried_with_its_settings(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(0, -1, width, 1, 0, 0)", "(0.1, -1, width, 1, 0.1, 0)"),
+        ("expand=True)", "expand=True).resize((12, 16)).resize((192, 256))"),
+    ],
+)
+def test_a_tool_is_told_that_its_look_is_not_verified(tmp_path: Path, old: str, new: str) -> None:
+    text = (OWN / "rotate.py").read_text()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
+    (part,) = check_parts([path])["parts"]
+    (said,) = [one for one in part["checks"] if one["name"] == "its pictures show what it says"]
+    assert said["ok"]  # an honest tool may blur
+    assert re.fullmatch(r"1 look, one unverified \(.+\), which earns no more than a miss", said["found"])
+
+
+@pytest.mark.parametrize(
     ("old", "new", "check", "found"),
     [
         (
@@ -251,6 +269,20 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
             "            except Exception:\n                return Verdict(0.0, '')",
             "a failure is unscored, never 0",
             "no picture can be read, and it scores 0",
+        ),
+        (
+            "near.py",
+            "x, y = (crop.bbox",
+            "assert crop.bbox[0] in (56, 5)\n            x, y = (crop.bbox",
+            "looks in between have a score",
+            "AssertionError",
+        ),
+        (
+            "near.py",
+            "Verdict(self._levels.miss,",
+            "Verdict(self._levels.miss if trajectory.calls[k].crops else -0.9,",
+            "looks in between have a score",
+            "a look earns -0.9",
         ),
         ("near.py", "def shows_small", "def shows_tiny", "it says what is too small", "no `shows_small("),
         (

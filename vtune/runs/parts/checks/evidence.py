@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -28,6 +29,8 @@ TARGET: Box = (60, 60, 80, 80)
 GOLD: Box = (56, 56, 84, 84)
 NOTHING: Box = (5, 5, 33, 33)
 """Where the target is, a crop that shows it, and one that does not."""
+BETWEEN: tuple[Box, ...] = ((50, 50, 70, 70), (52, 52, 88, 88), (40, 40, 95, 95), (62, 62, 78, 78))
+"""Crops of a part of the target, and with much beside it: most looks of a policy that learns are such."""
 ENLARGED = 4
 """Times that the policy's processor enlarges a crop."""
 
@@ -72,10 +75,31 @@ def check_evidence(name: str) -> list[Check]:
     return [
         tried("the gold look earns its level", lambda: earns(example.gold, levels.full, True)),
         tried("nothing shown earns nothing", lambda: earns(example.nothing, levels.miss, False)),
+        tried("looks in between have a score", lambda: between(part, example, score, levels)),
         tried("it says what is too small", lambda: small(part, example, levels)),
         tried("the same look earns the same", same),
         tried("a failure is unscored, never 0", lambda: fails(part, example, levels)),
     ]
+
+
+def between(
+    part: EvidencePart, example: Example, score: Callable[[Trajectory], float], levels: EvidenceLevels
+) -> str:
+    """Whether looks that are neither good nor bad are judged, too, as is one whose place nobody knows."""
+    if part.asks_model:
+        return "a model decides"
+    call, *others = example.gold.calls
+    looks = [replace(example.gold, calls=(replace(call, crops=()), *others))]
+    if part.example is None:
+        data = example.sample.images[0].data
+        assert data is not None
+        picture = Image.open(io.BytesIO(data))
+        looks += [_looked(example.sample, picture, box) for box in BETWEEN]
+    scores = [score(done) for done in looks]
+    for one in scores:
+        if not levels.red_flag <= one <= levels.full:
+            raise Broken(f"a look earns {one:g}", "give a level of `levels` (full, partial or miss)")
+    return f"{min(scores):g} to {max(scores):g} for {len(scores)}"
 
 
 def fails(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:

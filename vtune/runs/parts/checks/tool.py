@@ -121,6 +121,7 @@ def _shows(name: str) -> str:
             "correct `example`, or `run`",
         )
     looks = [crop for crop in found.crops if crop.shown is not None]
+    unpaid = ""
     for crop in looks:
         assert crop.shown is not None
         view = viewed(found.images[crop.shown], None)
@@ -133,12 +134,17 @@ def _shows(name: str) -> str:
         box = clamp(crop.bbox, *TEXTURED)
         if area(box) == 0:
             raise Broken(f"the `bbox` {crop.bbox} lies outside of the picture", "give pixels of that picture")
-        if check(source, view, claim, box).look == "faked":
+        checked = check(source, view, claim, box)
+        if checked.look == "faked":
             raise Broken(
                 f"picture {crop.shown} shows nothing of {crop.bbox}: such a look is a red flag (`faked`)",
                 "say in `matrix` of ShownCrop where each pixel was; give no crop for what is not a look",
             )
-    return f"{len(looks) or 'no'} look{'' if len(looks) == 1 else 's'}"
+        if checked.look != "verified":
+            unpaid = unpaid or f"one {checked.look} ({checked.why}), which earns no more than a miss"
+    return f"{len(looks) or 'no'} look{'' if len(looks) == 1 else 's'}" + (
+        f", {unpaid or 'verified'}" if looks else ""
+    )
 
 
 def _textured() -> bytes:
