@@ -183,6 +183,13 @@ def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
         start_run(out, changed, [], resume=True)
     assert told.value.fix.endswith(f"--set model={out}/checkpoints/newest")
 
+    forget(used())
+    (out / "uses/mine.py").write_text(ANLS.read_text() + "\n# changed\n")
+    with pytest.raises(RecipeError, match=r"mine\.py is not the file") as told:
+        start_run(out, load_recipe(out / "recipe.yaml", Plan), [], resume=True)
+    assert told.value.fix.startswith(f"undo what was changed in {out / 'uses/mine.py'}, or start a new")
+    (out / "uses/mine.py").write_text(ANLS.read_text())
+
     (out / "metrics.jsonl").write_text("")
     kept = run_report([out])["runs"][0]["uses"]["mine.py"]  # type: ignore[index]
     assert kept["kept"]

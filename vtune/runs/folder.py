@@ -193,6 +193,8 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
     if named is not None:
         own = {*before, *(Path(file).name for file in named)}
         now = {name: sha256 for name, sha256 in now.items() if name in own}
+    # The folder's own copy is where an error points to in a run that continues by the folder's recipe.
+    edited = {file.name for file in used() if Path(file.path) == (out / USES / file.name).resolve()}
     for name in sorted({*before, *now}):
         if before.get(name) == now.get(name):
             continue
@@ -200,6 +202,8 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
             what, fix = "was not among the files", "take it out of `uses`"
         elif name not in now:
             what, fix = "is missing from the files", f"put {out / USES / name} under `uses`"
+        elif name in edited:
+            what, fix = "is not the file", f"undo what was changed in {out / USES / name}"
         else:
             what, fix = "is not the file", f"name {out / USES / name} under `uses`"
         weights = out / "checkpoints/newest"
