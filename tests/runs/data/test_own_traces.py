@@ -25,7 +25,7 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Evidence, Sample
-from vtune.schema.trajectory import Call, Trajectory
+from vtune.schema.trajectory import Call, Outcome, Trajectory
 
 WIDE = (640, 480)
 
@@ -215,6 +215,41 @@ def test_of_a_run_only_right_and_faithful_trajectories_are_taken_one_a_question(
     black = run_of(tmp_path / "black", [good], call_images="black")
     with pytest.raises(DataError, match="blackened"):
         make_run_traces(black, tmp_path / "none.parquet")
+
+
+def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path: Path) -> None:
+    paid = Reward(total=1.0, accuracy=1.0, format=0.0, tool=0.0, why="")
+    messages = (
+        Message("user", "Go."),
+        Message("assistant", "<move>up</move>"),
+        Message("user", "You went up."),
+    )
+    act = Call(tool="maze", arguments="{}", status="ok")
+    there = Trajectory(
+        sample_id="maze/0",
+        source="maze",
+        messages=(*messages, Message("assistant", "<move>left</move>")),
+        calls=(act,),
+        tool_scores=(0.0,),
+        reward=paid,
+        outcome=Outcome(1.0, "at the goal"),
+    )
+    bad = [
+        replace(there, reward=replace(paid, accuracy=0.25), outcome=Outcome(0.25, "on its way")),
+        replace(there, calls=(act, replace(act, status="error")), tool_scores=(0.0, 0.0)),
+        replace(there, stop_reason="turns"),
+        replace(there, outcome=None),
+    ]
+    out = tmp_path / "cold.parquet"
+    result = make_run_traces(run_of(tmp_path / "run", [*bad, there]), out)
+    (trace,) = read_trajectories(out)
+    assert trace.messages == there.messages
+    assert result["left_out"] == {
+        "wrong": 1,
+        "with a turn that its environment did not take": 1,
+        "cut off": 1,
+        "not well formed": 1,
+    }
 
 
 @pytest.mark.parametrize(

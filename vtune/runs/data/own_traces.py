@@ -110,7 +110,8 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
 
     A trajectory is taken if its answer is right, its form has full marks, every call ended well without a red
     flag, and one was paid in full for what it showed. Of several about one question, the one with the fewest
-    calls is taken, then the shortest.
+    calls is taken, then the shortest. In an environment of the user's own that gives a
+    reward, form and looks are its business: the answer is right, no turn failed, and none was cut off.
 
     Args:
         run: Folder of an `rl` or `eval` run.
@@ -293,6 +294,12 @@ def _unfit(trajectory: Trajectory, *, full: float) -> str:
         return "unscored"
     if reward.accuracy < RIGHT:
         return "wrong"
+    if trajectory.outcome is not None:
+        # An environment of the user's own has its own tags, and its acts are no looks.
+        if trajectory.stop_reason != "answer":
+            return "cut off"
+        failed = any(call.status != "ok" for call in trajectory.calls)
+        return "with a turn that its environment did not take" if failed else ""
     if reward.format < 1 or trajectory.stop_reason != "answer":
         return "not well formed"
     if not trajectory.calls:
