@@ -15,8 +15,8 @@ from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from tests.update.pair import all_end_well
-from vtune.errors import MissingExtra, RecipeError
-from vtune.runs.processes.launch import LAUNCHER, _watched, launch
+from vtune.errors import MissingExtra, RecipeError, RunFailed
+from vtune.runs.processes.launch import LAUNCHER, _report, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import SAVE, Ended, ended, give_order
 from vtune.update.checkpoint import complete
@@ -396,6 +396,17 @@ def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
         assert started.wait(START) == 2
         assert started.err == "error: steps below zero\n"
         assert started.gone(GONE)
+
+
+def test_what_rank_0_ended_with_has_been_said_and_is_not_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank, error in enumerate(("error: one part is broken\n", "error: another is\n")):
+        (tmp_path / f"rank-{rank}.log").write_text(error)
+    for rank, said in enumerate(("", "error: another is\n")):
+        with pytest.raises(RunFailed, match=f"rank {rank} ended with status 1"):
+            _report([Ended(rank, 1, 0.0)], tmp_path, "", machine=False)
+        assert capsys.readouterr().err == said
 
 
 def test_data_that_are_not_there_are_told_before_anything_is_started(tiny: Path, tmp_path: Path) -> None:

@@ -205,13 +205,12 @@ def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) ->
     first = min(failed, key=lambda one: (one.code > 0 and _lost_partner(logs, one.rank), one.at))
     log = logs / f"rank-{first.rank}.log"
     said = _lines(log)
+    # What rank 0 says has been passed on already, and most often it has found the same.
+    if from_error(said) != from_error(_lines(logs / "rank-0.log")):
+        sys.stderr.write("\n".join([*from_error(said), ""]))
     if first.code == 2:
-        # What rank 0 says has been passed on already, and most often it has found the same.
-        if from_error(said) != from_error(_lines(logs / "rank-0.log")):
-            sys.stderr.write("\n".join(from_error(said)) + "\n")
         raise SystemExit(2)
     how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
-    sys.stderr.write("\n".join([*from_error(said), ""]))
     raise RunFailed(
         f"rank {first.rank} {how}; the others were ended",
         where=str(log),
