@@ -14,7 +14,8 @@ def keep_freed_memory() -> None:
     """Let the tensors of an update take the memory that those of the last one have left, on a CPU.
 
     malloc gives what is free at the end of its heap back to the kernel, and each page that it asks for again
-    is filled with zeros: some 5 % of an update of a tiny model. C libraries other than glibc stay as they are.
+    is filled with zeros: some 5 % of an update of a tiny model. C libraries other than glibc stay as they
+    are.
     """
     tune = getattr(ctypes.CDLL(None), "mallopt", None)
     if tune is not None:
