@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from tests.schema.records import SAMPLE
 from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.cli.main import app
 from vtune.errors import DataError, RecipeError
+from vtune.runs.view import page
 from vtune.runs.view.page import write_page
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_samples, write_trajectories
@@ -45,6 +47,19 @@ def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     }
     siblings = [one["key"] for document in values["ones"].values() for one in document["siblings"]]
     assert {f"0/{key}" for key in siblings} <= set(values["ones"])
+
+
+def test_a_page_of_a_long_run_has_means_of_steps_and_says_so(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "POINTS", 3)
+    rewards = [0.0, 1.0, 2.0, 4.0, 5.0, 9.0, 7.0]
+    lines = [{"step": step, "source": "all", "reward": reward} for step, reward in enumerate(rewards)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_page([run], tmp_path / "page.html")
+    values: Any = held(tmp_path / "page.html")
+    assert values["runs"][0]["sources"]["all"]["reward"] == {"steps": [2, 5, 6], "values": [1.0, 6.0, 7.0]}
+    assert "A point of a long curve is the mean of up to 3 steps" in values["told"]
 
 
 def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None:

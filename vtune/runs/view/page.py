@@ -17,6 +17,7 @@ from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import KINDS, compared, suggested
 from vtune.runs.view.pictures import page_picture
 from vtune.runs.view.sweeps import sweeps_in, sweeps_of
+from vtune.runs.view.thinning import longest, thinned
 from vtune.view.bundle import one_file
 from vtune.view.place import find_all
 from vtune.view.query import facets
@@ -35,6 +36,8 @@ BYTES = 48 * 2**20
 """Of all pictures together: a file that mail and browsers take (ours)."""
 TEXT = 4_000
 """Characters of a trajectory that the page's own search looks through (ours)."""
+POINTS = 2_000
+"""Of a curve, at most (ours): more than a chart has pixels, and than most runs have steps."""
 MOMENTS = 5
 """Steps that examples are taken from, spread evenly (ours)."""
 
@@ -81,6 +84,7 @@ class _Held:
         self._pictures: dict[str, str] = {}
         self._shown: dict[str, str] = {}
         self._left_out = 0
+        self._width = 1
         self._films = [self._film(one) for one in films(opened)[:FILMS]]
         chosen = [dict.fromkeys(_examples(one, most)) for one in opened]
         self._pairs = self._compared(chosen)
@@ -107,6 +111,8 @@ class _Held:
             left_out = ["; ".join(one.problems) for one in self._opened]
             if all(run["problem"] != files for run, files in zip(runs, left_out, strict=True)):
                 raise DataError(runs[0]["problem"])
+        self._width = max(-(-longest(run["sources"]) // POINTS) for run in runs) if runs else 1
+        runs = [run | {"sources": thinned(run["sources"], POINTS)} for run in runs]
         return {
             "told": self._told(),
             "places": [self._place(number) for number in range(len(self._opened))],
@@ -125,6 +131,11 @@ class _Held:
             f"This file holds {len(self.ones)} of {there} trajectories: samples that were drawn several "
             f"times, and examples of every source and outcome. Pictures have {SIDE} pixels a side at most."
         )
+        if self._width > 1:
+            told += (
+                f" A point of a long curve is the mean of up to {self._width} steps; "
+                "`vtune view` shows every step."
+            )
         return f"{told} {self._left_out} pictures had no room." if self._left_out else told
 
     def _compared(self, chosen: Sequence[dict[str, None]]) -> dict[str, Any]:
