@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.update.pair import both_end_well
+from tests.update.two_processes import RUNS
 from vtune.models.network import address_towards, name_interface
 from vtune.update import deepspeed as ours
 from vtune.update.ranks import COLLECTIVES, MEETINGS, Ranks
@@ -26,7 +27,7 @@ class Late:
     def init(self, *, timeout: timedelta = timedelta(minutes=10), **_: Any) -> None:
         self.patience[None] = timeout
 
-    def new_group(self, *, backend: str, timeout: timedelta) -> str:
+    def new_group(self, *, backend: str | None = None, timeout: timedelta) -> str | None:
         self.patience[backend] = timeout
         return backend
 
@@ -48,7 +49,7 @@ def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.Mo
     ranks = ours.start(Ranks(rank=1, world=8, local=1))
     ranks.wait()
     ranks.gather("what it drew")
-    late.all_meet()  # gradients
+    late.all_meet()
     assert late.patience == {None: COLLECTIVES, "gloo": MEETINGS}
 
 
@@ -79,6 +80,13 @@ assert ranks.gather(ranks.rank * 10) == [0, 10]
 def test_the_default_groups_patience_is_not_that_of_gathering(tmp_path: Path) -> None:
     """Two processes of gloo; one comes after the other's default timeout."""
     both_end_well(MEETS, tmp_path, imports="import torch, vtune.update.ranks")
+
+
+@pytest.mark.train
+def test_weights_and_gradients_wait_as_long_as_the_default_group(pair: Path) -> None:
+    """They travel in a group that DeepSpeed makes; torch's own patience is 10 minutes with NCCL."""
+    seconds = torch.load(pair / "learnt/done")["patience"]
+    assert seconds == dict.fromkeys(RUNS, COLLECTIVES.total_seconds())
 
 
 def test_alone_there_is_nobody_to_wait_for() -> None:

@@ -104,9 +104,13 @@ def main(*folders: str, out: str) -> None:
     torch.set_num_threads(1)
     ranks = start(Ranks.of_this_process())
     Path(out).mkdir(exist_ok=True)
-    found = {}
+    found, patience = {}, {}
     for number, (name, run) in enumerate(RUNS.items()):
         folder = Path(dict(zip(MODELS, folders, strict=True))[run.model])
-        _, found[name] = learnt(folder, ranks, run, Path(out) / str(number))
+        trainer, found[name] = learnt(folder, ranks, run, Path(out) / str(number))
+        # Of the group in which DeepSpeed has starting weights and gradients travel.
+        backend = trainer._engine.seq_data_parallel_group._get_backend(torch.device("cpu"))
+        patience[name] = backend.options._timeout.total_seconds()
     if ranks.first:
-        torch.save({"world": ranks.world, "numbers": found}, Path(out) / "done")
+        told = {"world": ranks.world, "numbers": found, "patience": patience}
+        torch.save(told, Path(out) / "done")

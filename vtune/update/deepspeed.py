@@ -88,6 +88,8 @@ def start(ranks: Ranks) -> Ranks:
     deepspeed.init_distributed(
         dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=COLLECTIVES
     )
+    # Starting weights and gradients travel in a group that DeepSpeed would make with torch's own patience.
+    deepspeed.utils.groups._WORLD_GROUP = torch.distributed.new_group(timeout=COLLECTIVES)
     return ranks.joined()
 
 
