@@ -146,7 +146,11 @@ class PictureReader:
 
     async def beside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
         """What else is done with pictures, in one of the same threads."""
-        return await asyncio.wrap_future(self._threads.submit(work, *given, **named))
+        return await asyncio.wrap_future(self.submit(work, *given, **named))
+
+    def submit(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> "Future[T]":
+        """As `beside`, where no event loop waits."""
+        return self._threads.submit(work, *given, **named)
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
         """(width, height) in pixels of an encoded picture as the policy sees it.

@@ -1,4 +1,5 @@
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,16 @@ import torch
 
 import vtune.runs.train.sft as training
 from tests.runs.commands import numbers, same_weights, setting, sft, vtune
+from tests.runs.launched import eventually
 from vtune.config import find, load_recipe
-from vtune.models.policy import load_chat
+from vtune.models.pictures import PictureReader, Pixels
+from vtune.models.policy import Policy, load_chat
 from vtune.models.source import resolved
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.view.watch import watched
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.update.deepspeed import Trainer
+from vtune.update.ranks import Ranks
 
 pytestmark = pytest.mark.train
 
@@ -210,6 +214,34 @@ def test_a_run_has_epochs_or_steps_and_a_warm_up_beyond_its_end_is_told(
     assert ended.code == code
     assert said in ended.out + ended.err
     assert bool(said.startswith("warning")) == ("warning" in ended.err)
+
+
+def test_pictures_of_the_next_update_are_read_while_one_is_computed(
+    tiny: Path, lens: Path, policy: Policy
+) -> None:
+    recipe = load_recipe(
+        find("codev-tiny", "recipes.sft"),
+        SFTRecipe,
+        [f"model={tiny}", f"data=[{lens / 'traces.parquet'}]", "batch_size=2"],
+    )
+    read: list[bool] = []
+
+    class Noted(PictureReader):
+        def _process(self, *given: Any) -> Pixels:
+            read.append(threading.current_thread() is threading.main_thread())
+            return super()._process(*given)
+
+    eyes = Noted(policy.pictures._processor, policy.pictures.budget)
+    stream = training._Stream(
+        recipe, replace(policy, pictures=eyes), Ranks(rank=0, world=1, local=0), steps=2
+    )
+    first = len({data for item in stream.batch(0) for data in item.images})
+    assert eventually(lambda: len(read) > first, 60), "nothing is read ahead"
+    second = stream.batch(1)
+    assert len({data for item in second for data in item.images}) > 1
+    # Those of the first update nobody could read before; of the others none is left to the update.
+    assert read == [True] * first + [False] * (len(read) - first)
+    assert not stream._ahead, "nothing is read beyond the end"
 
 
 def test_a_run_for_which_a_gpu_has_no_room_goes_on_with_less_at_a_time(

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -183,7 +184,7 @@ def _train(
         checkpoints=checkpoints,
         told=lambda: stopping.told,
     )
-    stream = _Stream(recipe, policy, ranks)
+    stream = _Stream(recipe, policy, ranks, steps=steps)
     began = time.monotonic()
     loss: float | None = None
     save = partial(checkpoints.save, trainer, policy, recipe.model)
@@ -256,19 +257,43 @@ def _update(
 
 
 class _Stream:
-    """The traces of each update, shuffled anew every epoch; a function of the step alone."""
+    """The traces of each update, shuffled anew every epoch; a function of the step alone.
 
-    def __init__(self, recipe: SFTRecipe, policy: Policy, ranks: Ranks) -> None:
+    Args:
+        recipe: Of the run.
+        policy: Whose tokens and pictures they are.
+        ranks: Of this process.
+        steps: Of the whole run.
+    """
+
+    def __init__(self, recipe: SFTRecipe, policy: Policy, ranks: Ranks, *, steps: int) -> None:
         self._recipe = recipe
         self._policy = policy
         self._ranks = ranks
+        self._steps = steps
         self._traces = trajectory_store([Path(name) for name in recipe.data])
+        self._ahead: dict[int, Future[list[Trajectory]]] = {}
+        """What is being read, by step."""
 
     def batch(self, step: int) -> list[Item]:
-        """This process's share of the traces of an update."""
+        """This process's share of the traces of an update; those of the next are read meanwhile."""
+        ahead = self._ahead.pop(step, None)
+        items = [self._item(trace) for trace in (self._read(step) if ahead is None else ahead.result())]
+        if step + 1 < self._steps:
+            # By one thread: the others are for the pictures that this update waits for.
+            self._ahead[step + 1] = self._policy.pictures.submit(self._read, step + 1)
+        return items
+
+    def _read(self, step: int) -> list[Trajectory]:
+        """The traces of an update, their pictures decoded and cut to patches."""
         size = self._recipe.batch_size
         numbers = range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
-        return [self._item(self._traces.shuffled(number, seed=self._recipe.seed)) for number in numbers]
+        traces = [self._traces.shuffled(number, seed=self._recipe.seed) for number in numbers]
+        for trace in traces:
+            for picture in trace.images:
+                if picture.data is not None:
+                    self._policy.pictures.read(picture.data)
+        return traces
 
     def _item(self, trace: Trajectory) -> Item:
         book = _replayed(self._recipe, trace, self._policy.chat, self._policy.pictures)
