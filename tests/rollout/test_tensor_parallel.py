@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.update.pair import both_end_well
 from vtune.config import find, load_recipe
@@ -136,7 +137,7 @@ def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:
             """Nothing is to be ended."""
 
     async def run() -> None:
-        apart = EngineThread(Engine)  # type: ignore[arg-type]
+        apart = EngineThread(Engine, torch.device("cpu"))  # type: ignore[arg-type]
         resting = asyncio.create_task(apart.rest())
         await asyncio.sleep(0)
         assert began.wait(10)  # without giving the loop a turn

@@ -351,14 +351,17 @@ class SharedLLM(FakeLLM):
 
 
 def shared(
-    policy: Policy, tiny: Path, folder: Path, patch: pytest.MonkeyPatch, *, dies: bool
+    policy: Policy, gpus: Here, tiny: Path, folder: Path, patch: pytest.MonkeyPatch, *, dies: bool
 ) -> tuple[SharedLLM, list[str], list[Any]]:
-    """A hand-over, a turn of the second process and a rest, in a group of two; with what each returned."""
+    """A hand-over, a turn of the second process and a rest, in a group of two; with what each returned.
+
+    They are the third and the fourth of their machine.
+    """
     calls: list[str] = []
     llm = SharedLLM(calls, dies=dies)
     patch.setattr(vllm.AsyncLLM, "from_engine_args", lambda given: llm)
     patch.setattr(vllm, "keep_numbers_alone", lambda processor: None)
-    patch.setattr(torch.cuda, "empty_cache", lambda: calls.append("empty_cache"))
+    patch.setattr(torch.cuda, "empty_cache", lambda: calls.append(f"empty_cache {gpus.device}"))
     row = ragged(policy)[0]
     patch.setattr(
         vllm, "answer_of", lambda name: Answer(row.token_ids, [5], [-0.1], "length", None, [("vtune-1", 1)])
@@ -367,10 +370,10 @@ def shared(
     groups = [FakeGroup(index, folder / "turns", barrier, table) for index in range(2)]
     setup = vllm.Setup(
         model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
-        device=torch.device("cuda", 0), tensor_parallel=2,
+        device=torch.device("cuda", 2), tensor_parallel=2,
     )  # fmt: skip
-    second = TensorParallelEngine(on_gpu(policy, 1), groups[1])
-    first = EngineThread(lambda: vllm.VllmEngine(policy, setup, folder, tp_group=groups[0]))
+    second = TensorParallelEngine(on_gpu(policy, 3), groups[1])
+    first = EngineThread(lambda: vllm.VllmEngine(policy, setup, folder, tp_group=groups[0]), setup.device)
     sampling = Sampling(temperature=1.0, max_new_tokens=1)
     request = Request(token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, 0, 0, 0))
 
@@ -381,14 +384,15 @@ def shared(
         await engine.rest()
         return found
 
-    def run(engine: Any, draws: bool) -> Any:
+    def run(engine: Any, number: int, draws: bool) -> Any:
+        gpus.device = number  # as DeepSpeed sets it in the main thread
         try:
             return asyncio.run(go(engine, draws))
         except RunFailed as error:
             return error
 
     with ThreadPoolExecutor(2) as threads:
-        both = [threads.submit(run, first, False), threads.submit(run, second, True)]
+        both = [threads.submit(run, first, 2, False), threads.submit(run, second, 3, True)]
         return llm, calls, [one.result(120) for one in both]
 
 
@@ -402,13 +406,14 @@ def on_gpu(policy: Policy, number: int) -> Any:
 def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llm, calls, found = shared(policy, tiny, tmp_path, monkeypatch, dies=False)
+    llm, calls, found = shared(policy, gpus, tiny, tmp_path, monkeypatch, dies=False)
     assert found[0] is None
     assert found[1].token_ids == (5,)
-    assert [sorted(in_vllms_process(update).ipc_handles) for update in llm.updates] == [["GPU-0", "GPU-1"]]
+    assert [sorted(in_vllms_process(update).ipc_handles) for update in llm.updates] == [["GPU-2", "GPU-3"]]
     (image,) = llm.images[:1]
     assert image.tobytes() == policy.pictures.shown(ragged(policy)[0].pixels[0]).convert("RGB").tobytes()
     words = [call.partition(" ")[0] for call in calls]
+    assert {call for call in calls if call.startswith("empty")} == {"empty_cache 2", "empty_cache 3"}
     assert words[0] == "empty_cache", "before vLLM starts"
     assert words[1] == words[-1] == "sleep"
     # Both GPUs' memory is handed back before vLLM takes any; it sleeps when the other has drawn.
@@ -421,7 +426,7 @@ def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draw
 def test_a_tensor_parallel_group_ends_together_when_its_vllm_dies_while_weights_come(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, _, found = shared(policy, tiny, tmp_path, monkeypatch, dies=True)
+    _, _, found = shared(policy, gpus, tiny, tmp_path, monkeypatch, dies=True)
     assert [type(one) for one in found] == [RunFailed, RunFailed]
 
 

@@ -5,11 +5,20 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 
+def use_device(device: torch.device) -> None:
+    """Make a GPU the current one of the calling thread.
+
+    A new thread is on GPU 0: to free memory of another there may open GPU 0 in this process too.
+    """
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
 def device_thread(device: torch.device, *, threads: int | None = None) -> ThreadPoolExecutor:
     """An executor of one thread whose current device is `device`.
 
-    Whatever calls CUDA beside the main thread runs in one of these: there a tensor "on cuda", a stream, and
-    the GPU that a library asks for as the current one, are those of this process.
+    Whatever calls CUDA beside the main thread runs in one of these, or after `use_device`: there a tensor "on
+    cuda", a stream, and the GPU that a library asks for as the current one, are those of this process.
 
     Args:
         device: Of this process.
@@ -19,8 +28,7 @@ def device_thread(device: torch.device, *, threads: int | None = None) -> Thread
     def prepare() -> None:
         if threads is not None:
             torch.set_num_threads(threads)  # belongs to a thread too
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
+        use_device(device)
 
     return ThreadPoolExecutor(1, thread_name_prefix=f"vtune-{device}", initializer=prepare)
 

@@ -5,6 +5,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import torch
+
+from vtune.models.device import use_device
 from vtune.rollout.engine import Completion, Engine, Request, Weights
 
 T = TypeVar("T")
@@ -15,16 +18,18 @@ class EngineThread:
 
     Args:
         make: Makes the engine, in its thread.
+        device: Of this process.
     """
 
     cohorts = 1
 
-    def __init__(self, make: Callable[[], Engine]) -> None:
+    def __init__(self, make: Callable[[], Engine], device: torch.device) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vtune-engine", daemon=True)
         self._thread.start()
 
         async def made() -> Engine:
+            use_device(device)
             return make()
 
         self._engine = asyncio.run_coroutine_threadsafe(made(), self._loop).result()

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,9 +88,8 @@ def training_engine(
         budget=widest([policy.pictures.budget, *(budget for _, budget in also)]),
         adapters=adapters,
     )
-    if group is None:
-        return VllmEngine(policy, setup, folder, waiting=waiting)
-    return EngineThread(lambda: VllmEngine(policy, setup, folder, waiting=waiting, tp_group=group))
+    make = partial(VllmEngine, policy, setup, folder, waiting=waiting, tp_group=group)
+    return make() if group is None else EngineThread(make, policy.device)
 
 
 def _tensor_parallel_group(gpus: int, policy: Policy, ranks: Ranks) -> TensorParallelGroup | None:
