@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from tests.models.rows import ragged
 from vtune.errors import RecipeError, RunFailed
 from vtune.models.policy import Policy
+from vtune.rollout import fleet as fleets
 from vtune.rollout import servers
 from vtune.rollout.adapters import Adapters
 from vtune.rollout.engine import Request, Sampling
@@ -117,7 +119,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         await others_go_on(0)
 
     monkeypatch.setattr(servers.asyncio, "sleep", sleep)
-    monkeypatch.setattr(servers.time, "monotonic", lambda: clock[0])
+    # Not of the module `time` itself: limits of tests go by it.
+    for module in (servers, fleets):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     return waits
 
 
