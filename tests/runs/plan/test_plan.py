@@ -163,6 +163,13 @@ def test_a_row_that_is_too_long_for_one_gpu_is_to_be_shared() -> None:
     assert found["remedies"][-1]["fits"]
 
 
+def test_a_row_is_to_be_shared_within_a_machine() -> None:
+    """Two exchanges in each layer want its links."""
+    values = codev().model_dump(mode="json")
+    offered = remedies(values, shape_of(known_shapes()["Qwen3-VL-8B"]), machine_of(32, 80))
+    assert {one.sets.get("update.sequence_parallel", 0) for one in offered} - {0} == {2, 4, 8}
+
+
 def test_a_row_is_not_shared_by_more_gpus_than_heads_allow() -> None:
     with pytest.raises(
         RecipeError, match="sequence_parallel 8 does not divide the model's 28 attention heads"

@@ -32,7 +32,7 @@ from vtune.update.sequence import possible_sizes
 R = TypeVar("R", bound=Strict)
 
 OF_A_MACHINE = (2, 4, 8)
-"""GPUs that advice lets share a vLLM: of one machine, which has eight of them at most. Ours."""
+"""GPUs that advice lets share a vLLM, or a row: of one machine, which has eight of them at most. Ours."""
 LEAST_PIXELS = 500_000
 LEAST_TOKENS = 2048
 """Where advice stops to make pictures smaller and conversations shorter. Ours."""
@@ -63,8 +63,8 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         yield from _vllm_shares(values, shape, machine)
         shared = list(_shared_vllms(values, shape, machine))
         yield from shared
-    for size in possible_sizes(shape):
-        if size > sharing_rows(values) and machine.gpus % size == 0:
+    for size in OF_A_MACHINE:
+        if size in possible_sizes(shape) and size > sharing_rows(values) and machine.gpus % size == 0:
             sets = {"update.sequence_parallel": size, "update.micro_tokens": -(-longest // size)}
             yield Remedy(sets, f"{size} GPUs share each row")
     drawing = list(_drawing_remedies(values, shape, machine)) if draws(values) else []
