@@ -71,7 +71,9 @@ def build(case: Case, mode: FakeTensorMode) -> Build:
     if case.depth is not None:
         vision["depth"] = case.depth
         if kind == "qwen3_vl":
-            vision["deepstack_visual_indexes"] = [case.depth - 1]
+            # As many as published, where there are as many layers: each keeps a merger of its own.
+            deep = len(vision["deepstack_visual_indexes"])
+            vision["deepstack_visual_indexes"] = list(range(case.depth))[-deep:]
         else:
             vision["fullatt_block_indexes"] = [case.depth - 1]
     shape = shape_of(values)

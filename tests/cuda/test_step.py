@@ -22,6 +22,7 @@ FEW: Mapping[str, Any] = {"layers": 1, "depth": 2}
 CASES: Mapping[str, Mapping[str, Any]] = {
     **{name: {"name": name, **FEW} for name in NAMES},
     "a layer more of both": {"name": "Qwen2.5-VL-7B", "layers": 2, "depth": 3},
+    "all deepstack layers": {"name": "Qwen3-VL-8B", "layers": 3, "depth": 3},
     "a row of four GPUs": {"name": "Qwen2.5-VL-7B", **FEW, "groups": 8, "shared": 4},
     "short row": {"name": "Qwen2.5-VL-7B", **FEW, "groups": 1, "side": 32},
     "frozen tower, all kept": {

@@ -141,7 +141,7 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     if vision_learns:
         ends += load.patches * shape.patch_values * b
     if vision_learns or not (load.lora_rank or "connector" in load.frozen):
-        ends += load.patches * b * 7 * shape.v_hidden
+        ends += load.patches * b * shape.v_merging
     return {
         "activations": kept + load.tokens * b * 3.0 * shape.hidden,
         "pictures": (seen if vision_learns else 0.0) + ends,

@@ -63,6 +63,12 @@ class Qwen3Shape(Shape):
         # The deepstack mergers normalise after merging, the last one before.
         return self.v_mergers * mlp + 2 * self.v_hidden + (self.v_mergers - 1) * 2 * wide
 
+    @property
+    def v_merging(self) -> int:
+        """Numbers that autograd keeps of one patch in the connector: of its mergers, and what they make."""
+        one = 3 * self.v_hidden + self.v_out // self.merge**2
+        return 7 * self.v_hidden + (self.v_mergers - 2) * one
+
     def kept(self, dtype_bytes: int) -> int:
         """Numbers that autograd keeps of one token in one layer: norms, attention, and the gated map.
 

@@ -107,6 +107,11 @@ class Shape(ABC):
     def connector_parameters(self) -> int:
         """Of what makes tokens of patches."""
 
+    @property
+    def v_merging(self) -> int:
+        """Numbers that autograd keeps of one patch in the connector."""
+        return 7 * self.v_hidden
+
     @abstractmethod
     def kept(self, dtype_bytes: int) -> int:
         """Numbers that autograd keeps of one token in one layer of the language model.
