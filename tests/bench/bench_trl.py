@@ -129,10 +129,11 @@ def opened(model: Path) -> tuple["Policy", "Trainer", "TransformersEngine"]:
     from vtune.models.pictures import PixelBudget
     from vtune.models.policy import load_policy
     from vtune.rollout.transformers import TransformersEngine
-    from vtune.update.deepspeed import Trainer, start
+    from vtune.update.deepspeed import Trainer
     from vtune.update.losses.grpo import GRPO
     from vtune.update.ranks import Ranks
     from vtune.update.recipe import Update
+    from vtune.update.starting import start
 
     ranks = Ranks.of_this_process()
     start(ranks)

@@ -16,10 +16,11 @@ from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.transformers import TransformersEngine
 from vtune.schema.message import Message
 from vtune.update.batch import Item
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import Trainer
 from vtune.update.losses.grpo import GRPO
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Update
+from vtune.update.starting import start
 
 ROWS, NEW = 64, 128
 """Conversations, and tokens that each writes."""

@@ -4,8 +4,8 @@ import torch
 
 from vtune.update.balance import balanced
 from vtune.update.batch import Item
-from vtune.update.deepspeed import start
 from vtune.update.ranks import Ranks
+from vtune.update.starting import start
 
 SHARES: tuple[tuple[list[int], list[int]], ...] = (
     (list(range(12)), []),

@@ -12,10 +12,10 @@ from tests.update.build import items, without_picture
 from vtune.models.policy import Policy
 from vtune.models.sequence_parallel import SequenceGroup
 from vtune.update.batch import Item, dummy_item, micro_batch
-from vtune.update.deepspeed import start
 from vtune.update.forward import PolicyForward, checkpoint_activations
 from vtune.update.ranks import Ranks
 from vtune.update.sequence import sequence_group
+from vtune.update.starting import start
 
 Numbers = dict[str, Tensor]
 

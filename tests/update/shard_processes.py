@@ -7,10 +7,11 @@ from tests.update.two_processes import ADAPTERS
 from vtune.models.pictures import PixelBudget
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.update import zero
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import Trainer
 from vtune.update.loading import starting_policy
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
+from vtune.update.starting import start
 
 RUNS = ((False, 1, False), (False, 3, False), (True, 3, True))
 """Whether of Qwen3-VL, the stage of ZeRO, whether with adapters."""

@@ -20,12 +20,13 @@ from vtune.errors import RecipeError, RunFailed
 from vtune.models.families import family_of, family_of_model
 from vtune.models.policy import Policy
 from vtune.update.batch import Item, micro_batch
-from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer, start
+from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer
 from vtune.update.forward import PolicyForward
 from vtune.update.losses import PolicyLoss
 from vtune.update.parts import depths_of, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA
+from vtune.update.starting import start
 
 ALONE = Ranks(rank=0, world=1, local=0)
 PARTS = ("vision", "connector", "language")

@@ -17,9 +17,10 @@ from vtune.models.fused import use_fused_modules
 from vtune.models.policy import Policy
 from vtune.models.shape import find_shape, known_shapes, shape_of
 from vtune.update import memory
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import Trainer
 from vtune.update.memory import Load, backward, gradients, kv_token, on_host, resident, stepping, trained
 from vtune.update.ranks import Ranks
+from vtune.update.starting import start
 
 SEVEN = shape_of(known_shapes()["Qwen2.5-VL-7B"])
 

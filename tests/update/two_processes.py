@@ -10,12 +10,13 @@ from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, update, without_pi
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Policy
 from vtune.update.batch import Item
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import Trainer
 from vtune.update.loading import starting_policy
 from vtune.update.losses import PolicyLoss
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA, Update
 from vtune.update.shards import write_weights
+from vtune.update.starting import start
 
 UPDATES = ("even", "uneven", "empty", "text")
 """Shares of 3 and 3; of 3 and 2, which are two micro-batches and one; of 1 and none; one without pictures."""

@@ -1,9 +1,6 @@
-"""DeepSpeed trains: the only file that knows it."""
+"""DeepSpeed trains: with `starting.py`, the only file that knows it."""
 
-import logging
 import math
-import os
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -17,8 +14,6 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.models.families.family import Part
-from vtune.models.import_stubs import skip_muon, uncollected, without_mlflow
-from vtune.models.network import free_port, name_interface
 from vtune.models.policy import Policy
 from vtune.update.balance import balanced
 from vtune.update.batch import Item, Read, dummy_item, micro_batch
@@ -26,7 +21,6 @@ from vtune.update.device_memory import within_memory
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
 from vtune.update.gathered import without_weights
-from vtune.update.heap import keep_freed_memory
 from vtune.update.held_files import HeldFile, holding
 from vtune.update.loading import split_weights, starting_policy
 from vtune.update.lora import Unit, WithoutAdapters, adapter_units, add_adapters, units
@@ -35,7 +29,7 @@ from vtune.update.losses.aggregation import denominator
 from vtune.update.objective import MicroLoss, micro_loss
 from vtune.update.optimizer import HeldAdamW, group_norms, layer_groups
 from vtune.update.parts import fingerprints, freeze
-from vtune.update.ranks import COLLECTIVES, Ranks
+from vtune.update.ranks import Ranks
 from vtune.update.recipe import Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
@@ -45,52 +39,6 @@ from vtune.update.zero import buckets, config_of, outside_zero
 
 MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
-
-
-def start(ranks: Ranks) -> Ranks:
-    """Join the process group; a process without a launcher forms one of its own.
-
-    Returns:
-        `ranks` with a group for objects and barriers.
-    """
-    if ranks.device.type == "cpu":
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
-        keep_freed_memory()
-    skip_muon()
-    with uncollected(), without_mlflow():
-        import deepspeed
-
-    # What DeepSpeed calls by an older name is for those who write DeepSpeed.
-    warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
-    if torch.distributed.is_initialized():
-        return ranks.joined()
-    if ranks.device.type == "cuda":
-        torch.cuda.set_device(ranks.device)
-    else:
-        # The same run ends with the same bits. On a GPU it would cost speed.
-        torch.use_deterministic_algorithms(True)
-        # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
-        settings: Any = torch.utils.deterministic
-        settings.fill_uninitialized_memory = False
-    # The shared-memory op would be compiled at first use (a minute, and a compiler); gloo does without.
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
-    if "MASTER_ADDR" not in os.environ:
-        os.environ |= {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(free_port()),
-            "RANK": "0",
-            "LOCAL_RANK": "0",
-            "WORLD_SIZE": "1",
-        }
-    name_interface(os.environ["MASTER_ADDR"])
-    backend = "nccl" if ranks.device.type == "cuda" else "gloo"
-    deepspeed.init_distributed(
-        dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=COLLECTIVES
-    )
-    # Starting weights and gradients travel in a group that DeepSpeed would make with torch's own patience.
-    deepspeed.utils.groups._WORLD_GROUP = torch.distributed.new_group(timeout=COLLECTIVES)
-    return ranks.joined()
 
 
 class Trainer:

@@ -21,9 +21,10 @@ from vtune.runs.agent.opening import open_agent
 from vtune.runs.train.checkpoint_manager import position
 from vtune.runs.train.online_suites import Loaded
 from vtune.runs.train.rl_recipe import RLRecipe
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import Trainer
 from vtune.update.loading import starting_policy
 from vtune.update.ranks import Ranks
+from vtune.update.starting import start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,13 +46,14 @@ from vtune.schema.store import trajectory_store
 from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.checkpoint import newest_checkpoint
-from vtune.update.deepspeed import Trainer, start
+from vtune.update.deepspeed import Trainer
 from vtune.update.flops import peak_flops
 from vtune.update.loading import starting_policy
 from vtune.update.lora import check_targets
 from vtune.update.ranks import Ranks
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
+from vtune.update.starting import start
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""Processes that train together find each other, and DeepSpeed is set up in each."""
+
+import logging
+import os
+import warnings
+from typing import Any
+
+import torch
+
+from vtune.models.import_stubs import skip_muon, uncollected, without_mlflow
+from vtune.models.network import free_port, name_interface
+from vtune.update.heap import keep_freed_memory
+from vtune.update.ranks import COLLECTIVES, Ranks
+
+
+def start(ranks: Ranks) -> Ranks:
+    """Join the process group; a process without a launcher forms one of its own.
+
+    Returns:
+        `ranks` with a group for objects and barriers.
+    """
+    if ranks.device.type == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
+        keep_freed_memory()
+    skip_muon()
+    with uncollected(), without_mlflow():
+        import deepspeed
+
+    # What DeepSpeed calls by an older name is for those who write DeepSpeed.
+    warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
+    if torch.distributed.is_initialized():
+        return ranks.joined()
+    if ranks.device.type == "cuda":
+        torch.cuda.set_device(ranks.device)
+    else:
+        # The same run ends with the same bits. On a GPU it would cost speed.
+        torch.use_deterministic_algorithms(True)
+        # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
+        settings: Any = torch.utils.deterministic
+        settings.fill_uninitialized_memory = False
+    # The shared-memory op would be compiled at first use (a minute, and a compiler); gloo does without.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    if "MASTER_ADDR" not in os.environ:
+        os.environ |= {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(free_port()),
+            "RANK": "0",
+            "LOCAL_RANK": "0",
+            "WORLD_SIZE": "1",
+        }
+    name_interface(os.environ["MASTER_ADDR"])
+    backend = "nccl" if ranks.device.type == "cuda" else "gloo"
+    deepspeed.init_distributed(
+        dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=COLLECTIVES
+    )
+    # Starting weights and gradients travel in a group that DeepSpeed would make with torch's own patience.
+    deepspeed.utils.groups._WORLD_GROUP = torch.distributed.new_group(timeout=COLLECTIVES)
+    return ranks.joined()
