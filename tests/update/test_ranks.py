@@ -12,7 +12,7 @@ import torch
 from tests.update.pair import both_end_well
 from tests.update.two_processes import RUNS
 from vtune.models.network import address_towards, name_interface
-from vtune.update import deepspeed as ours
+from vtune.update import starting
 from vtune.update.ranks import COLLECTIVES, MEETINGS, Ranks
 
 
@@ -46,7 +46,7 @@ def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.distributed, "all_gather_object", late.all_meet)
     monkeypatch.setattr(torch.distributed, "barrier", late.all_meet)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    ranks = ours.start(Ranks(rank=1, world=8, local=1))
+    ranks = starting.start(Ranks(rank=1, world=8, local=1))
     late.by = timedelta(minutes=12)
     late.all_meet()
     late.all_meet(group=deepspeed.utils.groups._WORLD_GROUP)
