@@ -265,6 +265,40 @@ def test_a_name_that_stands_for_a_part_is_seen(text: str, kind: Kind, name: str)
     assert (kind, name, "vtune/other.py") in named(ast.walk(ast.parse(text)), "vtune/other.py")
 
 
+def told(nodes: Iterable[ast.AST], file: str, kind: Kind) -> set[str]:
+    """Parts of other files that a file returns by name, or, beside the parts of the kind, has a table of."""
+    houses = {module.rpartition(".")[0].replace(".", "/") for module in OURS[kind].values()}
+    beside = kind in (*UNMISTAKABLE, "format") and file.rpartition("/")[0] in houses
+    found: set[str] = set()
+    for node in nodes:
+        match node:
+            case ast.Return(value=value):
+                found.update(texts(value))
+            case ast.Dict(keys=keys, values=values) if beside:
+                found.update(text for one in (*keys, *values) for text in texts(one))
+    return {name for name in found & OURS[kind].keys() if OURS[kind][name].replace(".", "/") + ".py" != file}
+
+
+def test_no_file_decides_which_of_other_files_parts_something_is() -> None:
+    """What tells a part from others is a trait of the part: a new one of a user's own has it, too."""
+    found = {(file, kind): told(nodes, file, kind) for file, nodes in trees().items() for kind in OURS}
+    assert {place: names for place, names in found.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'def look(row):\n    if row:\n        return "coco"\n    return "verl"',
+        'def look(row):\n    return "coco" if row else "verl"',
+        'telling = {"annotations": "coco", "data_source": "verl"}',
+        '_OF = {"coco": {"annotations"}, "verl": {"data_source"}}',
+    ],
+)
+def test_a_ladder_of_parts_is_seen(text: str) -> None:
+    nodes = list(ast.walk(ast.parse(text)))
+    assert told(nodes, "vtune/data/formats/other.py", "format") == {"coco", "verl"}
+
+
 def test_every_line_of_the_table_is_a_part() -> None:
     tables = (
         VERIFIERS,

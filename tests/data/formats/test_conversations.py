@@ -12,8 +12,9 @@ import pytest
 from tests.data.formats.published import coded, jpeg
 from vtune.data.formats.building import Options
 from vtune.data.formats.conversations import conversation_row, conversation_trace, read_conversations
-from vtune.data.formats.likely import look_of_row
+from vtune.data.formats.likely import look_at
 from vtune.data.formats.source import Place
+from vtune.data.formats.table import Glance
 from vtune.errors import DataError
 from vtune.rollout.transcript import check_trace, replay
 from vtune.schema.message import Message
@@ -99,8 +100,8 @@ def test_one_conversation_is_one_trace_in_every_layout(layout: str, column: str)
     assert (call.tool, json.loads(call.arguments), call.status) == ("zoom", BOX["arguments"], "ok")
     assert (call.images, [one.origin for one in trace.images]) == ((1,), ["input", "call:0"])
     assert (trace.answer, trace.source, trace.sample_id) == ("7", "conversations", "conversations/a/0")
-    assert look_of_row(row) == "conversations"
-    assert look_of_row(row | {"problem": "?", "answer": "7"}) is None, "it may be imported as either"
+    assert look_at(Glance(row=row)) == "conversations"
+    assert look_at(Glance(row=row | {"problem": "?", "answer": "7"})) is None, "it may be imported as either"
     assert read(row | {column: json.dumps(ONE[layout])}) == trace, "as tables of texts have it"
 
 

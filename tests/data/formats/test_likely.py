@@ -95,6 +95,9 @@ ROWS: list[tuple[dict[str, Any], str | None]] = [
     ({key: value for key, value in VISTA.items() if key != "precision"}, "easyr1"),
     (VERSE, "mathverse"),
     (VISION, "mathvision"),
+    (VISTA | VERSE, None),
+    (VISTA | {"response": "7"}, None),
+    (VERL | {"reward_model": RULE | {"candidate_answers": "[]"}, "env_name": "code"}, None),
 ]
 
 HEADS = [
@@ -131,6 +134,7 @@ HEADERS = [
     ("index image question qid", None),
     ("index image question answers task", "vlmblind"),
     ("index image question answer task", None),
+    (f"{VSTAR} cycle_category target_instances", None),
 ]
 
 

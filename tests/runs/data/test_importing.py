@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.conftest import ROOT
 from tests.data.formats.published import MAKERS, lines, parquet
 from tests.runs.commands import vtune
 from tests.runs.data.test_validating import GOOD
@@ -20,6 +21,7 @@ from vtune.runs.data.importing import import_data
 from vtune.schema.message import Picture
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.trajectory import Crop
+from vtune.uses import forget, used
 
 
 def run(name: str, folder: Path, **changes: object) -> dict:
@@ -225,6 +227,45 @@ def test_a_file_of_another_format_is_told_with_what_to_type(asked: str, there: s
     assert caught.value.fix.startswith(f"vtune data import {there} ")
     assert caught.value.where
     assert not out.exists()
+
+
+def test_a_folder_of_another_format_is_told_with_what_to_type(tmp_path: Path) -> None:
+    folder = MAKERS["vstar"](tmp_path).paths[0]
+    with pytest.raises(DataError, match="looks like a file of the format `vstar`, not of `easyr1`") as caught:
+        import_data("easyr1", [folder], tmp_path / "out.parquet", options=Options(), strict=False)
+    assert (caught.value.where, caught.value.fix) == (str(folder), f"vtune data import vstar {folder} …")
+
+
+@pytest.mark.parametrize(
+    ("look", "code", "said"),
+    [
+        (
+            'lambda glance: "riddle" in glance.row',
+            2,
+            "looks like a file of the format `lines`, not of `easyr1`",
+        ),
+        ('lambda glance: "riddles" in glance.row', 0, ""),
+        (
+            'lambda glance: glance.row["riddles"]',
+            1,
+            "format `lines` of mine.py is broken: KeyError: 'riddles'",
+        ),
+    ],
+)
+def test_a_format_of_ones_own_says_what_its_files_look_like(
+    look: str, code: int, said: str, tmp_path: Path
+) -> None:
+    text = (ROOT / "tests/own/lines.py").read_text()
+    (tmp_path / "mine.py").write_text(text.replace("specimen=specimen)", f"specimen=specimen, looks={look})"))
+    file = lines(tmp_path / "rows.jsonl", [{"riddle": "?", "problem": "?", "answer": "A"}])
+    words = ("data", "import", "easyr1", file, "--out", tmp_path / "out.parquet")
+    try:
+        ended = vtune(*words, "--uses", tmp_path / "mine.py")
+    finally:
+        forget(used())
+    assert ended.code == code, ended.err
+    assert said in ended.err
+    assert vtune(*words).code == 0, "nobody has brought it"
 
 
 def test_every_published_file_looks_like_its_own_format(tmp_path: Path) -> None:

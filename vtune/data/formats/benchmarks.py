@@ -6,10 +6,12 @@ from pathlib import Path
 from vtune.data.charts import scan_charxiv_descriptive, scan_charxiv_reasoning
 from vtune.data.formats import specimens, specimens_maths, specimens_tsv
 from vtune.data.formats.building import Found, Options
+from vtune.data.formats.conversations import is_conversation
 from vtune.data.formats.source import Place
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.data.formats.values import seen_to_open
 from vtune.data.harness import (
+    TARGETS,
     scan_blind,
     scan_countbench,
     scan_mmmu,
@@ -26,7 +28,7 @@ from vtune.data.mathematics import (
     scan_mathvista,
 )
 from vtune.data.options import listing
-from vtune.data.vstar import scan_vstar
+from vtune.data.vstar import CATEGORIES, scan_vstar
 from vtune.errors import DataError
 from vtune.schema.fields import wrong
 from vtune.schema.message import IMAGE
@@ -75,12 +77,33 @@ def _check_question(sample: Sample) -> None:
         raise wrong("options", "an option is empty, or listed twice", "drop the question, or fix its options")
 
 
+def _tsv(*columns: str) -> Callable[[Glance], bool]:
+    """A TSV of VLMEvalKit with columns that no other has."""
+    return lambda glance: {"index", "image", *columns} <= glance.header
+
+
+def _rows(*columns: str) -> Callable[[Glance], bool]:
+    """Rows as they are on the hub, not those that somebody has made traces of."""
+    return lambda glance: (
+        set(columns) <= glance.row.keys() and glance.judge is None and not is_conversation(glance)
+    )
+
+
+def _looks_like_vstar(glance: Glance) -> bool:
+    """Its folders, or its own columns and no more: others name a split, a subject or further levels."""
+    needed = {"index", "image", "question", "A", "answer", "category"}
+    if glance.header:
+        return needed <= glance.header <= needed | set("BCD")
+    return all((glance.path / category).is_dir() for category in CATEGORIES)
+
+
 FORMATS.add(
     "vstar",
     Format(
         read_vstar_rows,
         "folder of V*, with its boxes, or its TSV",
         takes=("tools",),
+        looks=_looks_like_vstar,
         specimen=specimens.vstar,
         scan=_scan_vstar,
     ),
@@ -91,6 +114,7 @@ FORMATS.add(
         read_hrbench_rows,
         "TSV of HR-Bench, 4K or 8K",
         takes=("tools",),
+        looks=_tsv("cycle_category"),
         specimen=specimens_tsv.hrbench,
         scan=scan_hrbench,
     ),
@@ -102,6 +126,7 @@ def _add(
     reads: str,
     scan: Callable[[Path], Iterator[Sample | DataError]],
     specimen: Callable[[Path], specimens.Specimen],
+    looks: Callable[[Glance], bool] = lambda glance: False,
     also: tuple[str, ...] = (),
 ) -> None:
     """A benchmark whose reader takes a path and nothing else."""
@@ -110,20 +135,46 @@ def _add(
         for number, entry in enumerate(scan(path)):
             yield Place(path, number, path.stem), _opened(entry)
 
-    layout = Format(read, reads, takes=("tools",), also=lambda options: also, specimen=specimen, scan=scan)
+    layout = Format(
+        read, reads, takes=("tools",), also=lambda options: also, looks=looks, specimen=specimen, scan=scan
+    )
     FORMATS.add(name, layout)
 
 
-_add("mme_realworld", "TSV of MME-RealWorld, whole or Lite", scan_realworld, specimens_tsv.realworld)
-_add("treebench", "TSV of TreeBench, with its boxes", scan_treebench, specimens_tsv.treebench)
+_add(
+    "mme_realworld",
+    "TSV of MME-RealWorld, whole or Lite",
+    scan_realworld,
+    specimens_tsv.realworld,
+    _tsv("multi-choice options"),
+)
+_add("treebench", "TSV of TreeBench, with its boxes", scan_treebench, specimens_tsv.treebench, _tsv(TARGETS))
 _add("mmmu", "MMMU_DEV_VAL.tsv", scan_mmmu, specimens_tsv.mmmu)
 _add("mmmu_pro", "MMMU_Pro_10c.tsv", scan_mmmu_pro, specimens_tsv.mmmu_pro)
 _add("mmmu_pro_vision", "MMMU_Pro_V.tsv", scan_mmmu_pro_vision, specimens_tsv.mmmu_pro_vision)
 _add("countbench", "CountBenchQA.tsv", scan_countbench, specimens_tsv.countbench)
-_add("vlmblind", "VLMBlind.tsv", scan_blind, specimens_tsv.blind)
-_add("mathvista", "folder or file of MathVista, testmini", scan_mathvista, specimens_maths.mathvista)
-_add("mathverse", "folder or file of MathVerse, testmini", scan_mathverse, specimens_maths.mathverse)
-_add("mathvision", "folder or file of MathVision, test", scan_mathvision, specimens_maths.mathvision)
+_add("vlmblind", "VLMBlind.tsv", scan_blind, specimens_tsv.blind, _tsv("task", "answers"))
+_add(
+    "mathvista",
+    "folder or file of MathVista, testmini",
+    scan_mathvista,
+    specimens_maths.mathvista,
+    _rows("pid", "query", "answer_type", "precision"),
+)
+_add(
+    "mathverse",
+    "folder or file of MathVerse, testmini",
+    scan_mathverse,
+    specimens_maths.mathverse,
+    _rows("problem_version", "query_wo", "question_for_eval"),
+)
+_add(
+    "mathvision",
+    "folder or file of MathVision, test",
+    scan_mathvision,
+    specimens_maths.mathvision,
+    _rows("options", "answer", "level", "subject", "decoded_image"),
+)
 _add(
     "mathvision_mini",
     "folder or file of MathVision, testmini",
@@ -136,10 +187,12 @@ _add(
     "CharXiv_reasoning_val.tsv",
     scan_charxiv_reasoning,
     specimens_maths.charxiv_reasoning,
+    _tsv("grading_query", "inst_category"),
 )
 _add(
     "charxiv_descriptive",
     "CharXiv_descriptive_val.tsv",
     scan_charxiv_descriptive,
     specimens_maths.charxiv_descriptive,
+    _tsv("grading_query", "qid"),
 )

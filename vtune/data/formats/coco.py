@@ -198,6 +198,7 @@ FORMATS.add(
         f"instances_*.json of COCO; {PHOTOGRAPHS}",
         takes=("images", "tools"),
         own_questions=True,
+        looks=lambda glance: '"annotations"' in glance.head or '"categories"' in glance.head,
         specimen=specimens.coco,
     ),
 )

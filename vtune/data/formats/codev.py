@@ -7,7 +7,7 @@ from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
-from vtune.data.formats.verl import verl_sample
+from vtune.data.formats.verl import is_judged, verl_sample
 from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample
 from vtune.tools.python import NAME as PYTHON
@@ -47,4 +47,12 @@ def codev_sample(row: Row, place: Place, options: Options) -> Sample:
     )
 
 
-FORMATS.add("codev", Format(read_codev, "Parquet of CodeV's RL data", specimen=specimens.codev))
+FORMATS.add(
+    "codev",
+    Format(
+        read_codev,
+        "Parquet of CodeV's RL data",
+        looks=lambda glance: is_judged(glance) and glance.row.get("env_name") == "code",
+        specimen=specimens.codev,
+    ),
+)

@@ -24,7 +24,7 @@ from vtune.data.formats.chat_turns import (
 )
 from vtune.data.formats.kept_calls import packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.data.formats.values import first, marked, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
@@ -222,6 +222,14 @@ def conversation_row(trace: Trajectory, index: int) -> Row:
     }
 
 
+def is_conversation(glance: Glance) -> bool:
+    """Whether a row has turns of which one is the assistant's, and no judge."""
+    turns = first(glance.row, "messages", "conversations", "conversation")
+    spoken = turns if isinstance(turns, list) else []
+    roles = [first(turn, "role", "from") for turn in spoken if isinstance(turn, Mapping)]
+    return glance.judge is None and ("assistant" in roles or "gpt" in roles)
+
+
 FORMATS.add(
     "conversations",
     Format(
@@ -230,6 +238,8 @@ FORMATS.add(
         "traces",
         ("images",),
         aliases=("sharegpt", "llava"),
+        looks=is_conversation,
+        broad=True,
         specimen=specimens_traces.conversations,
     ),
 )

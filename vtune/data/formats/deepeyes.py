@@ -12,7 +12,7 @@ from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
-from vtune.data.formats.verl import verl_sample
+from vtune.data.formats.verl import is_judged, verl_sample
 from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample
 from vtune.tools.zoom import NAME as ZOOM
@@ -50,5 +50,12 @@ def deepeyes_sample(row: Row, place: Place, options: Options) -> Sample:
 
 FORMATS.add(
     "deepeyes",
-    Format(read_deepeyes, "Parquet of DeepEyes-Datasets-47k, all three files", specimen=specimens.deepeyes),
+    Format(
+        read_deepeyes,
+        "Parquet of DeepEyes-Datasets-47k, all three files",
+        looks=lambda glance: (
+            is_judged(glance) and str(glance.row.get("env_name")).startswith("visual_toolbox")
+        ),
+        specimen=specimens.deepeyes,
+    ),
 )

@@ -14,7 +14,7 @@ from vtune.data.formats.building import Found, Options, build_sample, each, judg
 from vtune.data.formats.cells import Cells
 from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
 from vtune.data.options import listing
 from vtune.errors import DataError
@@ -319,6 +319,12 @@ def _literal(text: str, column: str) -> Any:
     raise wrong(column, f"not a list of options: {text[:60]!r}", 'write ["…", "…"]')
 
 
+def _looks(glance: Glance) -> bool:
+    """A question and its answer, neither judged as verl's rows nor given as chat turns."""
+    asked = {"problem", "question", "query"} & glance.row.keys()
+    return bool(glance.judge is None and asked and {"answer", "solution"} & glance.row.keys())
+
+
 FORMATS.add(
     "thinklite",
     Format(
@@ -330,7 +336,13 @@ FORMATS.add(
 )
 FORMATS.add(
     "easyr1",
-    Format(read_easyr1, "Parquet or JSON of EasyR1; VisualProbe's JSON", specimen=specimens.easyr1),
+    Format(
+        read_easyr1,
+        "Parquet or JSON of EasyR1; VisualProbe's JSON",
+        looks=_looks,
+        broad=True,
+        specimen=specimens.easyr1,
+    ),
 )
 FORMATS.add(
     "visual_probe",

@@ -10,8 +10,9 @@ from typing import Any
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.source import Place, files, read_json, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
+from vtune.data.formats.verl import is_judged
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
@@ -186,6 +187,13 @@ def _candidates(value: Any) -> list[Any]:
     return [item for item in value or [] if item not in (None, "")]
 
 
+def _looks_like_mars(glance: Glance) -> bool:
+    """Rows that are verl's but for their source, or the meta file."""
+    row = glance.row
+    here = {"image", TITLES} & row.keys() and not (row.get("data_source") or "env_name" in row)
+    return bool(is_judged(glance) and here) or '"annotation"' in glance.head
+
+
 FORMATS.add(
     "mars",
     Format(
@@ -193,6 +201,8 @@ FORMATS.add(
         "JSON lines or meta file of SenseNova-MARS",
         aliases=("sensenova-mars",),
         offers_tools=True,
+        looks=_looks_like_mars,
+        broad=True,  # an `annotation` may stand in any JSON
         specimen=specimens.mars,
     ),
 )
@@ -203,6 +213,7 @@ FORMATS.add(
         "Parquet of MMSearch-R1 (FVQA)",
         aliases=("fvqa",),
         offers_tools=True,
+        looks=lambda glance: is_judged(glance) and "candidate_answers" in (glance.judge or ()),
         specimen=specimens.mmsearch,
     ),
 )

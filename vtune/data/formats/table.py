@@ -1,7 +1,7 @@
 """The published layouts of data sets, by name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +9,7 @@ from vtune.data.formats.building import Found, Options
 from vtune.data.formats.specimens import Specimen
 from vtune.errors import DataError, RecipeError
 from vtune.parts import Parts
+from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 
 Replies = Sequence[tuple[Sample, str]]
@@ -25,6 +26,25 @@ class OfficialScorer:
     """What it writes -> id of a question there -> score. Raises KeyError, TypeError or ValueError else."""
     name: Callable[[Sample], str]
     """The id of a question in its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a file or folder shows at a glance; what it does not have is empty."""
+
+    path: Path = Path()
+    row: Row = field(default_factory=dict)
+    """The first row of Parquet, of JSON lines, or of an array in JSON."""
+    head: str = ""
+    """The first characters of an object in JSON."""
+    header: frozenset[str] = frozenset()
+    """Columns of a TSV."""
+
+    @property
+    def judge(self) -> Mapping[str, Any] | None:
+        """`reward_model` of the row, as in verl's layout and all that are made of it; None without it."""
+        judge = self.row.get("reward_model")
+        return judge if isinstance(judge, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +68,10 @@ class Format:
     """Other names of it."""
     also: Callable[[Options], tuple[str, ...]] = lambda options: ()
     """What the caller says -> the formats of which a file of it may look to be (see `likely.py`)."""
+    looks: Callable[[Glance], bool] = lambda glance: False
+    """Whether a file or folder is certainly of it: nobody then imports it as another by mistake."""
+    broad: bool = False
+    """Others are special cases of it: a file that also looks like one of those is theirs."""
     specimen: Callable[[Path], Specimen] | None = None
     """Writes a few rows of it into a folder; None where the rows have no shape of their own."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None

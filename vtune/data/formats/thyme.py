@@ -144,6 +144,7 @@ FORMATS.add(
         "Parquet or JSON lines of Thyme-SFT",
         "traces",
         ("images",),
+        looks=lambda glance: glance.judge is None and {"question", "response"} <= glance.row.keys(),
         specimen=specimens_traces.thyme,
     ),
 )
