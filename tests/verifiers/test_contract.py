@@ -22,6 +22,12 @@ CHEAP = pytest.mark.parametrize(
 )
 NO_ANSWER = ["", "<answer></answer>", "<answer>", "I do not know.", "<think>", "</answer><answer>"]
 
+HEDGED = "who names several answers has none: score it 0"
+TOO_NEAR = (
+    "score it 0, or, where that is right of partial credit (a few words beside the gold answer), "
+    "give the verifier's `Case` a longer `wrong`"
+)
+
 
 async def literal_judge(answer: str, sample: Sample) -> bool:
     """A judge that knows no synonyms."""
@@ -73,7 +79,8 @@ def test_hedging_earns_nothing(name: str) -> None:
     assert score(name, f"{gold} or {gold}") == 0.0
     assert score(name, gold + wrap(case.wrong)) == 0.0
     for joined in (f"{case.gold} or {case.wrong}", f"{case.wrong}, {case.gold}", f"{case.gold} {case.wrong}"):
-        assert score(name, wrap(joined)) == 0.0, joined
+        earned = score(name, wrap(joined))
+        assert earned == 0.0, f"{joined!r} earns {earned}: {TOO_NEAR if earned < 1.0 else HEDGED}"
 
 
 @EVERY
