@@ -18,7 +18,10 @@ def parts() -> None:
 @app.command("list")
 def list_parts(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Files with parts of your own, as under `uses`.")
+        list[Path] | None,
+        typer.Argument(
+            help="Files with parts of your own, as under `uses`; of a recipe or suite, all that it uses."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

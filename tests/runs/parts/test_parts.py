@@ -383,6 +383,8 @@ def test_a_recipe_or_suite_stands_for_the_files_that_it_uses(tmp_path: Path) -> 
     ]
     assert not found["ok"]
     assert [Path(one["file"]).name for one in found["files"]] == ["mine.py", "rotate.py"]
+    listed = [part for part in list_parts([suite])["parts"] if part["file"]]
+    assert [part["name"] for part in listed] == ["anls", "rotate_tool"]
 
 
 def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_it(tmp_path: Path) -> None:
@@ -408,10 +410,11 @@ def test_a_format_whose_rows_name_a_verifier_of_another_file_is_checked_beside_i
 )
 def test_what_is_not_python_is_never_run(tmp_path: Path, name: str, text: str, said: str) -> None:
     (tmp_path / name).write_text(text)
-    ended = vtune("parts", "check", tmp_path / name)
-    assert ended.code == 2
-    assert said in ended.err
-    assert "SyntaxError" not in ended.err
+    for verb in ("check", "list"):
+        ended = vtune("parts", verb, tmp_path / name)
+        assert ended.code == 2
+        assert said in ended.err
+        assert "SyntaxError" not in ended.err
 
 
 @pytest.mark.parametrize(

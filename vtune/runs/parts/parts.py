@@ -36,17 +36,17 @@ def contract_of(kind: Kind) -> Callable[[str], list[Check]]:
     return contract
 
 
-def list_parts(files: Sequence[Path]) -> dict[str, Any]:
-    """All parts, ours and those of files.
+def list_parts(paths: Sequence[Path]) -> dict[str, Any]:
+    """All parts, ours and those of a user's files, or of the files that recipes or suites name.
 
     Returns:
         `parts`, an entry each: `kind`, `name`, `about` (a line) and `file` (None: ours).
 
     Raises:
-        RecipeError: If a file cannot be used.
+        RecipeError: If a file cannot be used, or a recipe names none.
     """
     rooms = {kind: import_module(room) for kind, room in ROOMS.items()}
-    theirs = {part: file.path for file in use(files) for part in file.parts}
+    theirs = {part: file.path for file in use(_files(paths)) for part in file.parts}
     return {
         "parts": [
             {"kind": kind, "name": name, "about": _about(kind, name), "file": theirs.get((kind, name))}
@@ -71,8 +71,7 @@ def check_parts(paths: Sequence[Path]) -> dict[str, Any]:
     """
     for room in ROOMS.values():
         import_module(room)
-    named = [_named(path) if path.suffix in (".yaml", ".yml") else [path] for path in paths]
-    files = use([file for files in named for file in files])
+    files = use(_files(paths))
     parts = [part for file in files for part in _checked(file)]
     ok = all(check["ok"] for part in parts for check in part["checks"])
     return {
@@ -80,6 +79,12 @@ def check_parts(paths: Sequence[Path]) -> dict[str, Any]:
         "files": [{"file": file.path, "sha256": file.sha256} for file in files],
         "parts": parts,
     }
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """The files of Python that are given, or that what is given names."""
+    named = [_named(path) if path.suffix in (".yaml", ".yml") else [path] for path in paths]
+    return [file for files in named for file in files]
 
 
 def _named(recipe: Path) -> list[Path]:
