@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 USES = "uses"
 """In a run folder: copies of the files with a user's own parts."""
+CORRECT = "correct the line; `vtune parts check` of the file tries it"
+"""The next step where one of them is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +227,7 @@ def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenP
         failed = BrokenPart(
             f"{of} of {file.name} is broken: {type(one).__name__}: {one}",
             where=where,
-            fix="correct the line; `vtune parts check` of the file tries it",
+            fix=CORRECT,
         )
         failed.__cause__ = one
         return failed

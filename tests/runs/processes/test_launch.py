@@ -15,11 +15,12 @@ from tests.conftest import HANGS, ROOT
 from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from tests.update.pair import all_end_well
-from vtune.errors import MissingExtra, RecipeError, RunFailed
+from vtune.errors import BrokenPart, MissingExtra, RecipeError, RunFailed
 from vtune.runs.processes.launch import LAUNCHER, _report, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import SAVE, Ended, ended, give_order
 from vtune.update.checkpoint import complete
+from vtune.uses import CORRECT
 
 pytestmark = pytest.mark.train
 
@@ -407,6 +408,21 @@ def test_what_rank_0_ended_with_has_been_said_and_is_not_repeated(
         with pytest.raises(RunFailed, match=f"rank {rank} ended with status 1"):
             _report([Ended(rank, 1, 0.0)], tmp_path, "", machine=False)
         assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_run_that_a_part_of_ones_own_has_ended_is_not_said_to_resume(tmp_path: Path, saved: bool) -> None:
+    newest, logs = tmp_path / "checkpoints/newest", tmp_path / "logs"
+    logs.mkdir()
+    if saved:
+        newest.mkdir(parents=True)
+    part = BrokenPart("verifier `anls` of anls.py is broken: KeyError: 'x'", where="anls.py:17", fix=CORRECT)
+    for error, word in ((part, "start a new run with another --out"), (RunFailed("x"), "--resume continues")):
+        (logs / "rank-1.log").write_text(f"error: {error}\n")
+        with pytest.raises(RunFailed, match="rank 1 ended with status 1") as caught:
+            _report([Ended(1, 1, 0.0)], logs, "", machine=False)
+        assert word in caught.value.fix
+        assert (f"--set model={newest}" in caught.value.fix) is (saved and error is part)
 
 
 def test_data_that_are_not_there_are_told_before_anything_is_started(tiny: Path, tmp_path: Path) -> None:

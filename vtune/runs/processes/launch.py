@@ -48,6 +48,7 @@ from vtune.runs.processes.watcher import (
     start_line,
 )
 from vtune.runs.start import locked
+from vtune.uses import CORRECT
 
 SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be reported a little later."""
@@ -211,14 +212,15 @@ def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) ->
     if first.code == 2:
         raise SystemExit(2)
     how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
-    raise RunFailed(
-        f"rank {first.rank} {how}; the others were ended",
-        where=str(log),
-        fix="fix what it says above, then --resume continues from the last checkpoint"
-        + (
-            "; a process that is killed has often run out of memory (see `dmesg`)" if first.code == -9 else ""
-        ),
-    )
+    newest = logs.parent / "checkpoints/newest"
+    if not any(CORRECT in line for line in said):
+        fix = "fix what it says above, then --resume continues from the last checkpoint"
+    else:  # a resume takes no other file than the run began with
+        fix = "fix what it says above, then start a new run with another --out"
+        fix += f", from what this one has learnt: --set model={newest}" if newest.exists() else ""
+    if first.code == -9:
+        fix += "; a process that is killed has often run out of memory (see `dmesg`)"
+    raise RunFailed(f"rank {first.rank} {how}; the others were ended", where=str(log), fix=fix)
 
 
 def _lost_partner(logs: Path, rank: int) -> bool:
