@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores, extra_of
-from vtune.metrics.ocrbench import whole
+from vtune.metrics.ocrbench import mean_once_scored
 
 
 def megabench(marks: Sequence[Mark]) -> Scores:
@@ -23,12 +23,14 @@ def megabench(marks: Sequence[Mark]) -> Scores:
         groups.setdefault(extra_of(mark, "category"), {}).setdefault(extra_of(mark, "task"), []).append(mark)
     fields = {name: _field(list(tasks.values())) for name, tasks in sorted(groups.items())}
     every = [task for tasks in groups.values() for task in tasks.values()]
-    counts = {key: value for key, value in whole(marks).items() if key not in ("score", "intervals")}
+    counts = {
+        key: value for key, value in mean_once_scored(marks).items() if key not in ("score", "intervals")
+    }
     return counts | _field(every) | {"fields": fields}
 
 
 def _field(tasks: Sequence[Sequence[Mark]]) -> Scores:
-    means = [found["score"] for task in tasks if "score" in (found := whole(task))]
+    means = [found["score"] for task in tasks if "score" in (found := mean_once_scored(task))]
     return {"tasks": len(tasks)} | ({"score": fmean(means)} if len(means) == len(tasks) else {})
 
 

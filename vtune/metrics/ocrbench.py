@@ -36,8 +36,10 @@ def ocrbench_weighted(marks: Sequence[Mark]) -> Scores:
 
 def _scores(marks: Sequence[Mark], *, weighted: bool) -> Scores:
     names = sorted({extra_of(mark, "category") for mark in marks})
-    groups = {name: whole([mark for mark in marks if mark.extra["category"] == name]) for name in names}
-    found = whole(marks)
+    groups = {
+        name: mean_once_scored([mark for mark in marks if mark.extra["category"] == name]) for name in names
+    }
+    found = mean_once_scored(marks)
     parts = {
         language: [group for name, group in groups.items() if name.endswith(f"_{language}")]
         for language in LANGUAGES
@@ -55,7 +57,7 @@ def _scores(marks: Sequence[Mark], *, weighted: bool) -> Scores:
     return found | {"categories": groups}
 
 
-def whole(marks: Sequence[Mark]) -> Scores:
+def mean_once_scored(marks: Sequence[Mark]) -> Scores:
     """`mean`; without a score as long as a reply waits for its scorer: the others are not a fair share."""
     found = mean(marks)
     if any(mark.waits for mark in marks):
