@@ -123,9 +123,16 @@ def test_where_no_space_parts_words_the_answer_is_looked_for_within(
         ("1234", "The rooms 1 234 are his.", False),
         ("1234", "It is 1.234 m long.", False),
         ("0.125", "It is 0,125 m long.", True),
+        ("1234", "It is 1234.5 m long.", False),
+        ("1234", "It is 1,234.5 m long.", False),
+        ("125", "It is 0.125 m long.", False),
+        ("125", "It is 0,125 m long.", False),
+        ("1234.5", "It is 1234.5 m long.", True),
+        ("1234", "It is 1234.", True),
+        ("1990", "It opened on 3.10.1990.", True),
     ],
 )
-def test_marks_at_thousands_are_no_part_of_a_number(answer: str, text: str, held: bool) -> None:
+def test_a_number_is_looked_for_as_a_whole(answer: str, text: str, held: bool) -> None:
     assert (holding(sample(ground_truth=answer), found(f"1. x\n{text}")) is not None) is held
 
 

@@ -101,6 +101,7 @@ from vtune.verifiers.math import LONGEST, in_latex, looks_slow, parsed, verify_m
         pytest.param("The answer is 7", "7", 0.0, id="prose is not searched"),
         pytest.param("not 7", "7", 0.0, id="taken back"),
         pytest.param("7" * LONGEST, "7", 0.0, id="too long to read"),
+        pytest.param("1/2 3/4", "\\frac{4}{11}", 0.0, id="what math-verify takes two fractions for"),
     ],
 )
 def test_verify_math(answer: str, gold: str, score: float) -> None:
@@ -164,3 +165,37 @@ def test_an_exponent_of_any_length_is_no_error() -> None:
 @pytest.mark.parametrize("text", ["1,000½", "2.5½"])
 def test_a_fraction_whose_whole_number_is_not_clear_is_left_as_it_is(text: str) -> None:
     assert in_latex(text) == text
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "score"),
+    [
+        pytest.param("45 m", "45 cm", 0.0, id="another length"),
+        pytest.param("45\\text{ m}", "$45\\,\\mathrm{cm}$", 0.0, id="in commands"),
+        pytest.param("x = 45m.", "45cm", 0.0, id="without a space, of an unknown"),
+        pytest.param("25\\text{ cm}^2", "25\\text{ cm}", 0.0, id="an area for a length"),
+        pytest.param("45 square meters", "45 square feet", 0.0, id="another area"),
+        pytest.param("90\\text{ km/h}", "90\\text{ m/s}", 0.0, id="another speed"),
+        pytest.param("45 min", "45 s", 0.0, id="another time"),
+        pytest.param("3 pm", "3 am", 0.0, id="another half of the day"),
+        pytest.param("45°F", "45 °C", 0.0, id="another scale"),
+        pytest.param("60 cm", "60°", 0.0, id="a length for an angle"),
+        pytest.param("€45", "\\$45", 0.0, id="another currency"),
+        pytest.param("$45", "45 cents", 0.0, id="cents for dollars"),
+        pytest.param("45", "45 cm", 1.0, id="no unit in the answer"),
+        pytest.param("45 km", "45", 1.0, id="none in the truth"),
+        pytest.param("45 minutes", "45\\text{ min}", 1.0, id="another spelling"),
+        pytest.param("12\\text{ centimeters}", "12 cm", 1.0, id="another spelling in a command"),
+        pytest.param("90\\text{ km/h}", "90\\text{ kmh}", 1.0, id="another spelling of a speed"),
+        pytest.param("45 degrees", "45 °C", 1.0, id="degrees of no scale"),
+        pytest.param("\\$45", "$45", 1.0, id="the same currency"),
+        pytest.param("$45$", "\\text{€}45", 1.0, id="dollars around mathematics are no currency"),
+        pytest.param("7\\text{ pieces}", "7\\text{ apples}", 1.0, id="words that are no units"),
+        pytest.param("12\\text{ square units}", "12\\text{ cm}^2", 1.0, id="a unit of no name"),
+        pytest.param("45%", "0.45", 1.0, id="percent"),
+        pytest.param("3ma + 2mv", "2mv + 3ma", 1.0, id="letters that could be units"),
+    ],
+)
+def test_a_value_of_another_unit_is_another_quantity(answer: str, gold: str, score: float) -> None:
+    """math-verify drops units, so that 45 m is 45 cm to it; an answer need not name one."""
+    assert verify_math(wrap(answer), sample("math", gold)).score == score

@@ -20,6 +20,8 @@ _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 _GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:([,'\u2019\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?!,?\d)")
 """A number whose thousands are set apart. Not by a full stop, which may begin a fraction, nor by a space,
 which may part two numbers; 0,125 is a fraction. 3,141 is taken for 3141."""
+_DECIMAL = re.compile(r"(?<![\d.,])(\d+\.|0,)(?=\d+(?![.,]?\d))")
+"""A number before its decimals. Where another full stop follows, it is a date or the number of a section."""
 
 
 def plain(text: str) -> str:
@@ -75,7 +77,9 @@ def runs(text: str) -> list[tuple[str, bool]]:
 def spelled(text: str) -> str:
     """The words of a text, with a space between them, and so each character where no space parts words.
 
-    Marks at the thousands of a number are left out: 1,234 is 1234.
+    Marks at the thousands of a number are left out: 1,234 is 1234. Decimals belong to their number: 1234 is
+    no word of 1234.5.
     """
     text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
+    text = _DECIMAL.sub(lambda number: f"{number[1][:-1]}_", text)
     return " ".join(" ".join(run) if unspaced else run for run, unspaced in runs(plain(text)))

@@ -77,7 +77,7 @@ def verify_counting(reply: str, sample: Sample) -> Verdict:
     if given is None:
         return no_answer(sample)
     if match == "math_verify":
-        return compared(given, [parsed(str(truth))], str(truth))
+        return compared(given, {str(truth): parsed(str(truth))}, str(truth))
     why = f"answered {quote(given)}, truth {truth}"
     if match == "substring":
         return answered(float(str(truth) in given), why)

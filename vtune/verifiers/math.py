@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from vtune.errors import DataError
@@ -11,6 +11,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.limit import limited
 from vtune.verifiers.size import too_large
+from vtune.verifiers.units import contradict
 from vtune.verifiers.verifier import (
     ANSWER_IN,
     Case,
@@ -64,8 +65,8 @@ _SIGN_BEFORE = "|".join(
 )
 _TERM = rf"(?:\A|(?<=[-+−–*/:=<>≤≥≈±×÷(\[{{,;$])|{_SIGN_BEFORE})[ \t]*"
 """Where a number is not the argument of a command (`\\frac 1 2`) or of a power."""
-_MIXED = re.compile(rf"({_TERM})([0-9]+){_SPACE}+([0-9]+)/([0-9]+)(?![0-9/^]|[.,][0-9])")
-"""5 1/2, which math-verify adds up without regard to the bar: (5 + 1)/2."""
+_MIXED = re.compile(rf"({_TERM})(?<!/)([0-9]+){_SPACE}+([0-9]+)/([0-9]+)(?![0-9/^]|[.,][0-9])")
+"""5 1/2, which math-verify adds up without regard to the bar: (5 + 1)/2. 1/2 3/4 is two numbers."""
 _THOUSANDS = re.compile(rf"({_TERM})([1-9][0-9]{{0,2}}(?:{_SPACE}[0-9]{{3}})+)(?!{_SPACE}*[0-9])")
 _SPACES = re.compile(rf"{_SPACE}+")
 _APART = re.compile(rf"{_TERM}[0-9][0-9.]*(?:{_SPACE}|\n|\\q?quad(?![A-Za-z]))+[0-9]")
@@ -101,7 +102,7 @@ _NOT_PROSE = re.compile(
 
 
 def verify_math(reply: str, sample: Sample) -> Verdict:
-    r"""Score 1 where the answer has the value of the ground truth, else 0.
+    r"""Score 1 where the answer has the value of the ground truth, and not another unit, else 0.
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
     prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. An answer
@@ -121,15 +122,17 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     given = given_answer(reply, sample)
     if given is None:
         return no_answer(sample)
-    return compared(given, [truth], quote(sample.ground_truth))
+    return compared(given, {sample.ground_truth: truth}, quote(sample.ground_truth))
 
 
-def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool = False) -> Verdict:
-    """The verdict on an answer by math-verify (V-Triune eq. 1). Main thread only.
+def compared(given: str, truths: Mapping[str, list[Any]], told: str, *, words: bool = False) -> Verdict:
+    """The verdict on an answer by math-verify (V-Triune eq. 1), which must not be of another unit, too.
+
+    Main thread only.
 
     Args:
         given: The whole answer.
-        truths: What is right, each as `parsed` reads it.
+        truths: What is right, with what `parsed` reads in it.
         told: The ground truth as the verdict quotes it.
         words: As in `parsed`.
     """
@@ -141,8 +144,11 @@ def compared(given: str, truths: Sequence[list[Any]], told: str, *, words: bool 
     value = parsed(text, words=words)
     if not value:
         return unreadable(f"{quote(given)} is not an expression")
-    same = any(same_value(truth, value) for truth in truths)
-    return answered(float(same), f"answered {quote(given)}, truth {told}")
+    same = [text for text, truth in truths.items() if same_value(truth, value)]
+    why = f"answered {quote(given)}, truth {told}"
+    if same and all(contradict(given, text) for text in same):
+        return answered(0.0, f"{why}: of another unit")
+    return answered(float(bool(same)), why)
 
 
 def looks_slow(reply: str, sample: Sample) -> bool:

@@ -70,7 +70,7 @@ def verify_ocr(reply: str, sample: Sample) -> Verdict:
     read = _plain(given, judging.cased)
     likeness = max(similarity(read, text) for text in judging.right) if len(read) <= LONGEST else 0.0
     if judging.match == "math_verify":
-        truths = [parsed(text, words=True) for text in judging.right]
+        truths = {text: parsed(text, words=True) for text in judging.right}
         verdict = compared(read, truths, quote(sample.ground_truth), words=True)
         return Verdict(verdict.score, verdict.why, {**verdict.parts, "similarity": likeness})
     partial = likeness if likeness >= ANLS_FROM else 0.0
@@ -90,7 +90,7 @@ def check_ocr(sample: Sample) -> None:
     if judging.match != "math_verify":
         return
     for text in sorted(judging.right):
-        verdict = compared(text, [parsed(text, words=True)], "", words=True)
+        verdict = compared(text, {text: parsed(text, words=True)}, "", words=True)
         if verdict.score < 1.0:
             raise DataError(
                 f"math-verify cannot match the text {quote(text)} with itself",

@@ -1,0 +1,128 @@
+"""The unit that an answer ends in. math-verify drops it from both sides, so to it 45 m is 45 cm."""
+
+import re
+
+from vtune.verifiers.typesetting import said_by
+
+_SPELLINGS = """
+nm: nanometer nanometers nanometre nanometres
+µm: um μm micrometer micrometers micrometre micrometres micron microns
+mm: millimeter millimeters millimetre millimetres
+cm: cms centimeter centimeters centimetre centimetres
+dm: decimeter decimeters decimetre decimetres
+m: mtr meter meters metre metres
+km: kms kilometer kilometers kilometre kilometres
+in: inch inches
+ft: foot feet
+yd: yard yards
+mi: mile miles
+mg: milligram milligrams
+g: gm gms gram grams
+kg: kgs kilogram kilograms kilo kilos
+t: ton tons tonne tonnes
+lb: lbs
+oz: ounce ounces
+ml: cc milliliter milliliters millilitre millilitres
+cl: centiliter centiliters centilitre centilitres
+l: lt liter liters litre litres
+gal: gallon gallons
+ha: hectare hectares
+acre: acres
+ms: msec millisecond milliseconds
+s: sec secs second seconds
+min: mins minute minutes
+h: hr hrs hour hours
+d: day days
+week: weeks
+month: months
+yr: yrs year years
+am: a.m
+pm: p.m
+mph:
+kmh: kmph kph
+n: newton newtons
+kn: kilonewton kilonewtons
+j: joule joules
+kj: kilojoule kilojoules
+w: watt watts
+kw: kilowatt kilowatts
+v: volt volts
+mv: millivolt millivolts
+kv: kilovolt kilovolts
+a: amp amps ampere amperes
+ma: milliamp milliamps
+ohm: ohms Ω
+hz: hertz
+khz: kilohertz
+pa: pascal pascals
+kpa: kilopascal kilopascals
+mol: mole moles
+°: deg degree degrees
+°c: c
+°f: f
+%: percent pct percentage
+$: dollar dollars usd
+€: euro euros eur
+£: gbp
+₹: rs rupee rupees inr
+¥: yen yuan
+¢: cent cents
+"""
+"""A unit, and how else it is written, without regard to case. A pound, weight or money, is left out."""
+
+_NAMES = {
+    spelling.casefold(): one
+    for line in _SPELLINGS.split("\n")
+    if line
+    for one, _, more in [line.partition(":")]
+    for spelling in (one, *more.split())
+}
+_SIMPLE = rf"""(?:(square|sq\.?|cubic|cu\.?)\s*)?
+    ({"|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))})
+    (?:\s*\^\s*\{{?(-?[0-9])\}}?)?"""
+_AT_END = re.compile(rf"(?<=[0-9)}}\s]){_SIMPLE}(?:\s*(?:/|per\b)\s*{_SIMPLE})?\Z", re.VERBOSE)
+_RAISED = str.maketrans({"²": "^2", "³": "^3", "℃": "°C", "℉": "°F"})
+_SPACE = re.compile(r"\\[ ,:;!]|~")
+_DEGREE = re.compile(r"\s*\^?\s*\{?\s*\\(?:circ|degree)(?![A-Za-z])\s*\}?")
+_LETTER = re.compile(r"(?<![\\A-Za-z])[A-Za-z]")
+_MONEY = re.compile(r"[^$€£₹¥0-9]*(\\\$|[$€£₹¥])")
+_SPEEDS = {("km", "h"): "kmh", ("mi", "h"): "mph"}
+
+Unit = tuple[tuple[str, int], ...]
+"""Names with their powers: that of what stands above the bar, and that of what stands below it."""
+
+
+def unit(text: str) -> Unit | None:
+    """The unit that an answer ends in, or the currency that it begins with; None where none is known."""
+    money = _MONEY.match(text)
+    # One dollar is money, two are around mathematics.
+    if money and (money[1] != "$" or text.count("$") % 2):
+        return ((money[1].removeprefix("\\"), 1),)
+    plain = _SPACE.sub(" ", said_by(text.translate(_RAISED)))
+    value = _DEGREE.sub("°", plain).casefold().rstrip("$. ").rpartition("=")[2]
+    found = _AT_END.search(value)
+    # Where letters stand before it, it may be one of them: 3ma + 2mv is 2mv + 3ma.
+    if found is None or _LETTER.search(value[: found.start()]):
+        return None
+    power, name, raised, power_below, name_below, raised_below = found.groups()
+    above = (_NAMES[name], _power(power, raised))
+    if name_below is None:
+        return (above,)
+    below = (_NAMES[name_below], _power(power_below, raised_below))
+    speed = _SPEEDS.get((above[0], below[0]))
+    return ((speed, 1),) if speed else (above, below)
+
+
+def contradict(one: str, other: str) -> bool:
+    """Whether two answers end in different units. One without a unit may be of any; degrees, of any scale."""
+    units = unit(one), unit(other)
+    if None in units or units[0] == units[1]:
+        return False
+    names = {found[0][0] for found in units if found is not None}
+    return not ("°" in names and names <= {"°", "°c", "°f"})
+
+
+def _power(word: str | None, raised: str | None) -> int:
+    if raised is not None:
+        return int(raised)
+    return 1 if word is None else 2 if word.startswith("sq") else 3
