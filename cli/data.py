@@ -82,15 +82,22 @@ def export(
     ],
     file: Annotated[Path, typer.Argument(help="Parquet file of samples, or of traces.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: Parquet, or JSON lines.")],
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Stop at the first row that the layout cannot hold; otherwise it is left out and listed.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write samples as JSON lines, or as verl or V-Triune read them, or traces as trainers read chats."""
-    from vtune.report.values import render_values
+    from vtune.report.samples import render_export
     from vtune.runs.data.exporting import export_data
 
     from .output import show
 
-    show(export_data(layout, file, out), render_values, as_json=as_json)
+    show(export_data(layout, file, out, strict=strict), render_export, as_json=as_json)
 
 
 @app.command("index")

@@ -100,13 +100,24 @@ def _problems(result: Mapping[str, Any]) -> list[RenderableType]:
 
 def render_import(result: Mapping[str, Any]) -> RenderableType:
     """The first rows that were left out by `vtune.runs.data.importing.import_data`, then the counts."""
-    rest = f"all of them are in {result['problems_file']}"
-    problems = [_line(f"left out: {line}") for line in first_problems(result["problems"], rest)]
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     verifiers = ", ".join(f"{name} {rows}" for name, rows in result["by_verifier"].items())
     kept = f"{result['file']}: {result['kept']} {result['makes']} of {result['rows']} rows: {sources}"
     judged = [_line(f"verifiers: {verifiers}")] if verifiers else []
-    return Group(*problems, _line(kept), *judged, *_turned(result))
+    return Group(*_left_out(result), _line(kept), *judged, *_turned(result))
+
+
+def render_export(result: Mapping[str, Any]) -> RenderableType:
+    """The first rows that were left out by `vtune.runs.data.exporting.export_data`, then the counts."""
+    rows = result["rows"] + len(result["problems"])
+    return Group(
+        *_left_out(result), _line(f"{result['file']}: {result['rows']} of {rows} rows as {result['layout']}")
+    )
+
+
+def _left_out(result: Mapping[str, Any]) -> list[Text]:
+    rest = f"all of them are in {result['problems_file']}"
+    return [_line(f"left out: {line}") for line in first_problems(result["problems"], rest)]
 
 
 def _turned(result: Mapping[str, Any]) -> list[Text]:

@@ -1,6 +1,7 @@
 """Traces in the chat layouts of other trainers: one conversation, however it is stored."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,10 @@ from vtune.data.formats.source import Place
 from vtune.data.formats.table import Glance
 from vtune.errors import DataError
 from vtune.rollout.transcript import check_trace, replay
-from vtune.schema.message import Message
+from vtune.runs.data.exporting import export_data
+from vtune.runs.data.importing import import_data
+from vtune.schema.message import Message, Picture
+from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import INVALID, MOST, tool_response, tools_block
 
@@ -268,3 +272,63 @@ def test_what_is_shown_is_never_trained_on(policy: "Policy") -> None:
     learnt = [token for token, mask in zip(book.token_ids, book.loss_mask, strict=True) if mask]
     written = policy.chat.tokenizer.decode(learnt)
     assert [text in written for text in (CALL, END, "Which?", "<image>")] == [True, True, False, False]
+
+
+def shown_trace() -> Trajectory:
+    """A trace with a picture of its question and one that its call returned."""
+    return read({"messages": ONE["in the text"], **PICTURES})
+
+
+def test_an_answer_outside_its_tag_comes_back_from_an_export() -> None:
+    trace = shown_trace()
+    last = Message("assistant", "It is \\boxed{7}.")
+    boxed = replace(trace, messages=(*trace.messages[:-1], last), answer="7")
+    assert read(conversation_row(boxed, 0)) == boxed
+    assert read(conversation_row(boxed, 0) | {"vtune": None}).answer is None
+
+
+def test_a_file_of_an_older_export_kept_the_calls_alone() -> None:
+    trace = shown_trace()
+    row = conversation_row(trace, 0)
+    assert read(row | {"vtune": json.dumps(json.loads(row["vtune"])["calls"])}) == trace
+
+
+def unseen(trace: Trajectory) -> Trajectory:
+    call = replace(trace.calls[0], images=(), unseen=True)
+    return replace(trace, messages=trace.messages[:2], images=trace.images[:1], calls=(call,))
+
+
+def says(trace: Trajectory, text: str) -> Trajectory:
+    return replace(trace, messages=(*trace.messages[:-1], Message("assistant", text + END)))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda t: replace(t, images=(*t.images, Picture(jpeg(2)))), "picture 2 is shown in no turn"),
+        (unseen, "a call that was never answered"),
+        (lambda t: says(t, "I see <image>."), "message 3, of the assistant, says <image>"),
+        (lambda t: says(t, "It is no <video>."), "says <video>"),
+    ],
+    ids=["a picture that is never shown", "a call without its answer", "a mark", "a mark of another medium"],
+)
+def test_a_trace_that_its_turns_do_not_tell_is_left_out_and_counted(
+    change: Callable[[Trajectory], Trajectory], why: str, tmp_path: Path
+) -> None:
+    """Trainers count the marks of all turns, and an import knows no picture without one."""
+    traces, out, back = (tmp_path / f"{name}.parquet" for name in ("traces", "out", "back"))
+    good = shown_trace()
+    write_trajectories(traces, [good, change(good), good])
+    result = export_data("conversations", traces, out)
+    assert (result["rows"], [problem["row"] for problem in result["problems"]]) == (2, [1])
+    assert why in result["problems"][0]["what"]
+    assert why in Path(result["problems_file"]).read_text(encoding="utf-8")
+    import_data("conversations", [out], back, options=Options(), strict=True)
+    assert [one.messages for one in read_trajectories(back)] == [good.messages] * 2
+    with pytest.raises(DataError, match=why):
+        export_data("conversations", traces, tmp_path / "none.parquet", strict=True)
+    write_trajectories(traces, [change(good)])
+    with pytest.raises(DataError, match="no row can be exported") as caught:
+        export_data("conversations", traces, tmp_path / "none.parquet")
+    assert why in caught.value.what
+    assert not (tmp_path / "none.parquet").exists()

@@ -494,3 +494,32 @@ def test_an_export_to_thyme_keeps_what_calls_were_and_refuses_other_tools(tmp_pa
     with pytest.raises(DataError, match="no call of image_zoom_in_tool"):
         export_data("thyme", path, tmp_path / "none.parquet")
     assert not (tmp_path / "none.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("role", "content", "why"),
+    [
+        ("assistant", "It is \\boxed{7}.", "ends with an <answer>"),
+        (
+            "assistant",
+            "<sandbox_output>7</sandbox_output> <answer>7</answer>",
+            "cannot be told from the next",
+        ),
+        ("user", "What came back: a number", "cannot be told from the next"),
+        ("assistant", "An <image>? <answer>7</answer>", "says <image>"),
+    ],
+)
+def test_a_trace_that_would_come_back_otherwise_is_not_exported_to_thyme(
+    role: str, content: str, why: str, tmp_path: Path
+) -> None:
+    run("thyme", tmp_path)
+    good = next(t for t in read_trajectories(tmp_path / "out.parquet") if t.calls)
+    place = max(number for number, message in enumerate(good.messages) if message.role == role)
+    changed = list(good.messages)
+    changed[place] = replace(changed[place], content=content + "<image>" * len(changed[place].images))
+    path, there, back = (tmp_path / f"{name}.parquet" for name in ("traces", "there", "back"))
+    write_trajectories(path, [good, replace(good, messages=tuple(changed))])
+    result = export_data("thyme", path, there)
+    assert [problem["row"] for problem in result["problems"]] == [1]
+    assert why in result["problems"][0]["what"]
+    assert import_data("thyme", [there], back, options=Options(), strict=True)["kept"] == 1

@@ -22,7 +22,7 @@ from vtune.data.formats.chat_turns import (
     chat_turns,
     final_code,
 )
-from vtune.data.formats.kept_calls import packed, restored, shown_call
+from vtune.data.formats.kept_calls import check_kept, packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.data.formats.values import first, marked, pictures, text_of
@@ -79,9 +79,9 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
         source="conversations" if source is None else text_of("source", source),
         messages=tuple(messages),
         images=tuple(replace(picture, origin=origins[number]) for number, picture in enumerate(images)),
-        calls=restored(kept, calls),
+        calls=tuple(calls),
     )
-    return replace(trace, answer=answer(trace.reply))
+    return restored(replace(trace, answer=answer(trace.reply)), kept)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -205,20 +205,21 @@ def conversation_row(trace: Trajectory, index: int) -> Row:
         index: Number of the row.
 
     Raises:
-        DataError: If it could not be learnt from, or a picture has no bytes.
+        DataError: If it could not be learnt from, a picture has no bytes, or turns and pictures do not say
+            all of it (see `check_kept`).
     """
     where = f"trace of {trace.sample_id!r}"
     if trace.messages[-1].role != "assistant":
         raise DataError("the trace does not end with the assistant", where=where, fix="leave it out")
-    shown = [trace.images[number] for message in trace.messages for number in message.images]
-    if any(picture.data is None for picture in shown):
+    check_kept(trace)
+    if any(picture.data is None for picture in trace.images):
         raise DataError("a picture of the trace has no bytes", where=where)
     return {
         "messages": [{"role": message.role, "content": message.content} for message in trace.messages],
-        "images": [{"bytes": picture.data, "path": None} for picture in shown],
+        "images": [{"bytes": picture.data, "path": None} for picture in trace.images],
         "id": trace.sample_id,
         "data_source": trace.source,
-        own.KEY: packed(trace.calls),
+        own.KEY: packed(trace),
     }
 
 

@@ -1,15 +1,17 @@
-"""Calls of traces in rows of other trainers: read from what a turn shows, or kept whole beside the turns."""
+"""What a trace has beside its turns, in rows of other trainers: read from the turns, or kept beside them."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from vtune.data.formats import own
+from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Fields, Row, wrong
 from vtune.schema.message import IMAGE
-from vtune.schema.trajectory import Call, Status
+from vtune.schema.trajectory import Call, Status, Trajectory
 from vtune.schema.trajectory_row import call_from_row, call_to_row
 from vtune.tools.python import NAME as PYTHON
 
@@ -41,30 +43,73 @@ def shown_call(tool: str, arguments: Mapping[str, Any], shown: str, images: tupl
     )
 
 
-def packed(calls: Sequence[Call]) -> str:
-    """Calls as JSON for a column of their own, without pictures, which the turns show, and tokens."""
-    return json.dumps([_row(call) for call in calls], ensure_ascii=False)
+_MEDIA = (IMAGE, "<video>", "<audio>")
+
+
+def check_kept(trace: Trajectory) -> None:
+    """Check that turns with the pictures of their marks say all of a trace, to us and to other trainers.
+
+    Those count every mark in every turn: one that the assistant wrote would be a picture too many, or take
+    the picture of another.
+
+    Raises:
+        DataError: If a picture is shown in no turn, or not in the order of the pictures, if what came of a
+            call is in no turn, or a turn holds a mark that is mere text.
+    """
+    where = f"trace of {trace.sample_id!r}"
+    if any(call.unseen for call in trace.calls):
+        raise DataError("it ends with a call that was never answered", where=where, fix="leave it out")
+    shown = [number for message in trace.messages for number in message.images]
+    if missing := sorted(set(range(len(trace.images))) - set(shown)):
+        raise DataError(f"picture {missing[0]} is shown in no turn", where=where, fix="leave it out")
+    if shown != sorted(set(shown)):
+        raise DataError("a picture is shown twice, or before its turn", where=where, fix="leave it out")
+    for number, message in enumerate(trace.messages):
+        text = message.content.replace(IMAGE, "") if message.images else message.content
+        if mark := next((mark for mark in _MEDIA if mark in text), None):
+            raise DataError(
+                f"message {number}, of the {message.role}, says {mark}, which trainers take for a medium",
+                where=where,
+                fix="leave it out",
+            )
+
+
+def packed(trace: Trajectory) -> str:
+    """The calls of a trace, and its answer, as JSON for a column of their own.
+
+    Without pictures, which turns show, and tokens.
+    """
+    kept = {"calls": [_row(call) for call in trace.calls], "answer": trace.answer}
+    return json.dumps(kept, ensure_ascii=False)
 
 
 def _row(call: Call) -> Row:
     return {key: value for key, value in call_to_row(call).items() if key not in ("images", "span")}
 
 
-def restored(kept: object, calls: Sequence[Call]) -> tuple[Call, ...]:
-    """The calls of a row with what an export has kept of them; as they are where the file is not one of ours.
+def restored(trace: Trajectory, kept: object) -> Trajectory:
+    """A trace with what an export has kept of it.
+
+    Args:
+        trace: As its turns say it.
+        kept: From `packed`; None where the file is not one of ours.
 
     Raises:
         DataError: If what was kept is not about these calls.
     """
     if kept is None:
-        return tuple(calls)
+        return trace
     try:
+        rows = parse_json(str(kept))
+        if isinstance(rows, Mapping):  # exports kept the calls alone once
+            trace = replace(trace, answer=rows["answer"])
+            rows = rows["calls"]
         rows = [
             dict(row) | {"images": list(call.images), "span": [0, 0]}
-            for call, row in zip(calls, parse_json(str(kept)), strict=True)
+            for call, row in zip(trace.calls, rows, strict=True)
         ]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, KeyError):
         raise wrong(
             own.KEY, "it is not what an export writes about these calls", "export the file again"
         ) from None
-    return tuple(call_from_row(Fields(row, f"{own.KEY}.")) for row in rows)
+    return replace(trace, calls=tuple(call_from_row(Fields(row, f"{own.KEY}.")) for row in rows))

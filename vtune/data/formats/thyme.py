@@ -6,7 +6,7 @@ these become turns: what the policy writes, and what it is shown, which is never
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from vtune.data.formats import own, specimens_traces
 from vtune.data.formats.building import Found, Options, each
-from vtune.data.formats.kept_calls import packed, restored, shown_call
+from vtune.data.formats.kept_calls import check_kept, packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
@@ -23,6 +23,7 @@ from vtune.schema.fields import Row, wrong
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.python import NAME as PYTHON
+from vtune.verifiers.tags import tagged
 
 THYME_COLUMNS = pa.schema(
     [
@@ -83,20 +84,20 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
             f"{len(images)} pictures for {shown} {IMAGE} mark(s) in question and outputs",
             "drop the row, or fix its marks",
         )
-    last = messages[-1].content
-    answer, closed, _ = last.partition("<answer>")[2].partition("</answer>")
-    if not closed:
+    answer = tagged(messages[-1].content, "answer")
+    if answer is None:
         raise wrong("response", "the last turn has no <answer>", "drop the row: a trace ends with its answer")
     source = first(row, "data_source")
     identity = first(row, "id")
-    return Trajectory(
+    trace = Trajectory(
         sample_id=f"thyme/{place.id}" if identity is None else text_of("id", identity),
         source="thyme" if source is None else text_of("data_source", source),
         messages=tuple(messages),
         images=tuple(kept),
-        calls=restored(row.get(own.KEY), calls),
-        answer=answer.strip() if last.count("</answer>") == 1 else None,
+        calls=tuple(calls),
+        answer=answer.strip() if messages[-1].content.count("</answer>") == 1 else None,
     )
+    return restored(trace, row.get(own.KEY))
 
 
 def thyme_row(trace: Trajectory, index: int) -> Row:
@@ -107,8 +108,9 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
         index: Number of the row.
 
     Raises:
-        DataError: If it does not begin with one user turn, calls another tool than code, or has a picture
-            without bytes.
+        DataError: If it does not begin with one user turn, calls another tool than code, has a picture
+            without bytes or a turn that the layout would cut elsewhere, ends without an answer, or turns and
+            pictures do not say all of it (see `check_kept`).
     """
     opening, *rest = trace.messages
     if opening.role != "user" or not rest or rest[0].role != "assistant":
@@ -123,6 +125,8 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
             where=f"trace of {trace.sample_id!r}",
             fix="export traces whose only tool is python",
         )
+    check_kept(trace)
+    _check_framed(rest, f"trace of {trace.sample_id!r}")
     if any(picture.data is None for picture in trace.images):
         raise DataError("a picture of the trace has no bytes", where=f"trace of {trace.sample_id!r}")
     return {
@@ -133,8 +137,27 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
         ),
         "id": trace.sample_id,
         "data_source": trace.source,
-        own.KEY: packed(trace.calls),
+        own.KEY: packed(trace),
     }
+
+
+def _check_framed(turns: Sequence[Message], where: str) -> None:
+    """Check that one text with `<sandbox_output>` and `<answer>` says who wrote which of the turns."""
+    for turn in turns:
+        framed = _OUTPUT.fullmatch(turn.content.strip()) is not None
+        if framed != (turn.role == "user") or (not framed and _OUTPUT_MARK.search(turn.content)):
+            raise DataError(
+                "a turn cannot be told from the next: Thyme's layout has what a tool says, and nothing else, "
+                "in <sandbox_output>",
+                where=where,
+                fix="leave it out, or export it as `conversations`",
+            )
+    if tagged(turns[-1].content, "answer") is None:
+        raise DataError(
+            "Thyme's layout ends with an <answer>",
+            where=where,
+            fix="leave it out, or export it as `conversations`",
+        )
 
 
 FORMATS.add(

@@ -16,6 +16,8 @@ from vtune.data.formats.vtriune import VTRIUNE_COLUMNS, vtriune_row
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.writing import atomic_file, check_file_output
 from vtune.report.progress import Rows
+from vtune.report.samples import Problem, first_problems
+from vtune.runs.data.validating import list_problems, problem_of
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
 from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories, write_rows
@@ -42,19 +44,27 @@ LAYOUTS = {
 """Name -> layout; each is also read by `vtune data import`."""
 
 
-def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
+def export_data(name: str, path: Path, out: Path, *, strict: bool = False) -> dict[str, Any]:
     """Write a file of samples, or of traces, in another layout, with its pictures inside.
 
     What that layout has no column for is kept in `extra_info.vtune`, so an import brings it all back;
-    `samples` is our own layout as JSON lines.
+    `samples` is our own layout as JSON lines. A row that the layout cannot hold is left out and listed.
+
+    Args:
+        name: A key of `LAYOUTS`.
+        path: File of samples, or of traces.
+        out: File to write; it appears when it is complete.
+        strict: Stop at the first row that the layout cannot hold instead, and write nothing.
 
     Returns:
-        `file`, `layout` and `rows`.
+        `file`; `layout`; `rows` of it; `problems`, the rows that were left out, and `problems_file`, which
+        has a line for each.
 
     Raises:
         RecipeError: If there is no such layout, or `out` cannot be written, is what is read, or has the
             name of another kind of file.
-        DataError: At the first row that cannot be read, or that the layout cannot hold; no file is left.
+        DataError: At the first row that cannot be read, if the layout can hold no row, or, with `strict`, at
+            the first that it cannot hold; no file is left.
     """
     layout = LAYOUTS.get(name)
     if layout is None:
@@ -69,24 +79,42 @@ def export_data(name: str, path: Path, out: Path) -> dict[str, Any]:
             f"{out} is called {out.suffix}, and `{name}` writes Parquet", fix="call it .parquet"
         )
     check_file_output(out, inputs=[path])
-    found = _rows(layout, path)
+    problems: list[Problem] = []
+    found = _rows(layout, path, None if strict else problems)
     rows = _write_lines(out, found) if layout.columns is None else write_rows(out, layout.columns, found)
-    return {"file": str(out), "layout": name, "rows": rows}
+    listed = list_problems(out, problems)
+    return {"file": str(out), "layout": name, "rows": rows, "problems": problems, "problems_file": listed}
 
 
-def _rows(layout: Layout, path: Path) -> Iterator[Row]:
+def _rows(layout: Layout, path: Path, problems: list[Problem] | None) -> Iterator[Row]:
+    """The rows of a layout.
+
+    Args:
+        layout: What is written.
+        path: What is read.
+        problems: Takes the rows that the layout cannot hold; None: the first of them is an error.
+    """
     records: Iterator[Any] = read_samples(path) if layout.takes == "samples" else read_trajectories(path)
     there = False
     with Rows("export") as progress:
         for number, record in enumerate(records):
             try:
                 images = tuple(_filled(picture, path.parent) for picture in record.images)
-                row = layout.to_row(replace(record, images=images), number)
             except DataError as error:
                 raise at_row(path, number, error) from None
-            yield row
             progress.advance()
+            try:
+                row = layout.to_row(replace(record, images=images), number)
+            except DataError as error:
+                if problems is None:
+                    raise at_row(path, number, error) from None
+                problems.append(problem_of(path, number, error))
+                continue
+            yield row
             there = True
+    if not there and problems:
+        lines = (f"  {line}" for line in first_problems(problems, "most are alike"))
+        raise DataError("\n".join(["no row can be exported", *lines]), fix="choose another layout")
     if not there:
         raise DataError("there is no row to export", where=str(path), fix="make or download the file again")
 

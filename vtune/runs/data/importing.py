@@ -21,8 +21,8 @@ from vtune.runs.data.validating import (
     check_learnable,
     check_sample,
     has_turned,
+    list_problems,
     problem_of,
-    write_problems,
 )
 from vtune.schema.fields import check_unicode
 from vtune.schema.parquet import write_samples, write_trajectories
@@ -32,9 +32,6 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_to_row
 from vtune.verifiers import verifier_of
 from vtune.verifiers.answer_instruction import self_contained
-
-PROBLEMS = ".problems.txt"
-"""Behind the name of what was written: all rows that were left out, one per line."""
 
 
 def import_data(
@@ -80,11 +77,7 @@ def import_data(
         kept = write_samples(out, reading.samples())
     else:
         kept = write_trajectories(out, reading.traces())
-    listed = out.with_name(out.stem + PROBLEMS)
-    if reading.problems:
-        write_problems(listed, reading.problems)
-    else:
-        listed.unlink(missing_ok=True)  # of an earlier import
+    listed = list_problems(out, reading.problems)
     return {
         "file": str(out),
         "format": name,
@@ -95,7 +88,7 @@ def import_data(
         "by_verifier": dict(reading.by_verifier),
         "turned": reading.turned,
         "problems": reading.problems,
-        "problems_file": str(listed) if reading.problems else None,
+        "problems_file": listed,
     }
 
 

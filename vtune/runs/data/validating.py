@@ -30,6 +30,9 @@ from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
 from vtune.verifiers.perfect import check_full_marks
 
+PROBLEMS = ".problems.txt"
+"""Behind the name of what was written: all rows that were left out, one per line."""
+
 JPEG_END = b"\xff\xd9"
 TAIL = 4096
 """Bytes at the end of a JPEG in which its end marker is looked for: cameras append a little."""
@@ -131,6 +134,16 @@ def has_turned(record: Sample | Trajectory, base: Path) -> bool:
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
     """Write problems, one per line."""
     write_atomically(path, "".join(f"{describe_problem(p)}\n" for p in problems), option="--problems")
+
+
+def list_problems(out: Path, problems: Sequence[Problem]) -> str | None:
+    """Write beside a file which rows were left out of it; the name of the list, None without such rows."""
+    listed = out.with_name(out.stem + PROBLEMS)
+    if not problems:
+        listed.unlink(missing_ok=True)  # of an earlier time
+        return None
+    write_problems(listed, problems)
+    return str(listed)
 
 
 def check_data(
