@@ -17,6 +17,7 @@ from vtune.errors import DataError
 from vtune.schema import parquet
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
+from vtune.schema.parquet import scan_rows
 from vtune.schema.parquet.trajectories import LARGE_INPUT
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS
@@ -404,3 +405,32 @@ def test_rollouts_share_a_large_input_and_readers_get_its_bytes(tmp_path: Path) 
     with pytest.raises(DataError, match="no picture at") as caught:
         list(parquet.read_trajectories(file))
     assert caught.value.where.startswith(f"{file}, row 0")
+
+
+def test_json_columns_hold_what_datasets_says_they_hold(tmp_path: Path) -> None:
+    import datasets
+
+    features = datasets.Features(
+        {
+            "id": datasets.Value("string"),
+            "any": datasets.Json(),
+            "list": datasets.List(datasets.Json()),
+            "struct": {"inner": datasets.Json(), "text": datasets.Value("string")},
+        }
+    )
+    rows = [
+        {"id": "a", "any": {"x": [1, "b"]}, "list": [{"q": 1}, "z"], "struct": {"inner": 3.5, "text": "{}"}},
+        {"id": "b", "any": None, "list": [], "struct": {"inner": "text", "text": None}},
+    ]
+    file = tmp_path / "rows.parquet"
+    made = datasets.Dataset.from_list(rows, features=features)
+    made.to_parquet(str(file))
+    assert [row for _, row in scan_rows(file)] == made.to_list() == rows
+    assert [row for _, row in scan_rows(file, ["list"])] == [{"list": row["list"]} for row in rows]
+
+
+def test_what_is_no_json_in_a_json_column_stays_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    texts = ["{broken", None, "[1]"]
+    pq.write_table(pa.table({"any": pa.array(texts, pa.string()).cast(pa.json_())}), file)
+    assert [row["any"] for _, row in scan_rows(file)] == ["{broken", None, [1]]

@@ -332,3 +332,17 @@ def test_a_trace_that_its_turns_do_not_tell_is_left_out_and_counted(
         export_data("conversations", traces, tmp_path / "none.parquet")
     assert why in caught.value.what
     assert not (tmp_path / "none.parquet").exists()
+
+
+def test_turns_may_be_json_of_datasets(tmp_path: Path) -> None:
+    """TRL keeps calls with their arguments so, which differ from row to row."""
+    import datasets
+
+    call = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": BOX}]}
+    said = [turns(("user", "Which?"))[0], call, *turns(("tool", "7"), ("assistant", END))]
+    features = datasets.Features({"messages": datasets.List(datasets.Json()), "tools": datasets.Json()})
+    made = datasets.Dataset.from_list([{"messages": said, "tools": [SCHEMA]}], features=features)
+    made.to_parquet(str(tmp_path / "traces.parquet"))
+    ((_, trace),) = read_conversations(tmp_path / "traces.parquet", Options())
+    assert isinstance(trace, Trajectory)
+    assert [(one.tool, one.output) for one in trace.calls] == [("zoom", "7")]

@@ -17,6 +17,7 @@ from vtune.files.reading import check_input, open_input
 from vtune.files.writing import atomic_file
 from vtune.schema.fields import Row
 from vtune.schema.parquet.groups import GROUP_BYTES, GROUP_ROWS, row_groups
+from vtune.schema.parquet.json_columns import json_reader
 
 _READ_ROWS = 16
 """Rows that are read at once at most; fewer where they are large (ours)."""
@@ -35,7 +36,7 @@ _DAMAGED = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 
 
 def scan_rows(path: Path, only: Sequence[str] | None = None) -> Iterator[tuple[int, Row]]:
-    """(row number from 0, row) of any Parquet file, as Arrow gives them.
+    """(row number from 0, row) of any Parquet file, as Arrow gives them; of JSON columns, the values.
 
     Args:
         path: The file.
@@ -281,10 +282,13 @@ def rows_with(
                     fix=f"its columns are {', '.join(names)}; {_likely(names)}",
                 )
         number = 0
+        read = json_reader(
+            file.schema_arrow if only is None else pa.schema(map(file.schema_arrow.field, only))
+        )
         try:
             for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=only):
                 for row in batch.to_pylist():
-                    yield number, row
+                    yield number, row if read is None else read(row)
                     number += 1
         except _DAMAGED as error:
             raise DataError(
