@@ -43,9 +43,11 @@ def import_(
 
     def line(found: Mapping[str, Any]) -> str:
         facts = found["official"]
-        return (
+        taken = (
             f"{facts['taken']} scores taken; of {facts['compared']} that vtune scores itself, "
             f"{len(facts['differ'])} differ. Score: {found['score'].get('score')}"
         )
+        stale = "\nwhat `vtune faithfulness` had found was of the scores before, and is removed: run it again"
+        return taken + stale if found["audit_removed"] else taken
 
     show(import_scores(folder, file), line, as_json=as_json)

@@ -43,3 +43,10 @@ def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
     if found != before:
         text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(folder / NAME, text + "\n")
+
+
+def forget_audit(folder: Path) -> bool:
+    """Remove what was kept, as of trajectories whose scores are others now; whether there was any."""
+    there = (folder / NAME).exists()
+    (folder / NAME).unlink(missing_ok=True)
+    return there

@@ -13,6 +13,7 @@ from tests.runs.evaluate.scripted import asked, write_script
 from tests.runs.evaluate.scripted import evaluated as run_script
 from tests.runs.evaluate.test_suites import SMALL, Saying
 from vtune.errors import DataError, RecipeError
+from vtune.runs.evaluate.finished import read_results
 from vtune.runs.evaluate.grading import regrade
 from vtune.runs.evaluate.rollout_files import reopen_unscored
 from vtune.runs.evaluate.scorers import export_replies, import_scores
@@ -225,3 +226,27 @@ def test_mega_bench_is_a_mean_over_tasks_once_its_evaluator_has_scored(
     again = vtune("eval", *words, "--out", tmp_path / "out", "--resume", "--json")
     assert again.code == 0, again.err
     assert json.loads(again.out)["groups"]["orsta-table2"]["average"] == pytest.approx(0.25)
+
+
+def test_what_results_say_of_looks_is_of_the_imported_scores(data: Path, tmp_path: Path) -> None:
+    names = [sample.id for sample in asked("ocrbench-v2", data)]
+    said = dict(zip(names, ([reply] for reply in REPLIES), strict=True))
+    model, out = write_script(tmp_path / "r.jsonl", said), tmp_path / "out"
+    looked = ["reward.max_unscored=0.5", "reward.evidence.search_sources=[ocrbench_v2]"]
+    run_script("ocrbench-v2", model, data, out, "--agent", "direct", *(f"--set={one}" for one in looked))
+    assert vtune("faithfulness", out).code == 0
+    assert read_results(out)["faithfulness"]["n"] == 5
+    export_replies(out, tmp_path / "predictions.json")
+    scored = official(
+        tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 1.0, "w1": 1.0, "w2": 0}
+    )
+    told = vtune("scores", "import", out, scored)
+    assert "run it again" in told.out
+    assert not (out / "audit.json").exists()
+    assert "run it again" not in vtune("scores", "import", out, scored).out
+    audit = json.loads(vtune("faithfulness", out, "--json").out)
+    found = read_results(out)
+    assert found["faithfulness"]["n"] == found["habits"]["n"] == 7
+    assert found["faithfulness"] == audit["all"]
+    assert "run it again" not in vtune("scores", "import", out, scored).out
+    assert (out / "audit.json").exists()

@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ from vtune.errors import RecipeError
 from vtune.files.writing import check_folder_output, write_atomically
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.by_source import by_source
-from vtune.metrics.faithfulness import faithfulness
-from vtune.metrics.habits import habits
 from vtune.models.served import is_scripted
 from vtune.models.shape import find_shape
 from vtune.models.source import resolved
 from vtune.report.progress import Steps
-from vtune.reward.audit import AuditRow, audit, check_audited, judges_of
+from vtune.reward.audit import AuditRow, audit, check_audited
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.script import read_script
@@ -28,6 +26,7 @@ from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, c
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
 from vtune.runs.agent.tools import check_asking
+from vtune.runs.evaluate.audited import audit_facts, audit_portions
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
 from vtune.runs.evaluate.drawing import check_scores, draw_window
 from vtune.runs.evaluate.grading import (
@@ -63,7 +62,6 @@ from vtune.runs.evaluate.windows import (
     drawn,
     part,
     parts,
-    portions,
     slim,
     stored,
     waits,
@@ -75,9 +73,6 @@ from vtune.runs.start import locked
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-
-AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
-"""Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
 
 
 def check_eval(
@@ -336,7 +331,6 @@ def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]
 
 def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
     suite = asked.suite
-    everything = faithfulness(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)
     known = revisions(suite.data)
     return {
         "model": asked.model,
@@ -347,10 +341,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "score": scores_of(suite.scorer, judged.marks, judged.fallbacks),
         **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
-        "faithfulness": asdict(everything),
-        "habits": asdict(habits(judged.rows, seed=suite.seed, max_unaudited=suite.reward.max_unscored)),
-        "judged_by": judges_of(judged.rows),
-        "unaudited": sum(row.by is None for row in judged.rows),
+        **audit_facts(judged.rows, suite),
         "suite": suite.model_dump(mode="json"),
         "environment": environment(asked.prints) | ({"revisions": known} if known else {}),
         **endpoint_facts(asked.model, suite.openai, asked.out),
@@ -389,7 +380,7 @@ async def _judge(
     trajectories: Iterator[Trajectory], records: Mapping[str, Sample], scorer: Scorer
 ) -> _Judged:
     found = _Judged()
-    for group in portions(trajectories, rows=AUDITED_ROWS, size=AUDITED_BYTES):
+    for group in audit_portions(trajectories):
         asked = [records[t.sample_id] for t in group]
         found.rows.extend(await audit(asked, group, scorer.judges))
         shown = [scorer.with_shown_size(sample, t) for t, sample in zip(group, asked, strict=True)]

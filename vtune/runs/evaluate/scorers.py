@@ -4,6 +4,7 @@ What no few lines can score stays unscored until the benchmark's own script has 
 dependencies in an environment of its own. The files are those that the script reads and writes.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +18,9 @@ from vtune.data.formats.table import FORMATS, OfficialScorer
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.metrics.by_source import by_source
+from vtune.reward.audit import AuditRow
+from vtune.reward.score import Scorer
+from vtune.runs.evaluate.audited import audit_facts, audited
 from vtune.runs.evaluate.finished import RESULTS, TRAJECTORIES, Finished, read_finished, read_results
 from vtune.runs.evaluate.grading import (
     as_shown,
@@ -26,8 +30,11 @@ from vtune.runs.evaluate.grading import (
     with_fallback,
 )
 from vtune.runs.evaluate.items import by_question
+from vtune.runs.evaluate.rejudged import CACHE
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import slim
+from vtune.schema.audit import forget_audit
 from vtune.schema.parquet import fingerprint, write_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -85,6 +92,7 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
 
     Questions that wait get its score; those that vtune has scored keep theirs, and are compared.
     `results.json`, `items.jsonl` and `trajectories.parquet` are rewritten; doing it again changes nothing.
+    What `vtune faithfulness` has kept in the folder is of the scores before, and is removed.
 
     Args:
         folder: That `vtune eval` has written, and `export_replies` has read.
@@ -97,6 +105,7 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
     Raises:
         RecipeError: As `export_replies`.
         DataError: As `export_replies`, or if the file is not the scorer's, or lacks a question that waits.
+        RunFailed: If a model that judges calls gives no reply; nothing is written.
     """
     found, scorer = _finished(folder)
     scores = _read(scorer, file)
@@ -149,20 +158,33 @@ def _rewritten(
         marks.append(mark)
         fallbacks.append(with_fallback(mark, trajectory))
         small.append(slim(trajectory))
+    rows = asyncio.run(_audited(found, scorer, scores))
+    silent = {(row.sample_id, row.rollout): row.why for row in rows if row.silent}
+    check_silent(found.folder, silent, len(marks), what="verdict on what their calls show")
     score = scores_of(found.suite.scorer, marks, fallbacks)
     official_facts = {**facts, "taken": taken, "compared": compared, "differ": differ}
     changed = {
         "score": score,
         **by_question(marks, found.folder),
         "sources": by_source(small, evidence_score=found.suite.reward.evidence.full),
+        **audit_facts(rows, found.suite),
         "official": official_facts,
     }
     stored = found.folder / TRAJECTORIES
     write_trajectories(
         stored, (trajectory for trajectory, _ in _joined(found, scorer, scores)), run=found.folder
     )
+    known = found.results.get("official") or {}
+    removed = known.get("sha256") != facts["sha256"] and forget_audit(found.folder)
     write_atomically(found.folder / RESULTS, json.dumps({**found.results, **changed}, indent=2) + "\n")
-    return {"score": score, "official": official_facts}
+    return {"score": score, "official": official_facts, "audit_removed": removed}
+
+
+async def _audited(found: Finished, scorer: OfficialScorer, scores: Mapping[str, float]) -> list[AuditRow]:
+    """What calls showed, with the new scores of the answers; a model's verdicts are those that were kept."""
+    async with Scorer(found.suite.reward, judge_cache=found.folder / CACHE) as scoring:
+        joined = (trajectory for trajectory, _ in _joined(found, scorer, scores))
+        return await audited(joined, found.samples, scoring.judges)
 
 
 def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
