@@ -13,6 +13,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.folder import check_same_run, environment, running, start_run
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.parquet import fingerprint
+from vtune.update.checkpoint import MANIFEST
 from vtune.update.ranks import Ranks
 
 
@@ -179,7 +180,7 @@ def test_what_searches_find_may_not_change(key: str, data: Path, tmp_path: Path)
         start_run(tmp_path / "run", searching(key, ASKED_OTHERWISE[key]), [data], resume=True)
 
 
-def test_a_run_may_be_extended_and_not_cut_short_and_says_so(
+def test_a_run_may_be_extended_and_not_cut_shorter_than_it_began_and_says_so(
     run: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start_run(run, plan(steps=5), [data], resume=True)
@@ -188,10 +189,29 @@ def test_a_run_may_be_extended_and_not_cut_short_and_says_so(
     assert json.loads((run / "environment.json").read_text())["extended"] == ["steps 3 -> 5", "steps 5 -> 9"]
     assert yaml.safe_load((run / "recipe.yaml").read_text())["steps"] == 9
     with pytest.raises(RecipeError, match=r"it differs in steps\n"):
-        start_run(run, plan(steps=3), [data], resume=True)
+        start_run(run, plan(steps=2), [data], resume=True)
     prints = {str(data): fingerprint(data)}
     with pytest.raises(RecipeError, match=r"it differs in steps\n"):
         check_same_run(run, plan(steps=12), prints, processes=1)
+
+
+def test_a_length_that_was_mistyped_can_be_taken_back_as_far_as_the_run_has_not_gone(
+    run: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_run(run, plan(steps=5000), [data], resume=True)
+    done = run / "checkpoints/step-000004"
+    done.mkdir(parents=True)
+    (done / MANIFEST).write_text(json.dumps({"step": 4}))
+    with pytest.raises(RecipeError, match="has done 4 steps, and would have 3"):
+        start_run(run, plan(steps=3), [data], resume=True)
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["steps"] == 5000
+    start_run(run, plan(steps=5), [data], resume=True)
+    assert f"{run} is shortened again: steps 5000 -> 5;" in capsys.readouterr().err
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["steps"] == 5
+    told = json.loads((run / "environment.json").read_text())["extended"]
+    assert told == ["steps 3 -> 5000", "steps 5000 -> 5"]
+    start_run(run, plan(steps=6), [data], resume=True)
+    start_run(run, plan(steps=4), [data], resume=True)
 
 
 def test_the_number_of_steps_is_kept_where_a_recipe_by_epochs_does_not_say_it(

@@ -3,6 +3,7 @@
 import functools
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import subprocess
@@ -22,6 +23,7 @@ from vtune.report.progress import say
 from vtune.runs.moved import has_moved, weights_print
 from vtune.runs.start import check_start, locked
 from vtune.schema.parquet import fingerprint
+from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.ranks import Ranks
 from vtune.uses import USES, prints, used
 
@@ -102,7 +104,7 @@ MAY_CHANGE = (
 """Keys that a resumed run may change: they do not touch what is learnt."""
 
 LENGTHS = ("steps", "epochs")
-"""Keys that a resumed run may raise: it continues beyond its end."""
+"""Keys that a resumed run may raise: it continues beyond its end. What was raised may be lowered again."""
 
 
 @contextmanager
@@ -141,7 +143,7 @@ def start_run(
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way
-            round, or the recipe differs (the keys are named).
+            round, or the recipe differs (the keys are named), or asks for fewer steps than are done.
         DataError: If a data file is not the one that the run began with.
     """
     check_start(out, resume=resume)
@@ -155,8 +157,10 @@ def start_run(
         write_atomically(out / "environment.json", json.dumps(about, indent=2) + "\n")
         write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
-    longer = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, resumed=True)
-    _note(out, longer, steps, prints)
+    lengths = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, resumed=True)
+    if lengths:
+        _check_reached(out, steps or getattr(recipe, "steps", None) or 0)
+    _note(out, lengths, steps, prints)
     write_atomically(written, dump_recipe(keep_uses(recipe, out)))
 
 
@@ -214,20 +218,31 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
         )
 
 
+def _check_reached(out: Path, steps: int) -> None:
+    """Check that a run whose length is another now has not gone beyond it."""
+    newest = newest_checkpoint(out / "checkpoints")
+    done = 0 if newest is None else checkpoint_step(newest)
+    if steps < done:
+        raise RecipeError(
+            f"{out} has done {done} steps, and would have {steps}", fix="give it a length that holds those"
+        )
+
+
 def _note(
-    out: Path, longer: Mapping[str, tuple[float, float]], steps: int | None, prints: Mapping[str, str]
+    out: Path, lengths: Mapping[str, tuple[float, float]], steps: int | None, prints: Mapping[str, str]
 ) -> None:
-    """Write beside the run, and say, that it goes beyond its first end; and where its data lie now."""
+    """Write beside the run, and say, that its end is another now; and where its data lie now."""
     file = out / "environment.json"
     known = read_record(file, fix="the run wrote it; restore it")
     now = (known if steps is None else known | {"steps": steps}) | {"data": dict(prints)}
-    told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in longer.items()]
+    told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in lengths.items()]
     if told:
         now = now | {"extended": [*known.get("extended", []), *told]}
     if now != known:
         write_atomically(file, json.dumps(now, indent=2) + "\n")
     if told:
-        say(f"{out} is extended: {', '.join(told)}; what depends on the length of a run follows the new one")
+        how = "extended" if all(now > before for before, now in lengths.values()) else "shortened again"
+        say(f"{out} is {how}: {', '.join(told)}; what depends on the length of a run follows the new one")
 
 
 def check_same_run(
@@ -250,7 +265,7 @@ def check_same_run(
         uses: As `named` of `check_uses`.
 
     Returns:
-        Of the `LENGTHS` that were raised: before and now.
+        Of the `LENGTHS` that were raised, or lowered again: before and now.
 
     Raises:
         RecipeError: If the recipe or the number of processes differs.
@@ -258,13 +273,13 @@ def check_same_run(
     """
     written = out / "recipe.yaml"
     began = read_record(out / "environment.json", "processes", "data", fix="the run wrote it; restore it")
-    changed, longer = _differing(written, recipe), {}
+    changed, lengths = _differing(written, recipe), {}
     if resumed:
-        longer = {key: both for key, both in changed.items() if key in LENGTHS and _raised(*both)}
+        lengths = _lengths(changed, began)
         changed = {
             key: both
             for key, both in changed.items()
-            if key not in longer and not has_moved(key, began, both[1], prints)
+            if key not in lengths and not has_moved(key, began, both[1], prints)
         }
     if changed:
         raise RecipeError(
@@ -285,7 +300,7 @@ def check_same_run(
                 f"{name} is not the file that {out} began with",
                 fix="put the old file back, or start a new run in another --out",
             )
-    return longer
+    return lengths
 
 
 def _differing(written: Path, recipe: Strict) -> dict[str, tuple[Any, Any]]:
@@ -296,8 +311,22 @@ def _differing(written: Path, recipe: Strict) -> dict[str, tuple[Any, Any]]:
     return {key: (before.get(key), now.get(key)) for key in keys if key not in MAY_CHANGE}
 
 
-def _raised(before: Any, now: Any) -> bool:
-    return isinstance(before, int | float) and isinstance(now, int | float) and now > before
+def _lengths(
+    changed: Mapping[str, tuple[Any, Any]], began: Mapping[str, Any]
+) -> dict[str, tuple[float, float]]:
+    """Of the `LENGTHS` that a recipe changes: those raised, and those not lowered below the first one."""
+    first: dict[str, float] = {}
+    for told in began.get("extended", []):
+        key, before, *_ = str(told).split()
+        first.setdefault(key, float(before))
+    return {
+        key: (before, now)
+        for key, (before, now) in changed.items()
+        if key in LENGTHS
+        and isinstance(before, int | float)
+        and isinstance(now, int | float)
+        and (now > before or now >= first.get(key, math.inf))
+    }
 
 
 def _completed(before: Any, kind: type[Strict]) -> Any:
