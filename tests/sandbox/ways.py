@@ -37,6 +37,8 @@ C = "c = image.crop((x0, y0, x1, y1))\n"
 A = "a = np.array(image)\n"
 B = "a = cv2.imread(image_path)\n"
 S = "Image.fromarray(c).save('c.png')"
+M = "m = Image.new('L', (W, H))\nm.paste(255, (x0, y0, x1, y1))\n"
+N = "m = np.zeros((H, W, 1), bool)\nm[y0:y1, x0:x1] = True\n"
 LEFT, RIGHT = "(x0, y0, x0 + w // 2, y1)", "(x0 + w // 2, y0, x1, y1)"
 
 PIL: dict[str, str | Way] = {
@@ -146,6 +148,27 @@ PIL: dict[str, str | Way] = {
     "blended": C + "Image.blend(c, Image.new('RGB', c.size, 'red'), 0.3).save('c.png')",
     "multiplied": C + "from PIL import ImageChops\nd = Image.new('RGB', c.size, (200, 220, 180))\n"
     "ImageChops.multiply(c, d).save('c.png')",
+    "composite of a mask": M + "Image.composite(image, Image.new('RGB', (W, H)), m).save('c.png')",
+    "composite of the inverse": M + "from PIL import ImageOps\n"
+    "Image.composite(Image.new('RGB', (W, H), 'white'), image, ImageOps.invert(m)).save('c.png')",
+    "pasted through a mask": M + "k = Image.new('RGB', (W, H), 'white')\nk.paste(image, (0, 0), m)\n"
+    "k.save('c.png')",
+    "pasted through a mask of its size": Way(
+        C + "m = Image.new('1', (w, h))\nm.paste(1, (5, 6, w, h))\nk = Image.new('RGB', (w + 40, h + 40))\n"
+        "k.paste(c, (10, 20), mask=m)\nk.save('c.png')",
+        "[(x0 + 5, y0 + 6, x1, y1)]",
+    ),
+    "all else painted": M + "from PIL import ImageOps\nk = image.copy()\n"
+    "k.paste((0, 0, 0), (0, 0, W, H), ImageOps.invert(m))\nk.save('c.png')",
+    "all else pasted over": M + "from PIL import ImageOps\nk = image.copy()\n"
+    "k.paste(Image.new('RGB', (W, H)), mask=ImageOps.invert(m))\nk.save('c.png')",
+    "a round mask": C + "from PIL import ImageDraw\nm = Image.new('L', c.size)\n"
+    "ImageDraw.Draw(m).ellipse((0, 0, w - 1, h - 1), fill=255)\nk = Image.new('RGB', c.size)\n"
+    "k.paste(c, (0, 0), m)\nk.save('c.png')",
+    "pasted through itself": C + "c = c.convert('RGBA')\nk = Image.new('RGB', (w + 20, h + 20))\n"
+    "k.paste(c, (10, 10), c)\nk.save('c.png')",
+    "all pasted over first": C + "k = image.copy()\nk.paste(Image.new('RGB', (W, H), 'white'))\n"
+    "k.paste(c, (0, 0))\nk.save('c.png')",
     "two pasted side by side": Way(
         "k = Image.new('RGB', (w, h + 10))\nm = w // 2\nk.paste(image.crop((x0, y0, x0 + m, y1)), (0, 0))\n"
         "k.paste(image.crop((x0 + m, y0, x1, y1)), (m, 10))\nk.save('c.png')",
@@ -279,6 +302,31 @@ NUMPY: dict[str, str | Way] = {
     "channels swapped": A + "c = a[y0:y1, x0:x1, ::-1]\n" + S,
     "masked": A + "m = np.zeros((H, W, 1), np.uint8)\nm[y0:y1, x0:x1] = 1\nc = (a * m)[y0:y1, x0:x1]\n" + S,
     "where": A + "c = a[y0:y1, x0:x1]\nc = np.where(c > 128, c, c // 2)\n" + S,
+    "where a mask is": A + N + "c = np.where(m, a, 0).astype(np.uint8)\n" + S,
+    "where no mask is": A + N + "c = np.where(~m, np.uint8(255), a)\n" + S,
+    "where, in grey": A + N + "c = np.where(m[..., 0], a[..., 1], 0).astype(np.uint8)\n" + S,
+    "all else painted": A + N + "c = a.copy()\nc[~m[..., 0]] = 0\n" + S,
+    "where a threshold is": A + "c = a[y0:y1, x0:x1]\nc = np.where(c.mean(2, keepdims=True) > 90, c, 0)"
+    ".astype(np.uint8)\n" + S,
+    "block": Way(
+        A + "m = x0 + w // 2\nc = np.block([[[a[y0:y1, m:x1]], [a[y0:y1, x0:m]]]])\n" + S,
+        f"[{LEFT}, {RIGHT}]",
+    ),
+    "block of greys": Way(
+        A + "g, m = a[..., 0], x0 + w // 2\n"
+        "c = np.block([g[y0:y1, x0:m], np.zeros((h, 5), np.uint8), g[y0:y1, m:x1]])\n" + S,
+        f"[{LEFT}, {RIGHT}]",
+    ),
+    "block of blocks": Way(
+        A + "m, n = x0 + w // 2, y0 + h // 2\nc = np.block([[[a[n:y1, x0:m]], [a[n:y1, m:x1]]], "
+        "[[a[y0:n, x0:m]], [a[y0:n, m:x1]]]])\n" + S,
+        "[(x0, y0, x0 + w // 2, y0 + h // 2), (x0 + w // 2, y0, x1, y0 + h // 2), "
+        "(x0, y0 + h // 2, x0 + w // 2, y1), (x0 + w // 2, y0 + h // 2, x1, y1)]",
+    ),
+    "tile": A + "c = np.tile(a[y0:y1, x0:x1], (2, 1, 1))\n" + S,
+    "grey tiled to three channels": A
+    + "c = np.tile(a[y0:y1, x0:x1].mean(2).astype(np.uint8)[..., None], 3)\n"
+    + S,
     "mirrored": A + "c = np.fliplr(a)[y0:y1, W - x1:W - x0]\n" + S,
     "flipped crop": A + "c = np.flipud(a[y0:y1, x0:x1])\n" + S,
     "turned crop": A + "c = np.rot90(a[y0:y1, x0:x1], k=3).copy()\n" + S,
@@ -386,6 +434,19 @@ OPENCV: dict[str, str | Way] = {
     "cv2.imwrite('c.png', np.uint8(k)[l.flatten()].reshape(c.shape))",
 }
 
+ND = "from scipy import ndimage\n" + A + "c = a[y0:y1, x0:x1]\n"
+SCIPY: dict[str, str | Way] = {
+    "rotate": ND + "c = ndimage.rotate(c, 20)\n" + S,
+    "rotate in place": ND + "c = ndimage.rotate(c, angle=-15, reshape=False, order=1)\n" + S,
+    "quarter turn": ND + "c = ndimage.rotate(c, 90)\n" + S,
+    "all turned, cut": Way(
+        "import scipy.ndimage\n" + A + "c = scipy.ndimage.rotate(a, 180, axes=(0, 1))"
+        "[H - y1:H - y0, W - x1:W - x0]\n" + S
+    ),
+    "zoom": ND + "c = ndimage.zoom(c, (2.5, 2.5, 1), order=1)\n" + S,
+    "filtered": ND + "c = ndimage.median_filter(ndimage.gaussian_filter(c, (1, 1, 0)), (3, 3, 1))\n" + S,
+}
+
 PLT = "import matplotlib.pyplot as plt\nplt.close('all')\n"
 FIGURES: dict[str, str | Way] = {
     "imshow of a crop": PLT + C + "plt.imshow(c)\nplt.axis('off')\nplt.show()",
@@ -401,6 +462,11 @@ FIGURES: dict[str, str | Way] = {
     "imsave": PLT + A + "plt.imsave('c.png', a[y0:y1, x0:x1])",
     "imread": PLT + "a = plt.imread(image_path)\nplt.imsave('c.png', a[y0:y1, x0:x1])",
     "imread and imshow": PLT + "a = plt.imread(image_path)[y0:y1, x0:x1]\nplt.imshow(a)\nplt.show()",
+    "no pyplot": "from matplotlib.figure import Figure\n" + C + "f = Figure(figsize=(4, 3))\n"
+    "f.add_subplot().imshow(c)\nf.savefig('f.png')",
+    "no pyplot, a canvas": "from matplotlib.backends.backend_agg import FigureCanvasAgg\n"
+    "from matplotlib.figure import Figure\n" + A + "f = Figure()\nax = f.subplots()\nax.imshow(a)\n"
+    "ax.set_xlim(x0, x1)\nax.set_ylim(y1, y0)\nFigureCanvasAgg(f).print_jpg('f.jpg')",
     "grey imshow": PLT + C + "plt.imshow(c.convert('L'), cmap='gray')\nplt.show()",
     "two subplots": Way(
         PLT + "fig, ax = plt.subplots(1, 2)\nm = x0 + w // 2\nax[0].imshow(image.crop((x0, y0, m, y1)))\n"
@@ -454,6 +520,12 @@ WHOLES: dict[str, str | Way] = {
         "cv2.imwrite('c.png', cv2.addWeighted(o, 0.4, a, 0.6, 0))",
         WHOLE,
     ),
+    "a part brighter": Way(
+        M + "from PIL import ImageEnhance\n"
+        "Image.composite(image, ImageEnhance.Brightness(image).enhance(0.4), m).save('c.png')",
+        WHOLE,
+    ),
+    "a part brighter, by where": Way(A + N + "c = np.where(m, a, a // 3)\n" + S, WHOLE),
     "turned": Way("image.rotate(90, expand=True).save('c.png')", WHOLE),
     "blind, mirrored": Way(
         "Image.frombytes('RGB', (W, H), np.array(image)[:, ::-1].tobytes()).save('c.png')", WHOLE
@@ -494,6 +566,7 @@ GROUPS = {
     "PIL": PIL,
     "numpy": NUMPY,
     "OpenCV": OPENCV,
+    "SciPy": SCIPY,
     "figure": FIGURES,
     "whole": WHOLES,
     "lost": LOST,

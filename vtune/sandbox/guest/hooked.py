@@ -1,11 +1,12 @@
-"""The hooks in PIL, OpenCV and numpy that record what pictures show, installed once in the fork server.
+"""The hooks in libraries that record what pictures show, installed once in the fork server.
 
 None changes what honest code computes, with one exception: a PIL crop is clamped to its picture instead of
 being padded with black.
 """
 
-from . import display, numpy_hooks, opencv_hooks, pil_hooks
+from . import agg, display, ndimage_hooks, numpy_hooks, opencv_hooks, pil_hooks
 from .hooks import Tracker
+from .late import when_imported
 
 
 def install() -> Tracker:
@@ -15,4 +16,11 @@ def install() -> Tracker:
     numpy_hooks.install()
     opencv_hooks.install(tracker)
     display.install()
+    when_imported(
+        {
+            "matplotlib.image": agg.hook_images,
+            "matplotlib.backends.backend_agg": agg.hook_canvas,
+            "scipy.ndimage": ndimage_hooks.install,
+        }
+    )
     return tracker

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from .hooks import after, argument, first_argument
-from .provenance import TrackedArray, as_canvas, rearranged, region_of, track
-from .regions import Region, together
+from .provenance import TrackedArray, as_canvas, rearranged, region_of, track, within
+from .regions import MAX_PARTS, Region, pasted, together
 
 SIDE_BY_SIDE = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}
 """Functions that join pictures, and the axis along which they do."""
@@ -25,6 +25,8 @@ def install() -> None:
     after(np, "concatenate", lambda result, *a, **k: _joined(result, a[0], argument(a, k, 1, "axis", 0)))
     after(np, "append", lambda result, arr, values, axis=None: _joined(result, (arr, values), axis))
     after(np, "stack", _stacked)
+    after(np, "block", _blocked)
+    after(np, "tile", _tiled)
     after(np, "pad", _padded)
     after(np, "kron", _enlarged)
     for function in (np.delete, np.roll):
@@ -99,10 +101,51 @@ def _rearranged(function: Any, result: Any, args: Any, kwargs: Any) -> Any:
     return rearranged(result, first_argument(args, kwargs), axis, lambda line: function(line, what))
 
 
-def _chosen(result: Any, *args: Any, **_kwargs: Any) -> Any:
-    """Pixels of the one or the other picture, or black and white by a mask: the first region there is."""
-    if not isinstance(result, np.ndarray) or not 2 <= result.ndim <= 3:
+def _blocked(result: Any, arrays: Any) -> Any:
+    """Lists in lists of pictures, the innermost joined along the last axis: joined again, step by step."""
+
+    def leaves(part: Any) -> Any:
+        return [one for piece in part for one in leaves(piece)] if isinstance(part, list) else [part]
+
+    def joined(part: Any, axis: int) -> Any:
+        if isinstance(part, list):
+            return np.concatenate([joined(piece, axis + 1) for piece in part], axis)
+        return np.array(part, ndmin=result.ndim)
+
+    depth, part = 0, arrays
+    while isinstance(part, list):
+        depth, part = depth + 1, part[0]
+    shows = any(region_of(one) is not None for one in leaves(arrays))
+    return joined(arrays, -depth) if depth and shows else result
+
+
+def _tiled(result: Any, *args: Any, **kwargs: Any) -> Any:
+    """The picture several times, or its channel."""
+    array, reps = first_argument(args, kwargs), argument(args, kwargs, 1, "reps")
+    region = region_of(array)
+    if region is None:
+        return result
+    times = tuple(np.atleast_1d(reps).tolist())
+    times = (1,) * (array.ndim - len(times)) + times
+    if result.ndim != array.ndim or times[0] * times[1] > MAX_PARTS or not result.size:
+        return track(result, None)
+    (width, height), size = region.size, (result.shape[1], result.shape[0])
+    places = [(x * width, y * height) for y in range(times[0]) for x in range(times[1])]
+    return track(result, together([region.moved((1, 0, -x, 0, 1, -y), size) for x, y in places]))
+
+
+def _chosen(result: Any, condition: Any, *pictures: Any) -> Any:
+    """Pixels of the one picture over those of the other; or black and white by a mask."""
+    if not isinstance(result, np.ndarray) or not 2 <= result.ndim <= 3 or not pictures:
         return result
     size = (result.shape[1], result.shape[0])
-    regions = (region_of(array) for array in (*args[1:], *args[:1]))
-    return track(result, next((region for region in regions if region and region.size == size), None))
+    upper, lower, mask = (
+        region if region and region.size == size else None
+        for region in map(region_of, (*pictures, condition))
+    )
+    if upper is None and lower is None:
+        return track(result, mask)
+    if mask is None and np.ndim(condition) >= 2:
+        seen = np.broadcast_to(np.asarray(condition, bool), result.shape)
+        upper, lower = within(upper, seen), within(lower, ~seen)
+    return track(result, upper if lower is None else pasted(lower, upper))

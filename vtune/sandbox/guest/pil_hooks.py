@@ -13,7 +13,7 @@ import PIL.Image
 from . import paths
 from .hooks import Tracker, after, first_argument, free_name, transposed
 from .maps import Matrix, Size
-from .provenance import region_of, track
+from .provenance import region_of, track, within
 from .regions import Region, pasted
 
 PLAIN_PNG = {"compress_level": 1, "compress_type": 3}
@@ -107,15 +107,25 @@ def _from_quad(corners: Any, size: Size) -> Matrix:
 
 
 def _pasted(result: None, canvas: Any, im: Any, box: Any = None, mask: Any = None) -> None:
+    if isinstance(box, PIL.Image.Image):
+        box, mask = None, box  # a picture in the place of the box is a mask
     region = region_of(im)
+    x, y = box[:2] if box else (0, 0)
     if region is None:
-        # A picture in the place of the box is a mask.
-        painted = not any(isinstance(one, PIL.Image.Image) for one in (im, box, mask))
-        if painted and (box is None or tuple(box) == (0, 0, *canvas.size)):
-            track(canvas, None)  # a colour all over it
+        size = im.size if isinstance(im, PIL.Image.Image) else mask.size if mask else canvas.size
+        if (x, y) == (0, 0) and size == canvas.size and (not box or tuple(box[2:]) in ((), size)):
+            # A colour, or something else, all over it; through a mask it leaves what is outside.
+            track(canvas, within(region_of(canvas), _opacity(mask) < 255) if mask else None)
         return
-    x, y = box[:2] if box and not isinstance(box, PIL.Image.Image) else (0, 0)
-    track(canvas, pasted(region_of(canvas), region.moved((1, 0, -x, 0, 1, -y), canvas.size)))
+    if mask is not None:
+        region = region if region_of(mask) else within(region, _opacity(mask) > 0)
+    track(canvas, pasted(region_of(canvas), region and region.moved((1, 0, -x, 0, 1, -y), canvas.size)))
+
+
+def _opacity(mask: Any) -> Any:
+    """How much each pixel of a mask lets through, from 0 to 255; shape (h, w)."""
+    bands = mask.getbands()
+    return np.asarray(mask.getchannel(bands[-1]) if len(bands) > 1 else mask.convert("L"))
 
 
 def _hook_crop(image: Any) -> None:

@@ -88,6 +88,8 @@ class TrackedArray(np.ndarray):
         if region is None:
             if _is_everything(index) and np.ndim(value) < 2:
                 self._emptied()
+            elif isinstance(index, np.ndarray) and index.dtype == bool and np.ndim(value) < 2:
+                self._painted(index)
             return
         target = self.view(np.ndarray)[index]
         if not np.may_share_memory(target, self) or target.shape[:2] != value.shape[:2]:
@@ -103,6 +105,14 @@ class TrackedArray(np.ndarray):
         """As of a plain array."""
         super().fill(value)
         self._emptied()
+
+    def _painted(self, mask: Any) -> None:
+        """A colour all over a mask leaves what is outside it, if this is all of the memory."""
+        anchor = self.anchor
+        if anchor is None or mask.ndim < 2 or Layout.of(self) != anchor.layout:
+            return
+        if region_of(mask) is None:
+            anchor.region = within(anchor.region, ~np.asarray(mask))
 
     def _emptied(self) -> None:
         """Show nothing any more, if this is all of the memory; what is put onto it later is seen again."""
@@ -182,6 +192,32 @@ def as_canvas(array: Any) -> Any:
     canvas = array.view(TrackedArray)
     canvas.region = None
     return canvas
+
+
+def within(region: Region | None, mask: Any) -> Region | None:
+    """What a picture shows inside the box around a mask, in its place.
+
+    A mask that was made of a picture, by a threshold perhaps, picks pixels by what they show: then a region
+    stays whole.
+
+    Args:
+        region: Of a picture as large as the mask.
+        mask: Array, shape (h, w) or (h, w, channels); true where the picture is seen.
+    """
+    if region is None or region_of(mask) is not None:
+        return region
+    seen: Any = np.asarray(mask, bool)
+    seen = seen.any(axis=2) if seen.ndim == 3 else seen
+    if seen.shape[::-1] != region.size:
+        return region
+    rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
+    if not len(rows):
+        return None
+    x0, y0, x1, y1 = int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
+    if (x1 - x0, y1 - y0) == region.size:
+        return region
+    cut = region.moved((1, 0, x0, 0, 1, y0), (x1 - x0, y1 - y0))
+    return cut and cut.moved((1, 0, -x0, 0, 1, -y0), region.size)
 
 
 def rearranged(result: Any, array: Any, axis: Any, of_line: Any) -> Any:
