@@ -302,6 +302,11 @@ NUMPY: dict[str, str | Way] = {
     "channels swapped": A + "c = a[y0:y1, x0:x1, ::-1]\n" + S,
     "masked": A + "m = np.zeros((H, W, 1), np.uint8)\nm[y0:y1, x0:x1] = 1\nc = (a * m)[y0:y1, x0:x1]\n" + S,
     "where": A + "c = a[y0:y1, x0:x1]\nc = np.where(c > 128, c, c // 2)\n" + S,
+    "times a mask": A + N + "c = a * m\n" + S,
+    "times a mask, in place": A + N + "c = a.copy()\nc *= m\n" + S,
+    "times a gain": A
+    + "c = (a[y0:y1, x0:x1] * np.linspace(0.5, 1, w)[None, :, None]).astype(np.uint8)\n"
+    + S,
     "where a mask is": A + N + "c = np.where(m, a, 0).astype(np.uint8)\n" + S,
     "where no mask is": A + N + "c = np.where(~m, np.uint8(255), a)\n" + S,
     "where, in grey": A + N + "c = np.where(m[..., 0], a[..., 1], 0).astype(np.uint8)\n" + S,

@@ -37,6 +37,8 @@ def test_texts_are_compared_as_texts_where_asked(answer: str, parm: dict[str, ob
         pytest.param("A & B", "a & b", 1.0, id="no expression, and the same text"),
         pytest.param("A & B", "a & c", 0.0, id="no expression, and another text"),
         pytest.param("1984", "1985", 0.0, id="another number"),
+        pytest.param("45 cm", "45 m", 0.0, id="another unit"),
+        pytest.param("45 cm", "45 CM", 1.0, id="the same unit"),
     ],
 )
 def test_math_verify_compares_readings_by_default(truth: str, answer: str, score: float) -> None:

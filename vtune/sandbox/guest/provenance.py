@@ -64,7 +64,7 @@ class TrackedArray(np.ndarray):
             self.region = parent.region
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Give scalars where a plain array would; a picture times a mask shows what the picture shows."""
+        """Give scalars where a plain array would; a picture times a mask shows what lies within the mask."""
         if return_scalar:
             return array[()]
         result: Any = super().__array_wrap__(array, context, return_scalar)
@@ -72,6 +72,10 @@ class TrackedArray(np.ndarray):
             regions = (region_of(other) for other in context[1] if isinstance(other, np.ndarray))
             same = (region for region in regions if region and region.size == _size(result))
             result.region = next(same, None)
+        if context is not None and context[0] is np.multiply and result.ndim >= 2 and result.region:
+            masks = [one for one in context[1] if np.ndim(one) >= 2 and region_of(one) is None]
+            for mask in masks:
+                result.region = within(result.region, np.broadcast_to(np.asarray(mask, bool), result.shape))
         return result
 
     def __getitem__(self, index: Any) -> Any:
