@@ -478,7 +478,7 @@ def test_memory_does_not_grow_with_the_number_of_pictures(
     assert looked_at_vstar.is_dir()  # what an evaluation imports is there
     # Both hold pictures up to a size that so few do not reach.
     monkeypatch.setattr("vtune.runs.evaluate.windows.BYTES", 2 * PIXELS)
-    monkeypatch.setattr("vtune.runs.evaluate.evaluation.AUDITED_BYTES", 2 * PIXELS)
+    monkeypatch.setattr("vtune.runs.evaluate.audited.AUDITED_BYTES", 2 * PIXELS)
     monkeypatch.setattr("tests.runs.looking.HABITS", "w")
     (few, one), (many, other) = (peak(count, tiny, tmp_path / str(count), monkeypatch) for count in (3, 7))
     assert many - few < 2 * PIXELS  # of the four that there are more
