@@ -6,6 +6,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.conftest import HANGS, ROOT
 from tests.fuzz.cases import Case, cases
+from tests.fuzz.messages import messages
 from tests.fuzz.world import build as build_world
 
 SECONDS = 20.0
@@ -98,6 +100,16 @@ def test_bad_input_is_a_message_and_never_a_traceback(outcomes: dict[Case, dict[
             told = (result["stderr"] + result["stdout"])[-600:]
             wrong.append(f"{case.name}: {'; '.join(found)}\n    vtune {' '.join(case.words)[:300]}\n{told}")
     assert not wrong, f"{len(wrong)} of {len(outcomes)}\n" + "\n".join(wrong)
+
+
+def test_the_messages_are_those_on_file(
+    outcomes: dict[Case, dict[str, Any]],
+    world: dict[str, Any],
+    tiny: Path,
+    golden: Callable[[str, str], None],
+) -> None:
+    folders = {world["samples"].parent.parent: "DATA", tiny: "MODEL", ROOT: "VTUNE"}
+    golden("errors.txt", messages(outcomes, folders))
 
 
 CONSOLE = {
