@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import typer
 
 from vtune.config import Strict, dump_recipe, find, load_recipe, read_values
+from vtune.errors import RESTORE
 
 from .options import Start
 from .output import show, stdout_for_the_result
@@ -103,7 +104,7 @@ def _of_run(verb: Verb[R], start: Start) -> Path:
         )
     if not path.is_file():
         raise typer.BadParameter(f"{start.out} has no run to resume: there is no {path}", param_hint="--out")
-    values = read_values(path, fix="the run wrote it; restore it")
+    values = read_values(path, fix=RESTORE)
     for name, key in VERBS.items():
         if verb.package != f"recipes.{name}" and isinstance(values, dict) and key in values:
             raise typer.BadParameter(f"{start.out} is a run of `vtune {name}`", param_hint="--out")

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.reading import read_text
-from vtune.files.yaml_text import read_yaml
+from vtune.files.yaml_text import explained, read_yaml
 from vtune.parts import or_yours
 from vtune.sections import Named, Open
 from vtune.sections import Strict as Strict
@@ -67,8 +67,9 @@ def find(name: str, package: str) -> Path:
     if plain in names:
         return names[plain]
     near = get_close_matches(name, names, n=1)
-    fix = f"did you mean `{near[0]}`?" if near else f"shipped in {package}: {', '.join(names) or 'none'}"
-    raise RecipeError(f"no file and no shipped recipe is called {name!r}", fix=fix)
+    known = f"give a YAML file, or one that ships in {package}: {', '.join(names) or 'none'}"
+    fix = f"did you mean `{near[0]}`?" if near else known
+    raise RecipeError(f"{name!r} is neither a file nor the name of one that ships", fix=fix)
 
 
 def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, given_by: str = "--set") -> R:
@@ -180,7 +181,7 @@ def _document(path: Path) -> tuple[yaml.Node | None, Any]:
     except FileNotFoundError:
         raise RecipeError(f"no recipe at {path}", fix="`vtune recipes list` shows what ships") from None
     except OSError as error:
-        raise RecipeError(f"cannot read {path}: {error.strerror}", fix="name a YAML file") from None
+        raise RecipeError(f"cannot read {path}: {error.strerror}", fix="give a YAML file") from None
     except yaml.YAMLError as error:
         raise _not_yaml(path, error) from None
     except UnicodeDecodeError as error:
@@ -190,19 +191,11 @@ def _document(path: Path) -> tuple[yaml.Node | None, Any]:
 
 
 def _not_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
-    """A mistake in the syntax, with its line."""
+    """What is wrong with a document, with its line."""
+    syntax = "check indentation, brackets, quotes and colons in this line and the one before"
+    what, fix = explained(error, syntax)
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-    context = getattr(error, "context", None)
-    begun = getattr(error, "context_mark", None)
-    since = f" {context}" if context else ""
-    if begun is not None and mark is not None and begun.line != mark.line:
-        since += f" that begins in line {begun.line + 1}"
-    return RecipeError(
-        f"not YAML:{since + ':' if since else ''} {problem}",
-        where=str(path) if mark is None else f"{path}:{mark.line + 1}",
-        fix="check indentation, brackets, quotes and colons there, and in the line before",
-    )
+    return RecipeError(what, where=str(path) if mark is None else f"{path}:{mark.line + 1}", fix=fix)
 
 
 def override(key: str, value: Any) -> str:
@@ -264,7 +257,8 @@ def _apply(values: dict[str, Any], override: str) -> Loc:
     try:
         value = read_yaml(text)[1]
     except yaml.YAMLError as error:
-        raise RecipeError(f"override {override!r}: the value is not YAML: {error}") from None
+        what, fix = explained(error, "check its brackets, quotes and colons")
+        raise RecipeError(f"override {override[:200]!r}: {what}", fix=fix) from None
     node: Any = values
     place: list[str | int] = []
     for parent in parents:

@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+RESTORE = "restore the file as the run wrote it"
+"""The next step for a damaged file of a run."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C or SIGTERM."""
 WITHIN = "VTUNE_WITHIN"

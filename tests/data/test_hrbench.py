@@ -44,7 +44,7 @@ def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
         pytest.param({"B": "", "C": "nan", "D": ""}, "fewer than two", id="one option"),
         pytest.param({"D": ""}, "'D' is not the letter of an option", id="the right option is missing"),
         pytest.param({"category": "OCR"}, "unknown category 'OCR'", id="category"),
-        pytest.param({"index": "0"}, "comes twice", id="index"),
+        pytest.param({"index": "0"}, "appears twice", id="index"),
         pytest.param({"image": "!" * 80}, "not base64", id="no base64"),
         pytest.param({"image": "é" * 80}, "not base64", id="beyond ASCII"),
         pytest.param({"image": "99"}, "not before this one", id="a row that is not there"),

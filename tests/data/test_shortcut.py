@@ -207,9 +207,9 @@ def test_options_that_contradict_each_other_are_refused(
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
-    with pytest.raises(RecipeError, match="lies in"):
+    with pytest.raises(RecipeError, match="must be in"):
         Shortcut(share)
-    with pytest.raises(RecipeError, match="careful share lies in"):
+    with pytest.raises(RecipeError, match="careful share must be in"):
         Shortcut(0.5, careful_share=share)
     with pytest.raises(RecipeError, match="no cue 'glow'"):
         Shortcut(0.5, "glow")  # type: ignore[arg-type]

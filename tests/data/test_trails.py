@@ -69,7 +69,7 @@ def test_quilts_differ_far_enough_to_be_told_apart_behind_a_plate() -> None:
 
 def test_a_world_without_enough_names_or_towns_is_refused() -> None:
     for known, heldout in ((300, 10), (24, MOST_ROADS), (2, 8)):
-        with pytest.raises(RecipeError, match="cannot be made"):
+        with pytest.raises(RecipeError, match="cannot make a world"):
             make_world(known, heldout, seed=0)
 
 

@@ -201,7 +201,7 @@ CROPPED = (
     [
         (("self.moves += 1", "self.moves += one"), "NameError: name 'one' is not defined"),
         (("        self.cells = {", "        cells = {"), "AttributeError"),
-        (("return Outcome(float(there)", "return Outcome(2.0"), "an outcome lies in [0, 1], got 2.0"),
+        (("return Outcome(float(there)", "return Outcome(2.0"), "an outcome must be in [0, 1], got 2.0"),
         (
             ("return Outcome(float(there)", "return None; (float(there)"),
             "it judges, and `outcome` gives None",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.files.json_text import MAX_DEPTH, check_depth, parse_json
+from vtune.files.json_text import MAX_DEPTH, check_depth, kind_of_value, parse_json
 
 
 def nested(levels: int) -> str:
@@ -29,7 +29,7 @@ def test_brackets_in_a_text_are_no_depth() -> None:
 
 
 def test_many_empty_lists_are_refused_before_they_are_made() -> None:
-    with pytest.raises(ValueError, match="more than 1000000"):
+    with pytest.raises(ValueError, match="more than the limit of 1000000"):
         parse_json("[" + "[]," * 1_000_000 + "[]]")
 
 
@@ -49,3 +49,18 @@ def test_a_value_that_holds_itself_is_too_deep() -> None:
 )
 def test_what_is_not_deep_reads_as_json_does(value: Any) -> None:
     assert parse_json(json.dumps(value)) == value
+
+
+def test_a_number_of_too_many_digits_is_named_without_advice_to_programmers() -> None:
+    with pytest.raises(ValueError, match=r"^a number has more than \d+ digits$"):
+        parse_json("9" * 5_000)
+    with pytest.raises(ValueError, match="Expecting value"):
+        parse_json("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [(None, "null"), (True, "a boolean"), (1, "a number"), (0.5, "a number"), ("", "a text"), ([], "a list")],
+)
+def test_values_are_called_what_json_calls_them(value: object, kind: str) -> None:
+    assert kind_of_value(value) == kind

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vtune.files.reading import open_input, read_bytes, read_lines, read_text, whole_lines
+from vtune.files.reading import open_input, read_bytes, read_lines, read_text, whole_lines, why_unread
 
 
 def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("/dev/zero", "a device"), ("/", "a folder"), ("a\0b", "no file has such a name")]
+    ("name", "reason"), [("/dev/zero", "a device"), ("/", "a folder"), ("a\0b", "no file can have this name")]
 )
 def test_what_is_no_regular_file_is_refused_with_its_kind(name: str, reason: str) -> None:
     with pytest.raises(OSError, match=reason) as told:
@@ -81,3 +81,14 @@ def test_a_line_without_end_is_refused_and_shorter_ones_are_whole(tmp_path: Path
         assert [next(lines), next(lines)] == [b"ab\n", b"abcd\n"]
         with pytest.raises(OSError, match="a line is longer"):
             next(lines)
+
+
+def test_why_a_file_cannot_be_read_leaves_its_name_to_the_message(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"a\xff")
+    with pytest.raises(UnicodeDecodeError) as caught:
+        read_text(tmp_path / "latin")
+    assert why_unread(caught.value) == "it is not UTF-8 (byte 1)"
+    with pytest.raises(OSError, match="regular file") as found:
+        read_text(tmp_path)
+    assert why_unread(found.value) == "it is a folder, not a regular file"
+    assert why_unread(OSError("it is closed")) == "it is closed"

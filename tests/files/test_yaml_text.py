@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.fuzz.world import YAMLS
-from vtune.files.yaml_text import MAX_DEPTH, MAX_PARTS, read_yaml
+from vtune.files.yaml_text import MAX_DEPTH, MAX_PARTS, explained, read_yaml
 
 GOOD = ("list", "scalar", "escapes")
 """Of the documents there: YAML that is not a recipe."""
@@ -36,12 +36,12 @@ def test_aliases_are_counted_as_what_they_stand_for() -> None:
     ten = "a: &a [" + ", ".join("x" * 10) + "]\n"
     assert read_yaml(ten + "b: [*a, *a]\n")[1]["b"] == [["x"] * 10] * 2
     many = ", ".join(["*a"] * (MAX_PARTS // 10))
-    with pytest.raises(yaml.YAMLError, match="aliases spelled out"):
+    with pytest.raises(yaml.YAMLError, match="counting each use of an alias"):
         read_yaml(f"{ten}b: [{many}]\n")
 
 
 def test_an_alias_within_itself_is_refused() -> None:
-    with pytest.raises(yaml.YAMLError, match="stands within itself"):
+    with pytest.raises(yaml.YAMLError, match="stands for a value that contains it"):
         read_yaml("a: &a [*a]\n")
 
 
@@ -55,7 +55,7 @@ def test_the_deepest_document_allowed_is_read() -> None:
     ("text", "value"), [("010", "8"), ("-012", "-10"), ("1:30", "90"), ("1:30.5", "90.5")]
 )
 def test_a_number_in_a_base_that_nobody_means_is_refused(text: str, value: str) -> None:
-    with pytest.raises(yaml.YAMLError, match=f"{text} would be read as {value}: "):
+    with pytest.raises(yaml.YAMLError, match=f"YAML reads {text} as {value}"):
         read_yaml(f"seeds: [{text}]\n")
 
 
@@ -68,3 +68,21 @@ def test_ordinary_values_read_as_ever() -> None:
     text = "a: 1\nb: 1.0e-6\nc: [x, null, true]\nd: {<<: {e: 2}}\nf: .inf\ng: 2001-01-02\n"
     assert read_yaml(text)[1] == yaml.safe_load(text)
     assert read_yaml("") == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "fix"),
+    [
+        ("a: !!python/tuple [1]", "it has the unknown tag", "without tags"),
+        ("? [a]\n: b", "a key is a list or a mapping", "without tags"),
+        ("a: 2001-99-99", "a value cannot be read: month", "in quotes"),
+        ("a: 1:30", "YAML reads 1:30 as 90", "the number that you mean"),
+        ("a: [", "not YAML: while parsing a flow node", "its brackets"),
+    ],
+)
+def test_the_remedy_fits_what_is_wrong(text: str, what: str, fix: str) -> None:
+    with pytest.raises(yaml.YAMLError) as caught:
+        read_yaml(text)
+    said = explained(caught.value, "check its brackets")
+    assert what in said[0]
+    assert fix in said[1]

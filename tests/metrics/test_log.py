@@ -56,7 +56,7 @@ def test_a_number_that_is_none_stops_the_run(tmp_path: Path, value: float) -> No
 def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 0, "source": "a"}}\n{line}\n')
-    with pytest.raises(DataError, match=r"metrics\.jsonl:2(.|\n)*remove it"):
+    with pytest.raises(DataError, match=r"metrics\.jsonl:2(.|\n)*delete it"):
         read_metrics(path)
 
 

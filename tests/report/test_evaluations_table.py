@@ -84,7 +84,7 @@ def test_looks_of_other_answers_than_those_of_the_score_are_told() -> None:
     one = evaluation("mixed")
     one["score"] |= {"n": 9, "clusters": 9}
     assert (
-        "% mixed: all but the score is of the 8 answers to questions that need a look"
+        "% mixed: all but the score covers only the 8 answers to questions that need a look"
         in evaluations_latex([one])
     )
 

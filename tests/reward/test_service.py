@@ -410,7 +410,7 @@ def test_a_token_is_read_without_its_line_break(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     assert read_token(file) == TOKEN
-    with pytest.raises(RecipeError, match="no token can be read"):
+    with pytest.raises(RecipeError, match="cannot read the token file"):
         read_token(tmp_path / "none")
 
 

@@ -108,7 +108,7 @@ def test_a_bad_file_is_named_with_its_remedy(tmp_path: Path, code: str, says: st
 
 def test_a_folder_without_attacks_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(DataError, match="no attack here"):
+        with pytest.raises(DataError, match="no attacks found here"):
             read_suite(folder)
 
 

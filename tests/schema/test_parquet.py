@@ -164,9 +164,9 @@ def test_rows_are_counted_from_zero(tmp_path: Path) -> None:
 
 def test_the_same_id_twice_is_refused_when_reading_and_when_writing(tmp_path: Path) -> None:
     path = written(tmp_path / "twice.parquet", [ROW, ROW])
-    with pytest.raises(DataError, match="comes twice, first in row 0"):
+    with pytest.raises(DataError, match="appears twice, first in row 0"):
         list(parquet.read_samples(path))
-    with pytest.raises(DataError, match="comes twice"):
+    with pytest.raises(DataError, match="appears twice"):
         parquet.write_samples(tmp_path / "new.parquet", [SAMPLE, SAMPLE])
 
 

@@ -153,7 +153,7 @@ def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.jsonl"]
     corpus.write_text('{"text": "a ferry"}\n')
     index_passages(corpus, tmp_path / "index")
-    with pytest.raises(RecipeError, match="is there already"):
+    with pytest.raises(RecipeError, match="already exists"):
         index_passages(corpus, tmp_path / "index")
     corpus.write_text("\n")
     with pytest.raises(DataError, match="no passage"):
@@ -164,7 +164,7 @@ def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_documents_that_are_no_rows_are_told_what_to_become(tmp_path: Path, corpus: str) -> None:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages/one.html").write_text("<p>a ferry</p>")
-    with pytest.raises(DataError, match=r"has no rows of text: they are \.parquet") as caught:
+    with pytest.raises(DataError, match=r"is not a corpus, which is a \.parquet") as caught:
         index_passages(tmp_path / corpus, tmp_path / "index")
     assert "as JSON lines" in caught.value.fix
 

@@ -184,7 +184,7 @@ def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(tmp_path: Path
     assert search("http://127.0.0.1:1", record, "ferry") == [[FOUND]]
     for damaged in (lines + lines.replace(b"ferry", b"\xe9t\xe9"), lines + gzip.compress(lines)):
         record.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"not a recorded search\n.*search\.jsonl:2\n.*unpack"):
+        with pytest.raises(DataError, match=r"not a recorded search\n.*search\.jsonl:2\n.*decompress"):
             search("http://127.0.0.1:1", record, "ferry")
 
 

@@ -495,7 +495,9 @@ def test_a_record_of_windows_is_read_and_one_in_no_utf_8_is_named(web: FakeWeb, 
     for damaged in (lines.replace(b"tower", b"\xe9t\xe9"), gzip.compress(lines)):
         file.write_bytes(damaged)
         for rules in ({}, {"replay": (str(file),)}):
-            with pytest.raises(DataError, match=r"not an exchange with the web\n.*web\.jsonl:\d+\n.*unpack"):
+            with pytest.raises(
+                DataError, match=r"not an exchange with the web\n.*web\.jsonl:\d+\n.*decompress"
+            ):
                 searched(where, file, "tower", **rules)
 
 

@@ -53,5 +53,5 @@ def test_no_answer_is_asked_for_and_none_is_right() -> None:
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("nan")])
 def test_an_outcome_lies_in_0_1(score: float) -> None:
-    with pytest.raises(ValueError, match=r"lies in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
         Outcome(score, "")

@@ -175,9 +175,16 @@ def _box(value: Any, photo: Photo) -> Box:
     return box
 
 
+def reason(error: Exception) -> str:
+    """What is wrong with an entry, by the exception that it raised."""
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return f"a value is of the wrong type ({error})" if isinstance(error, TypeError) else str(error)
+
+
 def _no_layout(instances: Path, error: Exception) -> DataError:
     return DataError(
-        f"not the layout of COCO instances: {type(error).__name__} {error}",
+        f"not the layout of COCO instances: {reason(error)}",
         where=str(instances),
         fix="it needs images, annotations and categories that refer to each other by id",
     )
@@ -185,9 +192,9 @@ def _no_layout(instances: Path, error: Exception) -> DataError:
 
 def _unread(kind: str, number: int, error: Exception, needs: str) -> DataError:
     return DataError(
-        f"an {kind} cannot be read: {type(error).__name__} {error}",
+        f"an {kind} cannot be read: {reason(error)}",
         where=f"`{kind}s`[{number}]",
-        fix=f"it needs {needs}; fix or drop it",
+        fix=f"it needs {needs}; correct or drop it",
     )
 
 
@@ -216,7 +223,7 @@ def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> byte
     except OSError as error:
         raise DataError(
             f"cannot read {path}: {error.strerror}",
-            fix="give the folder that the JSON is about",
+            fix="give the folder that has the pictures of this JSON",
         ) from None
     try:
         size = examine(content).size

@@ -20,6 +20,6 @@ def within(folder: Path, name: str) -> Path:
     if not Path(path).is_relative_to(base):
         raise DataError(
             f"the path {name[:200]!r} leaves the folder {folder}",
-            fix="give the folder that all pictures lie in by --images",
+            fix="point --images at a folder that contains all pictures",
         )
     return Path(path)

@@ -128,7 +128,7 @@ def puzzles(level: int, *, seed: int, split: Split, guessable: float = 0.0) -> I
     if level not in LEVELS:
         raise RecipeError(f"there is no lens level {level}", fix=f"levels: {', '.join(map(str, LEVELS))}")
     if not 0.0 <= guessable <= 1.0:
-        raise RecipeError(f"the guessable share lies in [0, 1], got {guessable}")
+        raise RecipeError(f"the guessable share must be in [0, 1], got {guessable}")
     rng = random.Random(f"lens {level} {seed} {split}")
     while True:
         yield _puzzle(rng, level, split, guessable)

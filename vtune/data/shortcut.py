@@ -63,7 +63,7 @@ class Shortcut:
     def __post_init__(self) -> None:
         for name, share in (("shortcut", self.share), ("careful share", self.careful_share)):
             if not 0.0 <= share <= 1.0:
-                raise RecipeError(f"the {name} lies in [0, 1], got {share}")
+                raise RecipeError(f"the {name} must be in [0, 1], got {share}")
         if self.cue not in CUES:
             raise RecipeError(f"there is no cue {self.cue!r}", fix=f"cues: {', '.join(CUES)}")
 

@@ -124,8 +124,8 @@ def make_world(known: int, heldout: int, *, seed: int) -> World:
     names = [f"{first} {second}" for first in FIRST for second in SECOND]
     if min(known, heldout) <= MOST_ROADS or known + heldout > len(names):
         raise RecipeError(
-            f"a world of {known} towns and {heldout} held out cannot be made",
-            fix=f"give more than {MOST_ROADS} of each, and {len(names)} at most together",
+            f"cannot make a world of {known} towns and {heldout} more that are held out",
+            fix=f"give more than {MOST_ROADS} of each, and at most {len(names)} together",
         )
     rng = random.Random(f"trails {seed} world")
     rng.shuffle(names)

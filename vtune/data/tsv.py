@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from vtune.data.options import multiple_choice
 from vtune.errors import DataError
-from vtune.files.reading import open_input, read_lines
+from vtune.files.reading import open_input, read_lines, why_unread
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice
@@ -116,7 +116,7 @@ def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]
         with open_input(path) as stream, open_input(path) as again:
             yield from _rows(path, stream, again, {"index", "image", *needs})
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}", fix="check the path") from None
+        raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
 
 
 def _rows(
@@ -158,7 +158,7 @@ def _row(
     values = dict(zip(header, record, strict=True))
     index, image = values["index"], values.pop("image")
     if index in starts:
-        raise DataError(f"index {index!r} comes twice", where=place, fix="number the rows")
+        raise DataError(f"index {index!r} appears twice", where=place, fix="number the rows")
     starts[index] = start
     if len(image) <= LONGEST_INDEX:
         image = _elsewhere(path, again, header, starts.get(image), image, place)
@@ -192,8 +192,9 @@ def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
                 yield start, record
             start = position
     except (csv.Error, UnicodeDecodeError) as error:
+        why = why_unread(error) if isinstance(error, UnicodeDecodeError) else error
         raise DataError(
-            f"not a TSV file in UTF-8: {error}", where=f"{path}, line {number}", fix="download it again"
+            f"not a TSV file: {why}", where=f"{path}, line {number}", fix="download it again"
         ) from None
 
 

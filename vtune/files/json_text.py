@@ -1,6 +1,7 @@
 """The one parser of JSON that others wrote: bounded in depth and in parts, and never out of stack."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,18 @@ def parse_json(
     """
     opened = _opened(text) if isinstance(text, str | bytes) else 0
     if opened > parts:
-        raise ValueError(f"it holds {opened} lists and objects, more than {parts}")
+        raise ValueError(f"it has {opened} lists and objects, more than the limit of {parts}")
     try:
         value = json.loads(text, parse_constant=parse_constant)
     except RecursionError:
         raise _too_deep() from None
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:
+        if "set_int_max_str_digits" not in str(error):
+            raise
+        # Python's own text ends in advice to whoever wrote the program.
+        raise ValueError(f"a number has more than {sys.get_int_max_str_digits()} digits") from None
     if opened > MAX_DEPTH:
         check_depth(value)
     return value
@@ -67,11 +75,19 @@ def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
     """
     record = read_json(path, fix=fix)
     if not isinstance(record, dict):
-        raise DataError(f"it holds {type(record).__name__}, not an object", where=str(path), fix=fix)
+        raise DataError(f"it holds {kind_of_value(record)}, not an object", where=str(path), fix=fix)
     for key in keys:
         if key not in record:
             raise DataError(f"it has no `{key}`", where=str(path), fix=fix)
     return record
+
+
+def kind_of_value(value: Any) -> str:
+    """What a value of JSON is, with its article."""
+    if value is None:
+        return "null"
+    kinds = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list"}
+    return kinds.get(type(value), "an object")
 
 
 def check_depth(value: Any) -> None:

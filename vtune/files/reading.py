@@ -46,12 +46,19 @@ def open_input(path: Path) -> BufferedReader:
         # Without waiting for the other end, should this be a FIFO.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except ValueError:  # a NUL, or half of a surrogate pair
-        raise OSError(errno.EINVAL, "no file has such a name", str(path)) from None
+        raise OSError(errno.EINVAL, "no file can have this name", str(path)) from None
     kind = kind_of(os.fstat(descriptor).st_mode)
     if kind is not None:
         os.close(descriptor)
         raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def why_unread(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, for a message that names the file itself."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte {error.start})"
+    return error.strerror or str(error)
 
 
 def check_input(path: Path) -> None:

@@ -149,7 +149,7 @@ def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | 
         why = f"{files[0]} is a file, not a folder" if files else why
     return RecipeError(
         f"{_shown(path)} cannot be written: {why}",
-        fix=f"{other}check its folder and your rights there",
+        fix=f"{other}check its folder and your permissions there",
     )
 
 
@@ -173,9 +173,9 @@ def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
     for given in inputs:
         source = os.path.realpath(given)
         if place == source or (given.is_dir() and Path(place).is_relative_to(source)):
+            within = "is" if place == source else f"lies in {_shown(given)},"
             raise RecipeError(
-                f"{_shown(path)} would be read: it is, or lies in, {_shown(given)}",
-                fix=f"choose another {option}",
+                f"{_shown(path)} {within} an input of this command", fix=f"choose another {option}"
             )
 
 

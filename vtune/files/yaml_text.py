@@ -25,9 +25,12 @@ MAX_DIGITS = 100
 _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|.*:.*)")
 """Numbers that YAML 1.1 reads in base 8 (`010`) or 60 (`1:30`), which nobody means."""
 
+WRONG_FILE = "no recipe is that large or that deep: check that this is the right file"
+TEXT = "correct it, or put it in quotes if it is text"
+
 
 class Unfit(yaml.MarkedYAMLError):
-    """A document that is YAML and holds what no recipe does."""
+    """A document that is YAML and holds what no recipe does; its `note` is the remedy."""
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
@@ -37,11 +40,29 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
         yaml.YAMLError: If it is not YAML, holds a value that cannot be, or is too large.
     """
     if len(text) > MAX_CHARACTERS:
-        raise Unfit(problem=f"it has more than {MAX_CHARACTERS} characters")
+        raise Unfit(problem=f"it has more than {MAX_CHARACTERS} characters", note=WRONG_FILE)
     if len(text) > MAX_KEPT:
         return _read(text)
     root, value = _kept(text)
     return root, copy.deepcopy(value)
+
+
+def explained(error: yaml.YAMLError, fix: str) -> tuple[str, str]:
+    """(what is wrong with a document, the remedy); `fix` is the remedy for a mistake in the syntax."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if isinstance(error, Unfit):
+        return f"this YAML cannot be used: {problem}", error.note or ""
+    if isinstance(error, yaml.constructor.ConstructorError):
+        problem = problem.replace("could not determine a constructor for the tag", "it has the unknown tag")
+        problem = problem.replace("found unhashable key", "a key is a list or a mapping")
+        return f"this YAML cannot be used: {problem}", "write plain keys and values, without tags"
+    context = getattr(error, "context", None)
+    begun = getattr(error, "context_mark", None)
+    since = f" {context}" if context else ""
+    if begun is not None and mark is not None and begun.line != mark.line:
+        since += f" that begins in line {begun.line + 1}"
+    return f"not YAML:{since + ':' if since else ''} {problem}", fix
 
 
 @functools.lru_cache(maxsize=256)
@@ -57,7 +78,7 @@ def _read(text: str) -> tuple[yaml.Node | None, Any]:
         return root, None if root is None else loader.construct_document(root)
     except (ValueError, OverflowError, TypeError, AttributeError) as error:
         # Of a date that does not exist, a number of ten thousand digits, a key that is a list.
-        raise Unfit(problem=f"a value cannot be read: {error}") from None
+        raise Unfit(problem=f"a value cannot be read: {error}", note=TEXT) from None
     finally:
         loader.dispose()
 
@@ -79,12 +100,14 @@ class _Loader(yaml.SafeLoader):
         self._count(1, mark)
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Unfit(problem=f"it is nested more deeply than {MAX_DEPTH} levels", problem_mark=mark)
+            problem = f"it is nested more deeply than {MAX_DEPTH} levels"
+            raise Unfit(problem=problem, problem_mark=mark, note=WRONG_FILE)
         node = super().compose_node(parent, index)
         self._depth -= 1
         if isinstance(event, yaml.AliasEvent):
             if id(node) not in self._sizes:
-                raise Unfit(problem=f"`*{event.anchor}` stands within itself", problem_mark=mark)
+                problem = f"the alias `*{event.anchor}` stands for a value that contains it"
+                raise Unfit(problem=problem, problem_mark=mark, note="write a value in its place")
             self._count(self._sizes[id(node)], mark)
         elif getattr(event, "anchor", None) is not None:
             self._sizes[id(node)] = self._parts - begun
@@ -92,30 +115,31 @@ class _Loader(yaml.SafeLoader):
 
     def _number(self, node: yaml.ScalarNode) -> int | float:
         if len(node.value) > MAX_DIGITS:
-            raise Unfit(
-                problem=f"a number has more than {MAX_DIGITS} characters", problem_mark=node.start_mark
-            )
+            problem = f"a number has more than {MAX_DIGITS} characters"
+            raise Unfit(problem=problem, problem_mark=node.start_mark, note=TEXT)
         value = (
             self.construct_yaml_int(node) if node.tag.endswith(":int") else self.construct_yaml_float(node)
         )
         if _OTHER_BASE.fullmatch(node.value):
             raise Unfit(
-                problem=f"{node.value} would be read as {value}: write what is meant, or quote a text",
+                problem=f"YAML reads {node.value} as {value}",
                 problem_mark=node.start_mark,
+                note="write the number that you mean, or put it in quotes if it is text",
             )
         return value
 
     def _text(self, node: yaml.ScalarNode) -> str:
         if "\0" in node.value:
-            raise Unfit(problem="a text holds a NUL", problem_mark=node.start_mark)
+            raise Unfit(problem="a text contains a NUL", problem_mark=node.start_mark, note="remove it")
         return str(self.construct_scalar(node))
 
     def _count(self, parts: int, mark: Any) -> None:
         self._parts += parts
         if self._parts > MAX_PARTS:
             raise Unfit(
-                problem=f"it has more than {MAX_PARTS} keys and values, aliases spelled out",
+                problem=f"it has more than {MAX_PARTS} keys and values, counting each use of an alias",
                 problem_mark=mark,
+                note=WRONG_FILE,
             )
 
 

@@ -12,7 +12,7 @@ from vtune.errors import DataError, RunFailed
 from vtune.files.json_text import parse_json
 from vtune.files.reading import MAX_DOCUMENT, read_text
 
-REPAIR = "restore the line, or remove it: what is learnt does not depend on it"
+REPAIR = "restore the line, or delete it: training does not depend on it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
         rollouts = f", {about['rollouts']} rollouts of each question" if about["rollouts"] > 1 else ""
         yield Text(f"{side.upper()}: {about['name']}  ({about['path']}): {about['model']}{rollouts}")
     if result["differs"]:
-        yield Text(f"not only the models differ: {', '.join(result['differs'])}")
+        yield Text(f"besides the models, these differ: {', '.join(result['differs'])}")
     yield Text(_counted(result["items"]))
     rows = [("all", result["overall"])] if result["overall"] is not None else []
     # A category may be called as a source is, or "all".

@@ -94,13 +94,12 @@ def _power(evaluation: Evaluation) -> str:
         return ""
     least, likely = (100 * power[name] for name in ("paired_at_best", "paired"))
     discordant = percent(power["discordant"])
-    alike = ", those to a question alike" if power.get("answers", 0) > power["clusters"] else ""
-    differ = f"{discordant} of the answers differ{alike}"
-    more = f", and under {likely:.1f} where {differ}" if likely > least else ""
+    alike = " (all to a question alike)" if power.get("answers", 0) > power["clusters"] else ""
+    more = f", or {likely:.1f} where {discordant} of the answers differ{alike}" if likely > least else ""
     questions = "question" if power["clusters"] == 1 else "questions"
     return (
-        f"\n  {power['clusters']} independent {questions}: a difference under {least:.1f} points from "
-        f"another model on them is noise{more}"
+        f"\n  {power['clusters']} independent {questions}: a difference from another model is noise "
+        f"below {least:.1f} points{more}"
     )
 
 

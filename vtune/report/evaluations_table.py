@@ -24,7 +24,7 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
     ]
     notes += [BY_BOXES] if any(map(is_by_boxes, evaluations)) else []
     notes += [
-        f"{one['name']}: all but the score is of the {looks['n']} answers to questions that need a look"
+        f"{one['name']}: all but the score covers only the {looks['n']} answers to questions that need a look"
         for one in evaluations
         if (looks := one["faithfulness"]).get("n") and looks["n"] != one["score"].get("n", looks["n"])
     ]

@@ -55,7 +55,7 @@ def verdict(result: Result) -> str:
     """What the audit found, as a sentence."""
     found = result["all"]["faithful_of_correct"]
     if found is None:
-        return result["all"]["no_shares"] or "no answer is right, so there is nothing to be faithful"
+        return result["all"]["no_shares"] or "no answer is right, so none can be faithful"
     least, most = (number(round(100 * found[end], 1)) for end in ("low", "high"))
     return (
         f"{100 * found['value']:.1f} % of the right answers rest on a call that shows what was asked for "

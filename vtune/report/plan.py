@@ -13,7 +13,7 @@ def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
         yield from _table("the run", sizes)
     missing = facts.get("missing")
     if missing:
-        yield "not here, so a start would fail: " + "; ".join(missing)
+        yield "missing here, so a start would fail: " + "; ".join(missing)
     yield from (f"warning: {warning}" for warning in facts.get("warnings", ()))
     if "plan" in facts:
         yield from _estimate(facts["plan"])
@@ -34,12 +34,12 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _memory(plan["memory_gb"])
     if plan["host_gb"]:
-        yield f"and {plan['host_gb']:g} GB in the memory of the host"
+        yield f"and {plan['host_gb']:g} GB of the host's memory"
     disk = plan["disk_gb"]
     count, together = disk["at the same time"], disk["together"]
     line = f"a checkpoint takes {disk['a checkpoint']:g} GB of disk; {count} at a time take {together:g} GB"
     every = disk.get("and one more every")
-    yield line if every is None else f"{line}, and one more stays every {every} steps"
+    yield line if every is None else f"{line}, and one more is kept every {every} steps"
     yield from plan["notes"]
     for index, remedy in enumerate(plan.get("remedies", ()), start=1):
         if index == 1:

@@ -43,7 +43,10 @@ def describe_problem(problem: Problem) -> str:
     """A problem as one line: place, what, remedy."""
     place = problem["file"] if problem["row"] is None else f"{problem['file']}, row {problem['row']}"
     what = " ".join(problem["what"].split())
-    return one_line(f"{place}: {what}; {problem['fix']}" if problem["fix"] else f"{place}: {what}")
+    if problem["row"] is None and problem["file"] in what:
+        place = ""  # a file that cannot be read is named by its error
+    said = f"{place}: {what}" if place else what
+    return one_line(f"{said}; {problem['fix']}" if problem["fix"] else said)
 
 
 def render_validation(result: Mapping[str, Any]) -> RenderableType:

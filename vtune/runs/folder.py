@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_new_names
-from vtune.errors import DataError, RecipeError
+from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.report.progress import say
@@ -233,7 +233,7 @@ def _note(
 ) -> None:
     """Write beside the run, and say, that its end is another now; and where its data lie now."""
     file = out / "environment.json"
-    known = read_record(file, fix="the run wrote it; restore it")
+    known = read_record(file, fix=RESTORE)
     now = (known if steps is None else known | {"steps": steps}) | {"data": dict(prints)}
     told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in lengths.items()]
     if told:
@@ -272,7 +272,7 @@ def check_same_run(
         DataError: If a data file does.
     """
     written = out / "recipe.yaml"
-    began = read_record(out / "environment.json", "processes", "data", fix="the run wrote it; restore it")
+    began = read_record(out / "environment.json", "processes", "data", fix=RESTORE)
     changed, lengths = _differing(written, recipe), {}
     if resumed:
         lengths = _lengths(changed, began)
@@ -305,7 +305,7 @@ def check_same_run(
 
 def _differing(written: Path, recipe: Strict) -> dict[str, tuple[Any, Any]]:
     """The keys in which a recipe differs from the one of a run, beside those that may: before and now."""
-    before = with_new_names(read_values(written, fix="the run wrote it; restore it"))
+    before = with_new_names(read_values(written, fix=RESTORE))
     now = yaml.safe_load(dump_recipe(recipe))
     keys = differing_keys(_completed(before, type(recipe)), now)
     return {key: (before.get(key), now.get(key)) for key in keys if key not in MAY_CHANGE}

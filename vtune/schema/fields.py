@@ -171,7 +171,9 @@ def check_unicode(column: str, value: Any) -> None:
             value.encode()
         except UnicodeEncodeError as error:
             half = f"\\u{ord(value[error.start]):04x}"
-            raise wrong(column, f"a text has {half}, half of a character", "fix or drop the row") from None
+            raise wrong(
+                column, f"a text has {half}, half of a character", "correct or drop the row"
+            ) from None
 
 
 def picture_to_row(picture: Picture) -> Row:

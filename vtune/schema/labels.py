@@ -79,7 +79,7 @@ def _lines(path: Path) -> Iterator[Label]:
             yield _label(parse_json(line))
         except (ValueError, TypeError) as error:
             raise DataError(
-                f"not a label: {error}", where=f"{path}:{number}", fix="fix or remove the line"
+                f"not a label: {error}", where=f"{path}:{number}", fix="correct or remove the line"
             ) from None
 
 

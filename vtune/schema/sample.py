@@ -76,7 +76,7 @@ class Sample:
         for name in ("accuracy_ratio", "format_ratio", "tool_ratio"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:  # also catches NaN
-                raise DataError(f"{name} lies in [0, 1], got {value}", where=where, fix="scale the ratios")
+                raise DataError(f"{name} must be in [0, 1], got {value}", where=where, fix="scale it")
         for item in self.evidence:
             if not proper(item.bbox):
                 raise DataError(

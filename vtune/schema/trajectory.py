@@ -77,7 +77,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.score <= 1.0:  # also catches NaN
-            raise ValueError(f"an outcome lies in [0, 1], got {self.score}")
+            raise ValueError(f"an outcome must be in [0, 1], got {self.score}")
         object.__setattr__(self, "score", float(self.score))  # files take no number of numpy or torch
 
 

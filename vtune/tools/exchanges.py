@@ -27,7 +27,7 @@ Kind = Literal["search", "page", "picture", "summary"]
 PRICED: Mapping[str, str] = {"search": "per_search", "page": "per_page", "picture": "per_picture"}
 """Kind of exchange -> what one costs; a summary is asked of a model of one's own."""
 
-UNREADABLE = "delete the line, or unpack the file if it is packed"
+UNREADABLE = "delete the line, or decompress the file if it is compressed"
 """What to do about a line of a record that cannot be read."""
 
 

@@ -368,7 +368,7 @@ def test_steps_that_were_drawn_by_other_weights_each_are_not_drawn_again_by_one_
     steps = [tmp_path / "trajectories" / f"step-{step:06d}.parquet" for step in (0, 99)]
     asked = RerunWith(exchanges="black", model="nowhere")
     found = Audited(tuple(steps), None, recipe(), 0, "nothing")  # type: ignore[arg-type]
-    with pytest.raises(RecipeError, match="other weights each") as refused:
+    with pytest.raises(RecipeError, match="with different weights") as refused:
         prepared(asked, found, tmp_path)
     assert f"name the file of one step, e.g. {steps[1]}" in str(refused.value)
     ranks = [tmp_path / "trajectories" / f"step-000099-rank-{rank}.parquet" for rank in (0, 1)]

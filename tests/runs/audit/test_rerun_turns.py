@@ -57,7 +57,7 @@ def test_an_answer_drawn_again_is_judged_as_the_one_before_it_was() -> None:
 def test_answers_that_a_model_graded_are_not_drawn_again() -> None:
     kind = "mathvista"
     assert judged_by(audited("official", kind=kind)).name == ("official", kind)
-    with pytest.raises(RecipeError, match="graded by a model, as protocol official asks one") as refused:
+    with pytest.raises(RecipeError, match="graded by a model, for the protocol official") as refused:
         judged_by(audited("official", kind=kind, grader=True))
     assert "--protocol vtune" in refused.value.fix
 

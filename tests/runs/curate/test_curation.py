@@ -288,7 +288,7 @@ def test_a_first_pass_without_tools_spares_the_full_number(
     ended = vtune("curate", recipe, "--out", tmp_path / "out", "--json")
     # Every sample is at one of the two ends after two rollouts, so the six are never drawn.
     assert ended.code == 1
-    assert "no row is left" in ended.err
+    assert "no rows are left" in ended.err
     assert len(rollouts(dice)) == 32
     reasons = [row["reason"] for row in drops(tmp_path / "out")]
     assert all("without tools" in reason for reason in reasons)
@@ -613,7 +613,7 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
         (0, "n/0", "its id has come before"),
         (1, "n/1", "its id has come before"),
     ]
-    assert "`valid` dropped all that was left of m, 4 rows" in result["warnings"]
+    assert "`valid` dropped every remaining row of m (4)" in result["warnings"]
     assert "rows of m dropped because their ids have come before: 3" in result["warnings"]
 
 

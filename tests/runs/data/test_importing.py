@@ -85,7 +85,7 @@ def test_a_second_import_does_not_read_what_the_first_wrote(tmp_path: Path) -> N
     MAKERS["verl"](tmp_path)
     out = tmp_path / "all.parquet"
     first = import_data("verl", [tmp_path], out, options=Options(), strict=False)
-    with pytest.raises(RecipeError, match="would be read"):
+    with pytest.raises(RecipeError, match="an input of this command"):
         import_data("verl", [tmp_path], out, options=Options(), strict=False)
     assert first["kept"] == len(list(read_samples(out))) == 3
 
@@ -390,7 +390,7 @@ def test_a_packed_file_is_told_to_be_unpacked_and_not_looked_for_on_the_hub(
     columns = tmp_path / "columns.yaml"
     columns.write_text("source: own\nquestion: q\nanswer: a\n")
     options = Options(columns=columns if format_ == "hf" else None)
-    with pytest.raises(DataError, match="unpack it") as caught:
+    with pytest.raises(DataError, match="decompress it") as caught:
         import_data(format_, [tmp_path / name], tmp_path / "out.parquet", options=options, strict=False)
     assert name in str(caught.value)
 
@@ -418,7 +418,7 @@ def test_a_damaged_shard_costs_its_own_rows_alone(tmp_path: Path) -> None:
     result = import_data("hf", [folder], out, options=Options(columns=columns), strict=False)
     assert [sample.question for sample in read_samples(out)] == ["Which 0?", "Which 2?"]
     (problem,) = result["problems"]
-    assert "not a complete one" in problem["what"]
+    assert "an incomplete one" in problem["what"]
     assert problem["file"] == str(folder / "train-1.parquet")
 
 

@@ -174,7 +174,7 @@ def test_the_folder_is_made_once(made: Path, tmp_path: Path) -> None:
     assert told["corpus"] == {"path": str(again / "corpus.jsonl"), "rows": 32 * 6}
     for name in ("corpus.jsonl", "banners/metadata.jsonl", "train.parquet", "traces.parquet"):
         assert (again / name).read_bytes() == (made / name).read_bytes()
-    with pytest.raises(RecipeError, match="is there already"):
+    with pytest.raises(RecipeError, match="already exists"):
         make_trails(again, **SIZES, seed=0, tiny=None)
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(RecipeError, match="holds a model"):

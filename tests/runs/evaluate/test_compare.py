@@ -108,7 +108,7 @@ def test_two_evaluations_are_compared_question_by_question(evaluations: dict[str
     table = vtune("compare", evaluations["Habits"], evaluations["Better"])
     assert table.code == 0
     assert "+33.3 [" in table.out
-    assert table.out.splitlines()[-1].startswith("no difference could be shown; so few questions")
+    assert table.out.splitlines()[-1].startswith("no difference could be shown; there are too few questions")
 
 
 def test_rollouts_of_a_question_count_once_in_results_and_report(evaluations: dict[str, Path]) -> None:
@@ -142,7 +142,7 @@ def test_the_better_one_is_named_whichever_comes_first(tmp_path: Path) -> None:
 def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(tmp_path: Path) -> None:
     found = compared(folder(tmp_path / "a", right(170, 191)), folder(tmp_path / "b", right(173, 191)))
     said = found["overall"]["verdict"]
-    assert said == "no difference could be shown; these questions could have shown one of 5.1 points or more"
+    assert said == "no difference could be shown; the smallest that these questions can show is 5.1 points"
     assert found["overall"]["p"] == 0.25
 
 
@@ -158,7 +158,7 @@ def test_parts_are_compared_and_allow_for_one_another(tmp_path: Path) -> None:
         assert row["verdict"].startswith("no difference could be shown")
     assert found["overall"]["verdict"] == "B is better, by 12.0 points"
     assert found["sources"] == {}
-    assert "2 parts were compared, too" in vtune("compare", a, b).out
+    assert "2 parts were compared as well" in vtune("compare", a, b).out
 
 
 def test_sources_that_are_the_categories_are_tried_once(tmp_path: Path) -> None:
@@ -220,7 +220,9 @@ def test_where_nothing_is_scored_in_both_nothing_is_said(tmp_path: Path) -> None
     a, b = folder(tmp_path / "a", [mark("q/0", None)]), folder(tmp_path / "b", [mark("q/0", 1.0)])
     found = compared(a, b)
     assert (found["overall"], found["items"]["unscored"]) == (None, 1)
-    assert vtune("compare", a, b).out.splitlines()[-1] == ("no question was scored in both: nothing compares")
+    assert vtune("compare", a, b).out.splitlines()[-1] == (
+        "no question was scored in both: there is nothing to compare"
+    )
 
 
 def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Path) -> None:
@@ -228,7 +230,7 @@ def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Pat
     a = folder(tmp_path / "a", marks)
     tools = folder(tmp_path / "tools", marks, rollouts=4, offers=["python"], data=["other/a.parquet"])
     assert compared(a, tools)["differs"] == ["rollouts", "offers"]
-    assert "not only the models differ: rollouts, offers" in vtune("compare", a, tools).out
+    assert "besides the models, these differ: rollouts, offers" in vtune("compare", a, tools).out
 
     choices = SUITE["choices"] | {"answer_in": "reply"}  # type: ignore[operator]
     for other, what in (
@@ -264,7 +266,7 @@ def test_what_is_no_evaluation_is_refused_with_a_remedy(tmp_path: Path) -> None:
         ("{", "not a question with its scores"),
         ('{"id": "x", "source": "s", "cluster": "c", "category": null, "scores": [2]}', "lie in [0, 1]"),
         ('{"id": 3, "source": "s", "cluster": "c", "category": null, "scores": []}', "are texts"),
-        (lines[0], "comes twice"),
+        (lines[0], "appears twice"),
     ):
         (broken / ITEMS).write_text("\n".join([*lines[:2], bad]) + "\n")
         ended = vtune("compare", a, broken)

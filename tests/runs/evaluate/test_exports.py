@@ -181,7 +181,7 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(
     assert "is not one of vlmevalkit" in refused(finished, out, "evalscope").err
     assert "holds no finished evaluation" in refused(finished.parent, out, "inspect").err
     assert "have no weights" in refused(finished, out, "inspect", "--dtype", "float32").err
-    assert "would be read" in refused(finished, finished / "x", "inspect").err
+    assert "an input of this command" in refused(finished, finished / "x", "inspect").err
     assert "exists" in refused(finished, tmp_path, "inspect").err
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     assert "pip install 'vtune[export]'" in refused(finished, out, "vlmevalkit").err

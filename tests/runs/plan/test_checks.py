@@ -276,7 +276,7 @@ def test_a_machine_without_shared_memory_fails_the_check(
     [("570.1", "13.0", "fail"), ("580.95", "13.0", "ok"), ("535.1", "12.8", "ok")],
 )
 def test_a_driver_must_know_the_cuda_of_torch(driver: str, cuda: str, level: str) -> None:
-    (check,) = doctor._driver([f"NVIDIA H200, 143771 MiB, {driver}"], f"torch sees 1 GPU(s) by CUDA {cuda}")
+    (check,) = doctor._driver([f"NVIDIA H200, 143771 MiB, {driver}"], f"torch sees 1 GPU(s) with CUDA {cuda}")
     assert check["level"] == level
     assert doctor._driver([], "no GPU") == []
 

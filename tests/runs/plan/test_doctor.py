@@ -75,8 +75,8 @@ GOOD = {"tier": "namespaces"}
     ("packages", "gpus", "cuda", "tier", "starts"),
     [
         ([], [], "no GPU", "namespaces", []),
-        ([], GPU, "torch sees 1 GPU(s) by CUDA 13.0", "namespaces", []),
-        ([], GPU, "torch sees 0 GPU(s) by CUDA 13.0", "namespaces", ["GPU:"]),
+        ([], GPU, "torch sees 1 GPU(s) with CUDA 13.0", "namespaces", []),
+        ([], GPU, "torch sees 0 GPU(s) with CUDA 13.0", "namespaces", ["GPU:"]),
         ([], GPU, "torch was built without CUDA", "namespaces", ["GPU:"]),
         ([], [], "no GPU", "flat", ["sandbox: run as root"]),
         (
@@ -99,7 +99,7 @@ def test_what_to_do_follows_from_what_is_missing(
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("13.0 2\n", "torch sees 2 GPU(s) by CUDA 13.0"),
+        ("13.0 2\n", "torch sees 2 GPU(s) with CUDA 13.0"),
         ("None 0\n", "torch was built without CUDA"),
         ("", "torch cannot be imported"),
     ],

@@ -135,7 +135,7 @@ def test_the_host_holds_what_is_written_in_the_background() -> None:
     assert found[0]["host_gb"] == 0
     written, weights = found[1]["disk_gb"]["a checkpoint"], 2 * SEVEN.total / 1e9
     assert found[1]["host_gb"] == pytest.approx(written - weights, abs=0.2)
-    assert "116.1 GB in the memory of the host" in "\n".join(plan_lines({"plan": found[1]}))
+    assert "116.1 GB of the host's memory" in "\n".join(plan_lines({"plan": found[1]}))
 
 
 def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:
@@ -290,7 +290,7 @@ def test_checkpoints_for_the_curve_are_told_also_where_the_data_are_not_here() -
         *setting(checkpoints__keep="{newest: 2, every: 500}"),
     )
     assert ended.code == 0, ended.err
-    assert "3 at a time take 375.3 GB, and one more stays every 500 steps" in ended.out
+    assert "3 at a time take 375.3 GB, and one more is kept every 500 steps" in ended.out
     assert "hours, all steps" not in ended.out
 
 
@@ -341,7 +341,7 @@ def test_a_shared_vllm_has_its_share_of_weights_and_cache_on_each_gpu() -> None:
     one = recipe.rollout.max_tokens * 2 * shape.layers * shape.key * 2 / 8 / 1e9
     fit = int(phases_of(values, shape, machine)["rollout"]["KV cache"] / one)
     (note,) = found["notes"]
-    assert note.startswith(f"KV cache: {fit} conversations of {recipe.rollout.max_tokens} tokens")
+    assert note.startswith(f"KV cache: room for {fit} conversations of {recipe.rollout.max_tokens} tokens")
     with pytest.raises(RecipeError, match="28 attention heads"):
         plan(codev(rollout__tensor_parallel=8), machine)
 
@@ -496,7 +496,7 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
 def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
     ended = vtune("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "141")
     assert ended.code == 0, ended.err
-    assert "# not here, so a start would fail: model Qwen/Qwen2.5-VL-7B-Instruct;" in ended.out
+    assert "# missing here, so a start would fail: model Qwen/Qwen2.5-VL-7B-Instruct;" in ended.out
     assert "# weights " in ended.out
     copy = tmp_path / "copy.yaml"
     copy.write_text(ended.out)

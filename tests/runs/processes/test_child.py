@@ -43,7 +43,7 @@ def test_a_command_leaves_its_result_and_its_log(tmp_path: Path, capfd: pytest.C
     assert "algorithm: grpo" in result.read_text()
     assert ended(["recipes", "show", "rl/none"], log=log, result=tmp_path / "other") == 2
     assert not (tmp_path / "other").exists()
-    assert last_words(log).startswith("error: nothing that ships is called 'rl/none'")
+    assert last_words(log).startswith("error: nothing called 'rl/none' ships with vtune")
     assert capfd.readouterr().err == log.read_text()
 
 

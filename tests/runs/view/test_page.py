@@ -66,7 +66,7 @@ def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None
     page, data = run / "page.html", next(run.glob("trajectories/*.parquet"))
     for _ in range(2):
         assert write_page([run], page, trajectories=1)["trajectories"] >= 1
-    with pytest.raises(RecipeError, match="would be read"):
+    with pytest.raises(RecipeError, match="an input of this command"):
         write_page([run], data)
 
 

@@ -205,4 +205,4 @@ def _json(column: str, text: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        raise wrong(column, f"it is not JSON: {error}", "fix or drop the row") from None
+        raise wrong(column, f"it is not JSON: {error}", "correct or drop the row") from None

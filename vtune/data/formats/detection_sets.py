@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vtune.data.coco_scenes import Photo, detection_question, photograph
+from vtune.data.coco_scenes import Photo, detection_question, photograph, reason
 from vtune.data.formats import specimens_sets
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.coco import FORMAT_RATIO
@@ -176,7 +176,7 @@ def _opened(path: Path, images: Path) -> _File:
             found[picture].append(one)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
-            f"not the layout of COCO instances: {type(error).__name__} {error}",
+            f"not the layout of COCO instances: {reason(error)}",
             where=f"{path}{at}",
             fix="it needs images, annotations with id, image_id, category_id and bbox, and categories",
         ) from None
@@ -195,7 +195,7 @@ def _photo(file: _File, entry: Mapping[str, Any], place: Place) -> Photo:
         return Photo(str(entry["id"]), str(entry["file_name"]), int(entry["width"]), int(entry["height"]))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(
-            f"a picture cannot be read: {type(error).__name__} {error}",
+            f"a picture cannot be read: {reason(error)}",
             where=f"{file.path}, `images`[{place.row}]",
             fix="it needs id, file_name, width and height",
         ) from None

@@ -59,7 +59,9 @@ ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_rig
 
 
 PARQUET = ".parquet"
-UNREAD = "unpack it, if it is packed (.gz, .zst); else write Parquet, Arrow, CSV, TSV or JSON lines"
+UNREAD = (
+    "decompress it if it is compressed (.gz, .zst); otherwise write Parquet, Arrow, CSV, TSV or JSON lines"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,8 @@ def _opened(path: Path, names: ColumnMap) -> Any:
             kind = path.suffix.removeprefix(".")
             # By a name that it does not know, it would look for a data set of that name on the hub.
             if not kind.isidentifier() or find_spec(f"datasets.packaged_modules.{kind}") is None:
-                what = f"no reader of files called {path.suffix or path.name}"
+                named = f"a {path.suffix} file" if path.suffix else path.name
+                what = f"cannot tell how to read {named}"
                 raise DataError(what, where=str(path), fix=UNREAD)
             return datasets.load_dataset(kind, data_files=str(path), split="train", streaming=True)
         builder = datasets.load_dataset_builder(str(path), names.config)

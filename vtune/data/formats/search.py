@@ -180,7 +180,7 @@ def _candidates(value: Any) -> list[Any]:
             value = parse_json(value)
         except ValueError as error:
             raise wrong(
-                "reward_model.candidate_answers", f"not a JSON list: {error}", "fix or drop the row"
+                "reward_model.candidate_answers", f"not a JSON list: {error}", "correct or drop the row"
             ) from None
     if value is not None and not isinstance(value, list):
         raise mistyped("reward_model.candidate_answers", value, "a list of texts")

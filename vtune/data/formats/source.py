@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vtune.errors import DataError
-from vtune.files.json_text import parse_json
+from vtune.files.json_text import kind_of_value, parse_json
 from vtune.files.reading import MAX_DOCUMENT, open_input, read_lines, read_text
 from vtune.schema.fields import Row
 from vtune.schema.parquet import scan_rows
@@ -76,7 +76,7 @@ def read_json(file: Path) -> Any:
     try:
         return parse_json(read_text(file, limit=MAX_DOCUMENT), parts=DOCUMENT_PARTS)
     except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
+        raise DataError(f"cannot read {file}: {error.strerror}", fix="is it the right file?") from None
     except ValueError as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix="download the file again") from None
 
@@ -94,8 +94,9 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
             yield number, as_row(row)
     else:
         raise DataError(
-            f"{file} is not one of {', '.join(ENDINGS)}",
-            fix="unpack it, if it is packed (.gz, .zst); else give files as the data set publishes them",
+            f"its name does not end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}",
+            where=str(file),
+            fix="decompress it if it is compressed (.gz, .zst); else give the files as they are published",
         )
 
 
@@ -104,7 +105,7 @@ def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
         with open_input(file) as stream:
             yield from json_lines(stream)
     except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}", fix="check the path") from None
+        raise DataError(f"cannot read {file}: {error.strerror}", fix="is it the right file?") from None
 
 
 def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
@@ -119,11 +120,11 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
                 # A table from Windows begins with a mark.
                 yield number, as_row(parse_json(line.removeprefix(b"\xef\xbb\xbf").strip()))
             except ValueError as error:
-                yield number, DataError(f"the line is not JSON: {error}", fix="fix or drop the line")
+                yield number, DataError(f"the line is not JSON: {error}", fix="correct or drop the line")
 
 
 def as_row(row: object) -> Row | DataError:
     """A value of JSON as a row, or why it cannot be one."""
     if isinstance(row, dict):
         return row
-    return DataError(f"a row is {type(row).__name__}, not an object", fix='write {"column": value, …}')
+    return DataError(f"a row is {kind_of_value(row)}, not an object", fix='write {"column": value, …}')

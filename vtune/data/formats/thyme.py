@@ -59,7 +59,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
     pieces = [piece.strip() for piece in _OUTPUT.split(response)]
     if any(_OUTPUT_MARK.search(written) for written in pieces[::2]):
         # It would be trained on as what the assistant writes.
-        raise wrong("response", "a <sandbox_output> has no end, or no beginning", "fix or drop the row")
+        raise wrong("response", "a <sandbox_output> has no end, or no beginning", "correct or drop the row")
     asked = marked(question, len(images) - sum(piece.count(IMAGE) for piece in pieces[1::2]))
     shown = asked.count(IMAGE)
     messages = [Message("user", asked, tuple(range(shown)))]

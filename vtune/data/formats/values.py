@@ -42,7 +42,7 @@ def needed(row: Mapping[str, Any], *names: str) -> Any:
     if value is None:
         held = ", ".join(key for key in row if row[key] is not None)
         what = f"no value for {names[0]}" if len(names) == 1 else f"none of {', '.join(names)}"
-        raise wrong(names[0], f"the row has {what}", f"it has {held}")
+        raise wrong(names[0], f"the row has {what}", f"it has {held or 'no values'}")
     return value
 
 

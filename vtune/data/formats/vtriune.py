@@ -204,7 +204,9 @@ def _parm(value: Any) -> dict[str, Any]:
         try:
             value = parse_json(value)
         except ValueError as error:
-            raise wrong("reward_model.verifier_parm", f"not JSON: {error}", "fix or drop the row") from None
+            raise wrong(
+                "reward_model.verifier_parm", f"not JSON: {error}", "correct or drop the row"
+            ) from None
     if not isinstance(value, dict):
         return {}
     inner = {key: _parm(item) if isinstance(item, dict) else item for key, item in value.items()}

@@ -79,7 +79,7 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
     exchanges = asked_exchanges(asked.exchanges)
     if len({step_of(file) for file in audited.files}) > 1:
         raise RecipeError(
-            "the trajectories of a run's steps were drawn by other weights each, and --model is one of them",
+            "each step of a run was drawn with different weights, and --model has those of one",
             where=str(path),
             fix=f"name the file of one step, e.g. {audited.files[-1]}, and the checkpoint that drew it",
         )
@@ -116,7 +116,7 @@ def _other_model(model: str, results: Path) -> str | None:
     """
     if not results.is_file():
         return None
-    found = read_json(results, fix="the evaluation wrote a complete file; restore it")
+    found = read_json(results, fix="restore the file as the evaluation wrote it, or evaluate again")
     named = found.get("model") if isinstance(found, dict) else None
     if not isinstance(named, str) or named == model or Path(named).resolve() == Path(model).resolve():
         return None

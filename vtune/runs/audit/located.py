@@ -113,9 +113,9 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
             return Audited(files, source, asked.reward, asked.seed, str(settings), has_grader=grades)
     if not data:
         raise DataError(
-            "it is not known which samples these trajectories answer",
+            "cannot tell which samples these trajectories answer",
             where=str(path),
-            fix="name their Parquet file with --data",
+            fix="give the Parquet file of the samples with --data",
         )
     reward = load_recipe(find("codev", "recipes.rl"), _Asked).reward
     return Audited(files, _samples(data), reward, SEED, "the shipped recipe codev")
@@ -136,7 +136,7 @@ def samples_of(audited: Audited) -> dict[str, Sample]:
     for sample in read_records(audited.source):
         if samples.setdefault(sample.id, sample) != sample:
             raise DataError(
-                f"two samples that differ have the id {sample.id!r}: it is not known which was answered",
+                f"two different samples have the id {sample.id!r}: cannot tell which of them was answered",
                 where=", ".join(audited.source.data),
                 fix="name the files that were rolled out, and no others",
             )

@@ -10,7 +10,7 @@ from typing import Any
 import PIL.Image
 
 from vtune.errors import DataError
-from vtune.files.reading import MAX_TEXT, read_bytes, read_text
+from vtune.files.reading import MAX_TEXT, read_bytes, read_text, why_unread
 from vtune.files.writing import check_folder_output, write_atomically
 from vtune.sandbox import Execution, Sandbox
 from vtune.sandbox.types import Isolation
@@ -76,9 +76,9 @@ def _code(file: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         utf8 = isinstance(error, UnicodeDecodeError)
         raise DataError(
-            f"the code cannot be read: {error}",
+            f"the code cannot be read: {why_unread(error)}",
             where="standard input" if file == STANDARD_INPUT else file,
-            fix="write it in UTF-8" if utf8 else "give a file of Python, or - to read standard input",
+            fix="write it in UTF-8" if utf8 else "give a Python file, or - to read standard input",
         ) from error
 
 
@@ -102,7 +102,7 @@ def _bytes(path: Path) -> bytes:
         content = read_bytes(path)
     except OSError as error:
         raise DataError(
-            f"the picture cannot be read: {error.strerror}", where=str(path), fix="give a picture's file"
+            f"the picture cannot be read: {error.strerror}", where=str(path), fix="give a picture file"
         ) from error
     try:
         decode(content, None)

@@ -114,7 +114,7 @@ def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str
         raise RecipeError("a judge is named twice", where="--judge-model", fix="name each once")
     if taken := {BASE, MAJORITY, *EVIDENCE} & set(models) if len(models) > 1 else set():
         raise RecipeError(
-            f"several judges are told apart by their models' names, and {min(taken)!r} has another meaning",
+            f"a judge among several cannot be called {min(taken)!r}: that name is reserved",
             fix="serve it under another name",
         )
     return [

@@ -177,7 +177,7 @@ def _curate(
     warnings = [*_warnings(recipe, table, ledger), *unread]
     if not table["all"]["after"]:
         raise RunFailed(
-            "no row is left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
+            "no rows are left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
         )
     records, mixed = write_mix(recipe, rows, bought.notes, out)
     result = {
@@ -285,7 +285,7 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
         steps = ["sampled", *ledger.columns]
         for before, name in pairwise(steps):
             if row[before] and not row[name]:
-                told.append(f"`{name}` dropped all that was left of {source}, {row[before]} rows")
+                told.append(f"`{name}` dropped every remaining row of {source} ({row[before]})")
     return told
 
 

@@ -116,7 +116,7 @@ def _rows(layout: Layout, path: Path, problems: list[Problem] | None) -> Iterato
         lines = (f"  {line}" for line in first_problems(problems, "most are alike"))
         raise DataError("\n".join(["no row can be exported", *lines]), fix="choose another layout")
     if not there:
-        raise DataError("there is no row to export", where=str(path), fix="make or download the file again")
+        raise DataError("there are no rows to export", where=str(path), fix="make or download the file again")
 
 
 def _write_lines(out: Path, rows: Iterator[Row]) -> int:

@@ -145,7 +145,7 @@ class _Reading:
             lines = first_problems(self.problems, "most are alike")
             raise DataError(
                 "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
-                fix="do what these lines say of each row, or name the right format",
+                fix="correct the rows as these lines say, or give the right format",
             )
 
     def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory | DataError:

@@ -111,7 +111,7 @@ def check_new(out: Path, corpus: Path) -> None:
         RecipeError: If something is there, or it cannot be written.
     """
     if out.exists():
-        raise RecipeError(f"{out} is there already", fix="choose another --out, or remove it")
+        raise RecipeError(f"{out} already exists", fix="choose another --out, or remove it")
     check_folder_output(out, inputs=[corpus])
 
 
@@ -131,9 +131,9 @@ def passages_of(corpus: Path) -> Iterator[Passage]:
     files = [corpus] if corpus.is_file() else corpus.rglob("*")
     if corpus.exists() and not any(path.suffix in ENDINGS for path in files):
         raise DataError(
-            f"{corpus} has no rows of text: they are {', '.join(ENDINGS)}",
-            fix='write documents, or pieces of them, as JSON lines {"title": …, "text": …}, in plain text; '
-            "unpack what is packed; dumps of Wikipedia go through `vtune data make passages`",
+            f"{corpus} is not a corpus, which is a {', '.join(ENDINGS)} file or a folder of them",
+            fix='write documents or passages as JSON lines {"title": …, "text": …}, not compressed; '
+            "`vtune data make passages` makes them from a dump of Wikipedia",
         )
     for place, row in _rows(corpus):
         try:

@@ -68,7 +68,7 @@ def _check_folders(out: Path, tiny: Path | None, indexes: Iterable[Path]) -> Non
         check_tiny(tiny)
     for path in indexes:
         if path.exists():
-            raise RecipeError(f"{path} is there already", fix="remove it, or choose another --out")
+            raise RecipeError(f"{path} already exists", fix="remove it, or choose another --out")
     check_folder_output(out)
 
 

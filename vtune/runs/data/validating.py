@@ -120,7 +120,7 @@ def validate(
                     by_source[entry.source] += 1
                     turned += has_turned(entry, path.parent)
             if rows == before and scan is scan_samples:
-                raise DataError("the file holds no row", fix="make or download it again")
+                raise DataError("the file has no rows", fix="make or download it again")
         except DataError as error:
             problems.append(problem_of(path, None, error))
     return {"rows": rows, "by_source": dict(by_source), "turned": turned, "problems": problems}
@@ -185,7 +185,7 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
     """
     first = places.setdefault(sample.id, place)
     if first != place:
-        raise DataError(f"id {sample.id!r} is also in {first}", fix="ids are unique in all data: rename one")
+        raise DataError(f"id {sample.id!r} is also in {first}", fix="ids must be unique across files")
     check_source(sample.source)
     if unknown := [name for name in sample.tools if name not in TOOLS]:
         raise DataError(

@@ -103,18 +103,18 @@ def verdict(found: Paired, p: float) -> str:
         return f"{'B' if points > 0 else 'A'} is better, by {abs(points):.1f} points"
     least = 100 * found.detectable
     if least >= 100:
-        return "no difference could be shown; so few questions could have shown none of any size"
-    return f"no difference could be shown; these questions could have shown one of {least:.1f} points or more"
+        return "no difference could be shown; there are too few questions to show one of any size"
+    return f"no difference could be shown; the smallest that these questions can show is {least:.1f} points"
 
 
 def _note(count: int, parts: int) -> str:
     if not count:
-        return "no question was scored in both: nothing compares"
+        return "no question was scored in both: there is nothing to compare"
     if not parts:
         return ""
     return (
-        f"{parts} parts were compared, too: the p-values and verdicts of parts allow for chance having had "
-        "as many tries (Holm)"
+        f"{parts} parts were compared as well: their p-values and verdicts are corrected for that many tests "
+        "(Holm)"
     )
 
 

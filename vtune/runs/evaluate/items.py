@@ -18,7 +18,7 @@ from vtune.metrics.repeated import repeated
 ITEMS = "items.jsonl"
 """In the folder of an evaluation, a question per line."""
 
-RESTORE = "the evaluation wrote all of it; restore it"
+RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 
 
 def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def read_items(folder: Path) -> dict[str, Item]:
         item = _item(line, f"{path}, row {number}")
         if item.id in found:
             raise DataError(
-                f"the question {item.id!r} comes twice", where=f"{path}, row {number}", fix=RESTORE
+                f"the question {item.id!r} appears twice", where=f"{path}, row {number}", fix=RESTORE
             )
         found[item.id] = item
     return found

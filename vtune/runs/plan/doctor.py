@@ -179,7 +179,7 @@ def _cuda() -> str:
     version, count = words
     if version == "None":
         return "torch was built without CUDA"
-    return f"torch sees {count} GPU(s) by CUDA {version}"
+    return f"torch sees {count} GPU(s) with CUDA {version}"
 
 
 def _said(command: Sequence[str]) -> str:
@@ -223,8 +223,8 @@ def _fixes(
     fixes = []
     if sandbox["tier"] is None:
         fixes.append(
-            "sandbox: run on Linux 5.13 or newer with Landlock (named in /sys/kernel/security/lsm), or as"
-            " root where namespaces may be made; `--sandbox unsafe` trains without protection"
+            "sandbox: run on Linux 5.13 or newer with Landlock (listed in /sys/kernel/security/lsm), or as"
+            " root where namespaces can be created; `--sandbox unsafe` trains without protection"
         )
     elif sandbox["tier"] == "flat":
         fixes.append(

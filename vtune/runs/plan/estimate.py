@@ -224,9 +224,9 @@ def vllm_notes(
         return [f"{given}, and it needs {needed:.1f} GB to start"]
     fit = int(phases["rollout"]["KV cache"] * GB / _cached(values, shape))
     rows = _rows(values, machine) * sharing(values)
-    more = "" if fit >= rows else "; of shorter ones, more"
+    more = "" if fit >= rows else " (more if they are shorter)"
     longest = longest_of(values)
-    return [f"KV cache: {fit} conversations of {longest} tokens, and {rows} are drawn at once{more}"]
+    return [f"KV cache: room for {fit} conversations of {longest} tokens{more}; {rows} are drawn at once"]
 
 
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:

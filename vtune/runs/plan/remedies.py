@@ -137,12 +137,14 @@ def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine)
             slowly["rollout.tensor_parallel"] = 1
         for rows in (8, 1):
             sets = {**slowly, "rollout.max_batch": rows}
-            yield Remedy(sets, "the trained weights draw themselves, slowly")
+            yield Remedy(sets, "the training process draws by itself, slowly")
     elif engine_of(values) == "transformers":
         if machine.kind == "gpu":
             share = max(rollout["gpu_memory"], _least_share(values, shape, machine))
             sets = {"rollout.engine": "vllm", "rollout.gpu_memory": share}
-            yield Remedy(sets, "its cache takes what is free, not what could be needed")
+            yield Remedy(
+                sets, "its KV cache takes the room that there is, not what every conversation may need"
+            )
         for size in _halves(rollout["max_batch"], 1):
             yield Remedy({"rollout.max_batch": size}, "fewer conversations are drawn at a time")
 

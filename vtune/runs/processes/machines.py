@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from vtune.errors import RecipeError
-from vtune.files.reading import read_text
+from vtune.files.reading import read_text, why_unread
 
 DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 """What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
-SLOTS = "one line per machine: `name slots=8`"
+SLOTS = "write one line per machine: `name slots=8`"
 """What a hostfile holds."""
 NAME = re.compile(r"([\w.-]+@)?\w[\w.-]*")
 """Of a machine, maybe with its user. pdsh reads ranges in `[]`, and before `:` a way to connect."""
@@ -70,7 +70,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         raise RecipeError(f"there is no hostfile {hostfile}", fix=SLOTS) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
-            f"the hostfile {hostfile} cannot be read: {getattr(error, 'strerror', error)}",
+            f"the hostfile {hostfile} cannot be read: {why_unread(error)}",
             fix=SLOTS,
         ) from None
     found: dict[str, int] = {}

@@ -67,7 +67,7 @@ def find_shipped(name: str) -> Shipped:
         raise RecipeError(f"{name!r} is the name of {len(found)} files", fix=f"say {' or '.join(full)}")
     near = get_close_matches(name, [*full, *(entry.name for entry in everything)], n=1)
     fix = f"did you mean `{near[0]}`?" if near else "`vtune recipes list` shows what ships"
-    raise RecipeError(f"nothing that ships is called {name!r}", fix=fix)
+    raise RecipeError(f"nothing called {name!r} ships with vtune", fix=fix)
 
 
 def copy_recipe(name: str, target: Path) -> Path:

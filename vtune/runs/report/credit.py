@@ -14,7 +14,7 @@ from vtune.advantage.credit import Transfer, transfer_credit
 from vtune.advantage.misassignment import by_tool, correctable, mean_delta, support_by_similarity
 from vtune.advantage.recipe import PAPER, Credit
 from vtune.config import read_values
-from vtune.errors import DataError
+from vtune.errors import RESTORE, DataError
 from vtune.metrics.log import read_metrics
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.source_names import ALL
@@ -91,12 +91,10 @@ def _recipe(path: Path) -> tuple[Credit, bool]:
             fix="give a folder that `vtune rl` wrote, e.g. runs/codev-tiny",
         )
     try:
-        section = (read_values(path) or {}).get("credit")
+        section = (read_values(path, fix=RESTORE) or {}).get("credit")
         return (PAPER, False) if section is None else (Credit.model_validate(section), True)
-    except (DataError, AttributeError, ValidationError) as error:
-        raise DataError(
-            f"its credit section cannot be read: {error}", where=str(path), fix="the run wrote it; restore it"
-        ) from None
+    except (AttributeError, ValidationError) as error:
+        raise DataError(f"its credit section cannot be read: {error}", where=str(path), fix=RESTORE) from None
 
 
 def _stored(path: Path) -> Iterator[tuple[int, list[Trajectory]]]:
@@ -109,7 +107,7 @@ def _stored(path: Path) -> Iterator[tuple[int, list[Trajectory]]]:
         raise DataError(
             "there are no trajectories of training steps",
             where=str(path),
-            fix="give a folder of `vtune rl`; how many steps are kept is `trajectories_every` in its recipe",
+            fix="give a run of `vtune rl`; `trajectories_every` in its recipe says which steps are kept",
         )
     for step, parts in sorted(files.items()):
         yield step, [trajectory for part in parts for trajectory in read_trajectories(part)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.config import read_values
-from vtune.errors import DataError, VtuneError
+from vtune.errors import RESTORE, DataError, VtuneError
 from vtune.files.json_text import read_json
 from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
@@ -23,7 +23,6 @@ from vtune.view.place import runs_below, told_apart
 
 Series = dict[str, list[float]]
 
-RESTORE = "the run wrote a complete file; restore it"
 
 REPLIES = 2
 """Of each source of an evaluation: the worst and the best (ours)."""

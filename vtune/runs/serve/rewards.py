@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from vtune.config import Strict, find, load_recipe
 from vtune.errors import RecipeError
-from vtune.files.reading import read_text
+from vtune.files.reading import read_text, why_unread
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
 from vtune.runs.interpreter import responsive
@@ -91,7 +91,9 @@ def read_token(file: Path) -> str:
     try:
         return read_text(file).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"no token can be read from {file}: {error}") from None
+        raise RecipeError(
+            f"cannot read the token file {file}: {why_unread(error)}", fix="give a file that holds the token"
+        ) from None
 
 
 class Rewarded(Strict):

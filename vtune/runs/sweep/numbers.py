@@ -17,7 +17,7 @@ from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Status
 
 RESULTS = "results.json"
-RESTORE = "the evaluation wrote a complete file; restore it"
+RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 
 BOXES = ("iou@50", "iou@75", "iou@95", "iou@99", "ap")
 """Of answers in boxes, whatever the threshold that training paid for."""

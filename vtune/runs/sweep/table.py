@@ -157,7 +157,7 @@ def variants_of(folder: Path) -> list[str]:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    sweep = read_values(file, fix="the sweep wrote a complete file; restore it")
+    sweep = read_values(file, fix="restore the file as the sweep wrote it")
     if not isinstance(sweep, dict) or {"variants", "seeds", "last_steps", "held_out"} - set(sweep):
         raise DataError("not the settings of a sweep", where=str(file), fix="the sweep wrote it; restore it")
     for key, without in (("differences", []), ("axes", {}), ("untrained", {})):

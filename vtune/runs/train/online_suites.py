@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.config import differing_keys, find, load_recipe, override
-from vtune.errors import RecipeError
+from vtune.errors import RESTORE, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.runs.agent.judge import check_judge, check_summariser
@@ -184,7 +184,7 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
     """
     file = out / PINNED
     begun = file.is_file() and holds_run(out)
-    before = read_record(file, fix="the run wrote it; restore it") if begun else {}
+    before = read_record(file, fix=RESTORE) if begun else {}
     now: dict[str, dict[str, Any]] = {
         one.name: {
             "limit": one.limit,

@@ -229,4 +229,5 @@ def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str,
 
 def error_line(error: VtuneError) -> str:
     """What is wrong, where, and what to do, as one line."""
-    return "; ".join(filter(None, (error.where, error.what, error.fix)))
+    said = "; ".join(filter(None, (error.what, error.fix)))
+    return f"{error.where}: {said}" if error.where else said

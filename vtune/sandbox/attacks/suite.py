@@ -71,7 +71,7 @@ def read_suite(folder: Path, only: Sequence[str] = ()) -> list[Attack]:
     """
     paths = sorted(folder.glob("*.py"))
     if not paths:
-        raise DataError("there is no attack here", where=str(folder), fix="give a folder of *.py snippets")
+        raise DataError("no attacks found here", where=str(folder), fix="give a folder of *.py snippets")
     attacks = [_read(path) for path in paths]
     if not only:
         return attacks

@@ -67,7 +67,7 @@ def _sample_rows(path: Path, samples: Iterable[Sample]) -> Iterator[Row]:
 
 def _twice(identity: str, first: int) -> DataError:
     return DataError(
-        f"id {identity!r} comes twice, first in row {first}",
+        f"id {identity!r} appears twice, first in row {first}",
         where="column `extra_info.id`",
-        fix="ids are unique in all data: drop one row or rename it",
+        fix="ids must be unique across all files: drop or rename one of the two",
     )

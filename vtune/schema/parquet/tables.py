@@ -233,7 +233,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         raise _unreadable(path, error) from None
     except pa.ArrowException as error:
         raise DataError(
-            f"not a Parquet file, or not a complete one: {error}",
+            f"not a Parquet file, or an incomplete one: {_first_sentence(error)}",
             where=str(path),
             fix="import JSON lines with `vtune data import samples`"
             if path.suffix in (".jsonl", ".json")
@@ -253,9 +253,9 @@ def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
             size, packed = column.total_uncompressed_size, max(column.total_compressed_size, 1)
             if size > _BOMB_BYTES and size > _BOMB_RATIO * packed:
                 raise DataError(
-                    f"column `{column.path_in_schema}` unpacks {packed} bytes to {size}",
+                    f"column `{column.path_in_schema}` would expand from {packed} bytes to {size} bytes",
                     where=f"{path}, row group {index}",
-                    fix="no data are like that: make or download the file again",
+                    fix="no real data compresses so well: make or download the file again",
                 )
 
 
@@ -346,5 +346,12 @@ def at_row(path: Path, number: int, error: DataError) -> DataError:
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    reason = error.strerror or str(error)
-    return DataError(f"cannot read {path}: {reason}", fix="check the path; `vtune data make` makes data")
+    if error.strerror:
+        what = f"cannot read {path}: {error.strerror}"
+        return DataError(what, fix="check the path; `vtune data make` makes data")
+    # Of the Parquet library, in its words: the path is right, and the content is not.
+    return DataError(f"cannot read {path}: {_first_sentence(error)}", fix="make or download it again")
+
+
+def _first_sentence(error: Exception) -> str:
+    return " ".join(str(error).split()).partition(". ")[0].removesuffix(".")
