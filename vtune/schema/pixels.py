@@ -38,7 +38,7 @@ MAX_PACKED_PIXELS = 1 << 20
 """Of a BMP with run lengths, ours: Pillow unpacks it in Python, in half a second."""
 
 
-REMEDY = f"store PNG or JPEG, of {MAX_PIXELS >> 20} Mi pixels and {MAX_RATIO}:1 at most, or drop the row"
+REMEDY = f"store a PNG or JPEG of at most {MAX_PIXELS >> 20} Mi pixels and {MAX_RATIO}:1, or drop the row"
 """For whoever has such a picture in their data."""
 
 

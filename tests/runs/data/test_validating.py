@@ -129,5 +129,5 @@ def test_a_row_with_a_bomb_is_listed_with_its_file_and_a_remedy(tmp_path: Path, 
     (problem,) = result["problems"]
     assert (problem["file"], problem["row"]) == (str(tmp_path / "a.parquet"), 1)
     assert "a picture cannot be opened" in problem["what"]
-    assert "store PNG or JPEG, of 64 Mi pixels and 2000:1 at most" in problem["fix"]
+    assert "store a PNG or JPEG of at most 64 Mi pixels and 2000:1" in problem["fix"]
     assert vtune("data", "validate", tmp_path / "a.parquet").code in (1, 2)

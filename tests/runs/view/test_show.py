@@ -87,7 +87,7 @@ def test_evidence_comes_from_the_data_that_are_named(run: Path, tmp_path: Path) 
     (run / "recipe.yaml").unlink()
     file = run / "trajectories" / "step-000000.parquet"
     unknown = json.loads(vtune("show", str(file), *words[2:4]).out)
-    assert "name their Parquet file with --data" in unknown["why_not_asked"]
+    assert "give the Parquet file of the samples with --data" in unknown["why_not_asked"]
     found = json.loads(vtune("show", str(file), *words[2:]).out)
     assert found["asked"]["evidence"] == [{"label": "sign", "picture": 0, "box": [1.0, 2.0, 30.0, 40.0]}]
 
