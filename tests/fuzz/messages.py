@@ -51,7 +51,7 @@ def _verb(case: Case) -> str:
 def _said(result: Mapping[str, Any], folders: Mapping[Path, str]) -> str:
     """stderr but for its progress, and from stdout the lines on bad rows."""
     lines = [line for line in result["stderr"].splitlines() if not PROGRESS.fullmatch(line)]
-    starts = tuple(f"{left}{folder}" for folder in folders for left in ("", "left out: "))
+    starts = tuple(f"{left}{folder}" for folder in folders for left in ("", "left out: ", "cannot read "))
     lines += [line for line in result["stdout"].splitlines() if line.startswith(starts)]
     text = "\n".join(line.rstrip() for line in lines if line.strip())
     for folder, name in folders.items():

@@ -138,7 +138,7 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
         ([file], "which samples these trajectories answer", "--data"),
         ([file, "--data", lens / "train.parquet"], "no sample has the id", "--data"),
         ([file, "--data", tmp_path / "gone.parquet"], "gone.parquet: there is no such file", "--data PATH"),
-        ([file, *data, "--data", tmp_path / "bare.parquet"], "two samples that differ have", "rolled out"),
+        ([file, *data, "--data", tmp_path / "bare.parquet"], "two different samples have", "rolled out"),
         ([tmp_path / "none.parquet", *data], "no trajectory answers", "search_abilities is [visual_search"),
         ([file, *data, "--judge-url", "http://x"], "--judge-model", "give both"),
     ):
