@@ -171,7 +171,7 @@ def _read(path: Path) -> tuple[yaml.MappingNode, dict[str, Any]]:
     """A file of one mapping: its nodes, which know their lines, and its values."""
     root, values = _document(path)
     if not isinstance(root, yaml.MappingNode):
-        raise RecipeError(f"{path} is not a YAML mapping", fix="start from `vtune recipes show codev-tiny`")
+        raise RecipeError(f"{path} is not a YAML mapping", fix="start from one of `vtune recipes list`")
     return root, values
 
 

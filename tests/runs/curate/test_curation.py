@@ -613,7 +613,7 @@ def test_rows_that_cannot_be_used_are_dropped_with_their_place(tmp_path: Path) -
         (0, "n/0", "its id has come before"),
         (1, "n/1", "its id has come before"),
     ]
-    assert "`valid` dropped every remaining row of m (4)" in result["warnings"]
+    assert "`valid` dropped all that was left of `m`: 4 of its rows" in result["warnings"]
     assert "rows of m dropped because their ids have come before: 3" in result["warnings"]
 
 

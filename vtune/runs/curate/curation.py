@@ -285,7 +285,7 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
         steps = ["sampled", *ledger.columns]
         for before, name in pairwise(steps):
             if row[before] and not row[name]:
-                told.append(f"`{name}` dropped every remaining row of {source} ({row[before]})")
+                told.append(f"`{name}` dropped all that was left of `{source}`: {row[before]} of its rows")
     return told
 
 

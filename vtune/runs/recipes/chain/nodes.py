@@ -166,7 +166,7 @@ def _kind(path: Path) -> str | None:
 def _mapping(path: Path) -> dict[str, Any]:
     values = read_values(path, fix="start from one that ships: `vtune recipes copy NAME FILE`")
     if not isinstance(values, dict):
-        raise RecipeError(f"{path} is not a YAML mapping", fix="start from `vtune recipes show codev-tiny`")
+        raise RecipeError(f"{path} is not a YAML mapping", fix="start from one of `vtune recipes list`")
     return values
 
 
