@@ -8,6 +8,7 @@ TRL has a virtual environment of its own (see the Makefile); the project does no
 """
 
 import asyncio
+import functools
 import io
 import json
 import os
@@ -38,6 +39,14 @@ RATE = 1e-5
 def picture(number: int) -> Image.Image:
     noise = np.random.default_rng(number).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
     return Image.fromarray(noise)
+
+
+@functools.cache
+def encoded(number: int) -> bytes:
+    """The picture as a file, which a step reads."""
+    out = io.BytesIO()
+    picture(number).save(out, "PNG")
+    return out.getvalue()
 
 
 def worth(text: str) -> float:
@@ -173,10 +182,9 @@ def asked(policy: "Policy", number: int) -> tuple[list["Request"], list[bytes]]:
 
     images, requests = [], []
     for prompt in range(PROMPTS):
-        out = io.BytesIO()
-        picture(number * PROMPTS + prompt).save(out, "PNG")
+        data = encoded(number * PROMPTS + prompt)
         for rollout in range(GROUP):
-            shown = [policy.pictures.read(out.getvalue())]
+            shown = [policy.pictures.read(data)]
             requests.append(
                 Request(
                     token_ids=policy.chat.prompt([Message("user", f"<image>{QUESTION}")], shown),
@@ -185,7 +193,7 @@ def asked(policy: "Policy", number: int) -> tuple[list["Request"], list[bytes]]:
                     key=(number, prompt, rollout),
                 )
             )
-            images.append(out.getvalue())
+            images.append(data)
     return requests, images
 
 
@@ -223,6 +231,8 @@ def steps_of_vtune(model: Path) -> list[float]:
         assert stats.mismatch is not None
         assert stats.mismatch < 1e-4
 
+    for number in range(STEPS * PROMPTS):
+        encoded(number)  # as TRL's pictures are drawn before its first step
     return [taken(step, number) for number in range(STEPS)]
 
 
