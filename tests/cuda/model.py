@@ -17,6 +17,7 @@ from vtune.models.families.qwen import looked_up
 from vtune.models.families.shape import Shape
 from vtune.models.fused import use_fused_modules
 from vtune.models.pictures import Pixels
+from vtune.models.row_attention import use_one_call
 from vtune.models.shape import known_shapes, shape_of
 from vtune.models.varlen import use_varlen_attention
 
@@ -42,7 +43,7 @@ class Case:
     side: int = 128
     """Patches a side of a prompt's picture; a conversation's crop has half."""
     varlen: bool = True
-    """Whether all windows of a layer are one call."""
+    """Whether a layer is one call: of the tower for all windows, of the language model for all segments."""
     checkpointing: bool = True
     shared: int = 1
     """GPUs that share the row, of which this is the first."""
@@ -84,6 +85,7 @@ def build(case: Case, mode: FakeTensorMode) -> Build:
     use_fused_modules(model)
     if case.varlen:
         use_varlen_attention(model, family)
+        use_one_call(model)
     for part in case.frozen:
         for name, parameter in model.named_parameters():
             if family.part_of(name) == part:

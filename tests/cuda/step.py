@@ -115,7 +115,7 @@ def micro_batch(case: Case, made: Build, packed: Packed, counted: int) -> dict[s
         "held": before,
         "kernels_forward": ahead,
         "kernels": sum(meter.kernels.values()),
-        "by_name": dict(meter.kernels.most_common(40)),
+        "by_name": dict(meter.kernels),
     }
 
 

@@ -1,7 +1,7 @@
 """The training step at published widths on a CUDA device that computes nothing, few layers deep.
 
 Holds what a first hour on a GPU would find: tensors on the wrong device, masks of n x n, memory beyond the
-plan, a kernel for each window. Not held: values, which kernel a CUDA build chooses, and what
+plan, a kernel for each window or segment. Not held: values, which kernel a CUDA build chooses, and what
 `tests/cuda/stand_ins.py` replaces. All layers: `tests/bench/bench_cuda.py`.
 """
 
@@ -88,6 +88,16 @@ def test_a_micro_batch_takes_what_the_plan_says(case: str, found: Found) -> None
 def test_an_optimizer_step_takes_what_the_plan_says(case: str, found: Found) -> None:
     one = found[case]
     assert sum(one["planned_step"].values()) == pytest.approx(one["peak_step"], rel=0.1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_layer_attends_in_one_call_to_windows_and_to_segments(case: str, found: Found) -> None:
+    given, calls = CASES[case], found[case]["by_name"]
+    once = given["layers"] + given["depth"]
+    frozen = given["depth"] if "frozen" in given else 0
+    assert calls["_varlen_attn"] == once * (2 if given.get("checkpointing", True) else 1)
+    assert calls["_varlen_attn_backward"] == once - frozen
+    assert not [name for name in calls if "scaled_dot_product" in name]
 
 
 def test_a_micro_batch_of_the_seven_billion_starts_few_kernels(found: Found) -> None:

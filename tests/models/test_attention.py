@@ -1,9 +1,11 @@
 """Attention over a row that is a tree, as a GPU gets it: masks that are names of shapes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from vtune.models.attention import layout, tree_attention
+from vtune.models.attention import _mask, layout, tree_attention
 from vtune.models.tree import Segment
 
 SEGMENTS = (Segment(0, 0, 5, ()), Segment(0, 5, 9, (0,)), Segment(1, 5, 8, (0,)))
@@ -15,8 +17,9 @@ def test_the_masks_of_a_gpu_mean_what_those_of_a_cpu_mean(dtype: torch.dtype) ->
     length = sum(segment.end - segment.start for segment in SEGMENTS)
     query = torch.randn(1, 4, length, 8).to(dtype)
     key, value = (torch.randn(1, 2, length, 8).to(dtype) for _ in range(2))
+    of_cpu = layout(SEGMENTS, torch.device("cpu"))
+    names = [mask if mask is None else _mask(*mask.shape, torch.device("cuda")) for mask in of_cpu.masks]
     found = [
-        tree_attention(query, key, value, layout(SEGMENTS, torch.device(device)), scaling=0.3)
-        for device in ("cpu", "cuda")
+        tree_attention(query, key, value, row, scaling=0.3) for row in (of_cpu, replace(of_cpu, masks=names))
     ]
     torch.testing.assert_close(*found, rtol=0, atol=1e-5 if dtype == torch.float32 else 2e-2)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn.functional import scaled_dot_product_attention
 
+from tests.models.kernel import KERNEL, varlen_attn
 from tests.models.test_fused import stock_copy
 from vtune.models.batch import Pictures, image_features
 from vtune.models.families import FAMILIES
@@ -16,34 +16,6 @@ from vtune.models.shape import shape_of
 from vtune.models.varlen import NAME, place_vision_attention, use_varlen_attention
 
 CUDA = torch.device("cuda", 0)
-
-
-def slowly(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    begins: torch.Tensor,
-    key_begins: torch.Tensor,
-    longest: int,
-    longest_key: int,
-    *,
-    scale: float,
-) -> torch.Tensor:
-    """What torch's kernel for GPUs computes, (T, H, D), stretch by stretch."""
-    assert begins.dtype == torch.int32, "the kernel takes no other"
-    assert begins.tolist() == key_begins.tolist()
-    assert begins[-1] == len(query)
-    lengths = begins.diff().tolist()
-    assert longest == longest_key == max(lengths)
-    pieces = [torch.split(states, lengths) for states in (query, key, value)]
-    return torch.cat(
-        [
-            scaled_dot_product_attention(*(states.transpose(0, 1) for states in one), scale=scale).transpose(
-                0, 1
-            )
-            for one in zip(*pieces, strict=True)
-        ]
-    )
 
 
 def pictures_of(policy: Policy) -> Pictures:
@@ -74,9 +46,9 @@ def test_features_and_gradients_are_those_of_the_stock_tower(
 
     def counted(*args: Any, **options: Any) -> torch.Tensor:
         calls.append(len(args[3]) - 1)
-        return slowly(*args, **options)
+        return varlen_attn(*args, **options)
 
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", counted)
+    monkeypatch.setattr(KERNEL, counted)
     ours, theirs = windowed(each_policy), windowed(each_policy)
     use_varlen_attention(ours.model, ours.family)
     found = []

@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from tests.conftest import load
+from tests.models.kernel import KERNEL, varlen_attn
 from tests.update.build import items, without_picture
 from vtune.models.policy import Policy
+from vtune.models.row_attention import use_one_call
 from vtune.models.sequence_parallel import SequenceGroup
 from vtune.update.batch import Item, dummy_item, micro_batch
 from vtune.update.forward import PolicyForward, checkpoint_activations
@@ -45,8 +48,13 @@ def in_text(policy: Policy) -> list[Item]:
     return [*found, dummy_item(policy.chat, policy.pictures)]
 
 
+def in_one_call(policy: Policy) -> list[Item]:
+    """Two processes attend to all segments in one call; the process that they are compared with does not."""
+    return many(policy)
+
+
 CASES: dict[str, Callable[[Policy], list[Item]]] = {
-    one.__name__: one for one in (many, one_picture, one_token, in_text)
+    one.__name__: one for one in (many, one_picture, one_token, in_text, in_one_call)
 }
 
 
@@ -76,7 +84,10 @@ def main(even: str, even3: str, out: str) -> None:
         policy = load(Path(folder))
         checkpoint_activations(policy.model)
         for case, items_of in CASES.items():
-            mine = numbers(policy, items_of(policy), group)
+            if items_of is in_one_call:
+                use_one_call(policy.model)  # the last case
+            with patch(KERNEL, varlen_attn):
+                mine = numbers(policy, items_of(policy), group)
             for name, value in mine.items():
                 if name not in ("logprobs", "entropy"):
                     torch.distributed.all_reduce(value)

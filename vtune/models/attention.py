@@ -1,20 +1,42 @@
 """Attention within one row that holds a tree of segments: each sees itself and what is above it.
 
-Time and memory grow with the pairs of tokens that see each other; nothing is as large as row x row.
+Time grows with the pairs of tokens that see each other, and memory with the tokens that segments see;
+nothing is as large as row x row. A call for each segment does everywhere; one call for all of them takes a
+kernel that a GPU has (see `vtune.models.row_attention`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from types import MethodType
 from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import embedding, scaled_dot_product_attention
 
 from vtune.models.decoding import KeyValues
 from vtune.models.rotation import signed, turned_with_gradient
 from vtune.models.sequence_parallel import Stretches, by_heads, by_tokens
 from vtune.models.tree import Segment
+
+ONE_CALL = "vtune_one_call"
+"""Of an attention module: whether all segments of a row are one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The tokens that each segment of a row sees, its own last; segment after segment."""
+
+    places: torch.Tensor
+    """Where they lie in the row: int64, (S,); a token is there once for each segment that sees it."""
+    begins: torch.Tensor
+    """int32, (segments + 1,): where each segment begins in the row, and T."""
+    seen_begins: torch.Tensor
+    """int32, (segments + 1,): where what it sees begins in `places`, and S."""
+    longest: int
+    """Tokens of the longest segment."""
+    most: int
+    """Tokens that a segment sees, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +47,7 @@ class Layout:
     above: list[tuple[int, ...]]
     masks: list[torch.Tensor | None]
     """What is added to the scores where they are not plainly causal: float32, (own, above + own)."""
+    seen: Seen
 
 
 def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
@@ -36,7 +59,19 @@ def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
     ]
     # Rollouts that were cut at the same length share a mask.
     masks = {(own, seen): _mask(own, seen, device) if seen > own else None for own, seen in shapes}
-    return Layout(lengths, [segment.above for segment in segments], [masks[shape] for shape in shapes])
+    above = [segment.above for segment in segments]
+    return Layout(lengths, above, [masks[shape] for shape in shapes], _seen(lengths, above, device))
+
+
+def _seen(lengths: list[int], above: list[tuple[int, ...]], device: torch.device) -> Seen:
+    own = torch.split(torch.arange(sum(lengths)), lengths)
+    places = [torch.cat([own[n] for n in (*before, number)]) for number, before in enumerate(above)]
+    sizes = [len(one) for one in places]
+    begins, seen_begins = (
+        torch.tensor([0, *accumulate(counts)], dtype=torch.int32, device=device)
+        for counts in (lengths, sizes)
+    )
+    return Seen(torch.cat(places).to(device), begins, seen_begins, max(lengths), max(sizes))
 
 
 def _mask(own: int, seen: int, device: torch.device) -> torch.Tensor:
@@ -57,7 +92,8 @@ def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
 def use_tree_attention(model: Any) -> None:
     """Let a model's language model take rows with a `Layout`, and fill `KeyValues` from them.
 
-    A forward without one goes as before. Weights, names and hooks stay.
+    A forward without one goes as before. Weights, names and hooks stay. Attention is a call for each segment,
+    or as `vtune.models.row_attention` has chosen.
     """
     for layer in model.model.language_model.layers:
         layer.self_attn.forward = MethodType(_forward, layer.self_attn)
@@ -94,7 +130,8 @@ def _forward(
     query, key, value = (states.transpose(1, 2) for states in (query, key, value))
     if kept is not None:
         kept.keep(key, value)
-    found = tree_attention(query, key, value, layout, scaling=self.scaling)
+    attend = attention_in_one_call if getattr(self, ONE_CALL, False) else tree_attention
+    found = attend(query, key, value, layout, scaling=self.scaling)
     if stretches is not None:
         found = by_tokens(found, stretches)
     return self.o_proj(found.flatten(2)), None
@@ -103,7 +140,7 @@ def _forward(
 def tree_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, *, scaling: float
 ) -> torch.Tensor:
-    """Attention over a row of segments.
+    """Attention over a row of segments, a call for each.
 
     Args:
         query: (1, heads, T, D).
@@ -134,3 +171,33 @@ def tree_attention(
             )
         )
     return torch.cat(found, dim=2).transpose(1, 2)
+
+
+def attention_in_one_call(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, *, scaling: float
+) -> torch.Tensor:
+    """The same as `tree_attention` in one call, by a kernel for GPUs; bfloat16 or float16."""
+    # Here, for it loads torch's compiler: a second, at each start of a command.
+    from torch.nn.attention.varlen import varlen_attn
+
+    seen = layout.seen
+    # As `embedding` gathers, whose gradient is added up in float32, each token's in a fixed order. That of
+    # `index_select` comes by atomic additions in bfloat16.
+    keys, values = (
+        embedding(seen.places, states[0].transpose(0, 1).flatten(1)).view(-1, *states.shape[1::2])
+        for states in (key, value)
+    )
+    found: Any = varlen_attn(
+        query[0].transpose(0, 1),
+        keys,
+        values,
+        seen.begins,
+        seen.seen_begins,
+        seen.longest,
+        seen.most,
+        scale=scaling,
+        window_size=(-1, 0),  # causal: the last query of a segment sees its last key
+        enable_gqa=True,
+    )
+    out: torch.Tensor = found[None]
+    return out

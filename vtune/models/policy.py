@@ -34,11 +34,18 @@ class Policy:
     """Patches a side that become one token."""
     vision_attention: str
     """How the vision tower attends within its pictures and windows, in words."""
+    row_attention: str
+    """How the language model attends within rows of segments, in words."""
 
     @property
     def family(self) -> Family:
         """What is known of its kind."""
         return self.chat.family
+
+    @property
+    def attention(self) -> str:
+        """How the model attends, for the log: a line for the tower, and one for the language model."""
+        return f"vision attention: {self.vision_attention}\nrow attention: {self.row_attention}"
 
     @property
     def device(self) -> "torch.device":
@@ -118,6 +125,7 @@ def load_policy(
     import torch
 
     from vtune.models.fused import use_fused_modules
+    from vtune.models.row_attention import place_row_attention
     from vtune.models.varlen import place_vision_attention
 
     config = _config(name)
@@ -136,6 +144,7 @@ def load_policy(
         pictures=PictureReader(family.processor(processor), budget),
         merge=shape_of(config.to_dict()).merge,
         vision_attention=place_vision_attention(model, family, computes or device),
+        row_attention=place_row_attention(model, computes or device),
     )
 
 

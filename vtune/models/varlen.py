@@ -7,6 +7,7 @@ of different lengths, under such a name: nothing has to be installed for it.
 """
 
 import copy
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -59,17 +60,31 @@ def use_varlen_attention(model: Any, family: "Family") -> None:
 
 def _obstacle(model: Any, family: "Family", device: torch.device) -> str | None:
     """Why one call will not do."""
-    if device.type != "cuda":
-        return f"the kernel is for GPUs, and this is {device.type}"
-    if not family.ragged_vision:
+    if device.type == "cuda" and not family.ragged_vision:
         return "the family does not say ragged_vision"
     dtype = next(model.parameters()).dtype
+    widths = (module.config.hidden_size // module.config.num_heads for module in _tower(model, family))
+    return kernel_obstacle(device, dtype, widths, of="the vision tower")
+
+
+def kernel_obstacle(
+    device: torch.device, dtype: torch.dtype, widths: Iterable[int], *, of: str
+) -> str | None:
+    """Why torch's kernel for stretches of different lengths will not do.
+
+    Args:
+        device: Where it would compute.
+        dtype: Of the weights.
+        widths: Numbers of a head; not asked for where there is no GPU.
+        of: What has these heads.
+    """
+    if device.type != "cuda":
+        return f"the kernel is for GPUs, and this is {device.type}"
     if dtype not in (torch.bfloat16, torch.float16):
         return f"the kernel takes bfloat16, and the weights are {str(dtype).removeprefix('torch.')}"
-    for module in _tower(model, family):
-        width = module.config.hidden_size // module.config.num_heads
+    for width in widths:
         if width % 8 or width > WIDEST:
-            return f"heads of the vision tower have {width} numbers"
+            return f"heads of {of} have {width} numbers"
     if not torch.backends.cuda.is_flash_attention_available():
         return "this torch was built without FlashAttention"
     if torch.cuda.get_device_capability(device) < CAPABILITY:

@@ -142,6 +142,5 @@ def _trainer(recipe: RLRecipe, ranks: Ranks) -> tuple[Policy, Trainer]:
         policy, recipe.update, ranks, steps=updates, objective=recipe.loss, reference=recipe.model
     )
     if ranks.first:
-        say(f"trainable parameters: {trainer.trainable}")
-        say(f"vision attention: {policy.vision_attention}")
+        say(f"trainable parameters: {trainer.trainable}\n{policy.attention}")
     return policy, trainer

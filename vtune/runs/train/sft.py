@@ -168,7 +168,7 @@ def _train(
     done, _ = position(out / "checkpoints", trainer, resume=resume)
     profiled = Profile.of_run(profile, out, ranks, done=done, steps=steps)
     if ranks.first:
-        say(f"trainable parameters: {trainer.trainable}\nvision attention: {policy.vision_attention}")
+        say(f"trainable parameters: {trainer.trainable}\n{policy.attention}")
     record = Record(out, ranks, recipe.model_dump(mode="json"), track=track, done=done)
     checkpoints = CheckpointManager(recipe.checkpoints, out, ranks)
     stopping = Stopping(recipe.checkpoints, steps, ranks, done=done)

@@ -1,0 +1,112 @@
+"""How rows of segments are attended to: all segments of a layer in one call, or a call for each.
+
+The kernel of the one call is tried first where it will compute. What "causal" means where a segment sees more
+keys than it has queries differs between kernels, and another meaning would train without an error.
+"""
+
+import functools
+import inspect
+from typing import Any
+
+import torch
+
+from vtune.models.attention import ONE_CALL, Layout, attention_in_one_call, layout, tree_attention
+from vtune.models.tree import Segment
+from vtune.models.varlen import kernel_obstacle
+
+MOST = 0.02
+"""How far apart both ways may be, relative: five roundings of bfloat16. On a CPU they are by 0.007, and by
+0.06 where each query misses one key."""
+TRIED = (
+    Segment(0, 0, 130, ()),
+    Segment(0, 130, 131, (0,)),
+    Segment(0, 130, 150, (0,)),
+    Segment(0, 150, 190, (0, 2)),
+    Segment(0, 150, 215, (0, 2)),
+    Segment(0, 0, 40, ()),
+    Segment(0, 40, 110, (5,)),
+)
+"""A row to try both ways on: shared beginnings, and lengths around those of the kernel's blocks."""
+
+
+def place_row_attention(model: Any, device: torch.device) -> str:
+    """Choose how a model's language model attends within rows where it will compute, and let it.
+
+    Args:
+        model: A transformers `…ForConditionalGeneration`; its weights may lie anywhere.
+        device: Where it will compute.
+
+    Returns:
+        What was chosen, and where it is not one call, why, for the log.
+    """
+    obstacle = _obstacle(model, device)
+    if obstacle is not None:
+        return f"one call for each segment: {obstacle}"
+    use_one_call(model)
+    return "one call per layer (torch.nn.attention.varlen)"
+
+
+def use_one_call(model: Any) -> None:
+    """Let a model's language model attend within all segments of a row in one call."""
+    for layer in model.model.language_model.layers:
+        setattr(layer.self_attn, ONE_CALL, True)
+
+
+def _obstacle(model: Any, device: torch.device) -> str | None:
+    """Why one call will not do."""
+    modules = [layer.self_attn for layer in model.model.language_model.layers]
+    dtype = next(model.parameters()).dtype
+    widths = (module.head_dim for module in modules)
+    obstacle = kernel_obstacle(device, dtype, widths, of="the language model")
+    if obstacle is not None:
+        return obstacle
+    # Here, for it loads torch's compiler: a second, at each start of a command.
+    from torch.nn.attention.varlen import varlen_attn
+
+    known = inspect.signature(varlen_attn).parameters
+    if lacking := [name for name in ("window_size", "enable_gqa") if name not in known]:
+        return f"the varlen_attn of torch {torch.__version__} takes no {' and no '.join(lacking)}"
+    shapes = {
+        (m.q_proj.out_features // m.head_dim, m.k_proj.out_features // m.head_dim, m.head_dim)
+        for m in modules
+    }
+    for heads, key_heads, width in sorted(shapes):
+        found = apart(heads, key_heads, width, dtype, device)
+        if not found <= MOST:
+            return f"tried on this device, both differ by {found:.2g} of their values ({MOST:.2g} at most)"
+    return None
+
+
+@functools.cache
+def apart(heads: int, key_heads: int, width: int, dtype: torch.dtype, device: torch.device) -> float:
+    """How far the one call is from a call for each segment, values and gradients: relative, the largest.
+
+    Tried once in a process, on a small row of random numbers.
+
+    Args:
+        heads: Of the queries.
+        key_heads: Of keys and values.
+        width: Numbers of a head.
+        dtype: What is computed with.
+        device: Where.
+    """
+    drawn = torch.Generator().manual_seed(0)
+    tokens = sum(segment.end - segment.start for segment in TRIED)
+
+    def random(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=drawn).to(device, dtype)
+
+    states = [random(1, number, tokens, width) for number in (heads, key_heads, key_heads)]
+    weight, row = random(1, tokens, heads, width), layout(TRIED, device)
+    one, many = (_tried(attend, states, weight, row) for attend in (attention_in_one_call, tree_attention))
+    # Of tensors, for NaN is the largest then.
+    return float(torch.stack([(a - b).norm() / b.norm() for a, b in zip(one, many, strict=True)]).max())
+
+
+def _tried(attend: Any, states: list[torch.Tensor], weight: torch.Tensor, row: Layout) -> list[torch.Tensor]:
+    """What is found, and the gradients of the three, float32."""
+    with torch.enable_grad():
+        given = [one.clone().requires_grad_() for one in states]
+        found = attend(*given, row, scaling=states[0].shape[-1] ** -0.5)
+        gradients = torch.autograd.grad(found, given, weight)
+    return [one.float() for one in (found.detach(), *gradients)]
