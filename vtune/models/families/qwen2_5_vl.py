@@ -65,10 +65,11 @@ class Qwen25Shape(Shape):
     def kept(self, dtype_bytes: int) -> int:
         """Numbers that autograd keeps of one token in one layer: two norms, attention, and the gated map.
 
-        Both sides of the norms; turned queries, what they found, and the same as the next map takes it; keys
-        and values; four of the gated map.
+        Both sides of the norms; turned queries, and what they found; keys and values; four of the gated map.
         """
-        return 4 * self.hidden + 3 * self.query + 2 * self.key + 4 * self.intermediate
+        # Where each segment is a call of its own, as in float32, what is found is laid out again.
+        again = 0 if dtype_bytes == 2 else self.query
+        return 4 * self.hidden + 2 * self.query + again + 2 * self.key + 4 * self.intermediate
 
     def v_kept(self, dtype_bytes: int) -> int:
         """The same of one patch in one layer of the vision tower."""

@@ -74,7 +74,7 @@ class Qwen3Shape(Shape):
 
         As of Qwen2.5-VL, and queries and keys before their norms.
         """
-        attention = 4 * self.query + 3 * self.key
+        attention = 3 * self.query + 3 * self.key + (0 if dtype_bytes == 2 else self.query)
         return 4 * self.hidden + attention + 4 * self.intermediate
 
     def v_kept(self, dtype_bytes: int) -> int:
