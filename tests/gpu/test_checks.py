@@ -144,17 +144,22 @@ def test_the_steps_of_large_models_fit_one_gpu_by_their_plan(name: str, tmp_path
 @pytest.mark.train
 def test_a_step_is_rehearsed_with_a_tiny_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "found.json"
-    names = "policy,step 3B"
+    names = "policy,varlen,step 3B"
     assert command.main(["--tiny", "--only", names, "--folder", str(tmp_path), "--out", str(out)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert json.loads(out.read_text()) == document
-    policy, step = document["checks"]
-    assert (policy["verdict"], step["verdict"]) == ("passed", "passed")
+    assert [one["verdict"] for one in document["checks"]] == ["passed"] * 3
+    _, varlen, step = document["checks"]
+    assert all(found["one_call_ms"] > 0 for found in varlen["figures"]["rows"].values())
     assert step["figures"]["engine"] == "transformers"
     assert step["figures"]["tokens_per_second_per_gpu"] > 0
     assert [bar["what"] for bar in step["bars"]][:2] == ["steps", "mismatch"]
     assert not list(tmp_path.glob("vtune-gpu-*"))
-    assert sorted(log.name for log in tmp_path.glob("found.json.logs/*")) == ["policy.log", "step-3B.log"]
+    assert sorted(log.name for log in tmp_path.glob("found.json.logs/*")) == [
+        "policy.log",
+        "step-3B.log",
+        "varlen.log",
+    ]
 
 
 def test_what_was_found_before_an_interrupt_is_said(
