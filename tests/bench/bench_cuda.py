@@ -1,10 +1,12 @@
 """All layers of published models on a CUDA device that computes nothing: kernels and memory of a micro-batch.
 
-Kernels before (a call for each window of the vision tower) and after (one call per layer), and the peak of a
-micro-batch of 32k tokens against the plan. What the device is: `tests/cuda`.
+Kernels before (a call for each window of the vision tower and each segment of the row) and after (one call
+per layer), and the peak of a micro-batch of 32k tokens against the plan. What the device is: `tests/cuda`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,16 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("varlen", [False, True], ids=["call a window", "call a layer"])
 def test_a_micro_batch_of_all_layers(name: str, varlen: bool, library: Path) -> None:
-    one = measured([{"name": name, "varlen": varlen}], library)[0]
+    say(name, varlen, measured([{"name": name, "varlen": varlen}], library)[0])
+
+
+def test_a_row_of_many_segments(library: Path) -> None:
+    """Eight groups of eight conversations; the device has no end of memory."""
+    name = "Qwen2.5-VL-7B"
+    say(name, True, measured([{"name": name, "groups": 8}], library)[0])
+
+
+def say(name: str, varlen: bool, one: Mapping[str, Any]) -> None:
     planned = sum(one["planned"].values())
     print(
         f"\n{name}, {'one call per layer' if varlen else 'one call a window'}: "
