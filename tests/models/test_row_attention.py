@@ -238,6 +238,20 @@ def test_a_kernel_that_gives_no_numbers_is_found_out(policy: Policy, monkeypatch
     assert said.startswith("one call for each segment: tried on this device, both differ by nan")
 
 
+@pytest.mark.usefixtures("on_gpu")
+def test_a_kernel_that_refuses_is_found_out(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    @wraps(varlen_attn)
+    def refuse(*given: Any, **options: Any) -> torch.Tensor:
+        raise RuntimeError("no kernel image is available for execution on the device\nCompile with …")
+
+    monkeypatch.setattr(KERNEL, refuse)
+    said = place_row_attention(half(policy), CUDA)
+    assert said == (
+        "one call for each segment: tried on this device, it failed: no kernel image is available for "
+        "execution on the device"
+    )
+
+
 def test_it_is_tried_once_and_draws_no_random_numbers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 

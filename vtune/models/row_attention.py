@@ -71,7 +71,12 @@ def _obstacle(model: Any, device: torch.device) -> str | None:
         for m in modules
     }
     for heads, key_heads, width in sorted(shapes):
-        found = apart(heads, key_heads, width, dtype, device)
+        try:
+            found = apart(heads, key_heads, width, dtype, device)
+        except (
+            RuntimeError
+        ) as error:  # a kernel that does not take these shapes, or was not built for the GPU
+            return f"tried on this device, it failed: {str(error).strip().partition(chr(10))[0]}"
         if not found <= MOST:
             return f"tried on this device, both differ by {found:.2g} of their values ({MOST:.2g} at most)"
     return None
