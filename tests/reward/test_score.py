@@ -306,6 +306,12 @@ def test_too_many_unscored_trajectories_stop_the_run() -> None:
         check_unscored([good, bad], 0.05)
 
 
+def test_where_too_much_is_unscored_the_model_may_be_what_has_to_be_fixed() -> None:
+    (down,) = score(sample(TARGET), looks(TARGET, stop_reason="error"))
+    with pytest.raises(RunFailed, match="fix the endpoint of the model, the judge"):
+        check_unscored([down], 0.05)
+
+
 def test_samples_that_cannot_be_scored_are_found_before_the_run() -> None:
     check_samples([sample(TARGET), sample(ability="math")], recipe())
     check_samples([sample()], recipe(tool=0.0))

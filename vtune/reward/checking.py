@@ -143,8 +143,9 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
             where=f"{times} of {len(trajectories)}: {why}",
-            fix="fix the judge, the reward service, the tool, the sandbox or the data, then continue with "
-            "--resume; or go on without such trajectories, with a higher reward.max_unscored",
+            fix="fix the endpoint of the model, the judge, the reward service, the tool, the sandbox or the "
+            "data, then continue with --resume; or go on without such trajectories, with a higher "
+            "reward.max_unscored",
         )
 
 
