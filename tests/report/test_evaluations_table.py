@@ -87,6 +87,8 @@ def test_looks_of_other_answers_than_those_of_the_score_are_told() -> None:
         "% mixed: all but the score covers only the 8 answers to questions that need a look"
         in evaluations_latex([one])
     )
+    rows = list(csv.DictReader(io.StringIO(evaluations_csv([one]))))
+    assert [(row["n"], row["n_looks"]) for row in rows] == [("9", "8"), ("3", "3"), ("5", "5")]
 
 
 def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -> None:

@@ -4,17 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vtune.report.evaluation import BY_BOXES, Evaluation, is_by_boxes
-from vtune.report.tabular import LOOKS, Column, Row, as_csv, as_latex
+from vtune.report.tabular import COUNTS, LOOKS, Column, Row, as_csv, as_latex
 from vtune.report.values import is_estimate
 from vtune.schema.source_names import ALL
 
 SCORE = Column("score", "score")
 COLUMNS = (SCORE, *LOOKS)
+OF_LOOKS = "n_looks"
+"""How many answers all numbers but the score are of."""
 
 
 def evaluations_csv(evaluations: Sequence[Evaluation]) -> str:
     """A line for each evaluation, and for each of its sources where there are several."""
-    return as_csv(_rows(evaluations, by_source=True), COLUMNS, "evaluation")
+    return as_csv(_rows(evaluations, by_source=True), COLUMNS, "evaluation", (*COUNTS, OF_LOOKS))
 
 
 def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
@@ -41,12 +43,15 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
         counts = {"n": one["samples"], "clusters": None}
         counts |= {key: of[key] for of in (looks, one["score"]) for key in counts if key in of}
         measured = {column.name: looks.get(column.name) for column in LOOKS}
+        counts[OF_LOOKS] = looks.get("n")
         yield one["name"], {**counts, **measured, "score": _estimate(one["score"], "score")}
         own = [source for source in one["sources"] if source != ALL]
         for source in own if by_source and len(own) > 1 else ():
             numbers = one["sources"][source]
             known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
-            yield f"{one['name']}: {source}", {"n": numbers.get("trajectories"), "clusters": None, **known}
+            answers = numbers.get("trajectories")
+            counts = {"n": answers, "clusters": None, OF_LOOKS: answers}
+            yield f"{one['name']}: {source}", {**counts, **known}
 
 
 def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:

@@ -42,23 +42,28 @@ def scaled(column: Column) -> tuple[float, int]:
     return (100, 1) if column.percent else (1, 2)
 
 
-def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str) -> str:
+COUNTS = ("n", "clusters")
+"""What a line of CSV begins with, behind its name."""
+
+
+def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str, counts: Sequence[str] = COUNTS) -> str:
     """One line for each row, with `_low` and `_high` beside each number, as shares and means.
 
     Args:
         rows: What is written.
         columns: Numbers of each, in order.
         head: What rows are.
+        counts: Numbers without an interval, before the others.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     ends = [(one.name, end) for one in columns for end in ("value", "low", "high")]
     heads = [name if end == "value" else f"{name}_{end}" for name, end in ends]
-    writer.writerow([head, "n", "clusters", *heads])
+    writer.writerow([head, *counts, *heads])
     for name, numbers in rows:
         values = [(numbers.get(column) or {}).get(end) for column, end in ends]
         safe = f"'{name}" if name.startswith(FORMULA) else name
-        writer.writerow([safe, numbers["n"], numbers["clusters"], *values])
+        writer.writerow([safe, *(numbers[count] for count in counts), *values])
     return out.getvalue()
 
 
