@@ -1,5 +1,6 @@
 """Who looks at the rows: this process, or Ray Data where data outgrow one machine. Both in order."""
 
+import logging
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ def looking(workers: Workers) -> Iterator[Look]:
     import ray.data
 
     try:
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level="warning")
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
     except Exception as error:  # Ray has no narrower one for a node that is late
         raise ServiceError(
             f"Ray did not start: {error}",
