@@ -122,7 +122,7 @@ def test_a_run_is_known_by_what_its_folder_keeps_and_not_by_where_that_is(
 
     def init(**given: Any) -> SimpleNamespace:
         ids.append(given[key])
-        return SimpleNamespace(finish=lambda **_: None)
+        return SimpleNamespace(finish=lambda **_: None, define_metric=lambda *_, **__: None)
 
     monkeypatch.setitem(
         sys.modules,
@@ -152,7 +152,7 @@ def test_a_run_from_before_its_identity_was_kept_continues_as_what_it_was(
 
     def init(**given: Any) -> SimpleNamespace:
         inits.append(given)
-        return SimpleNamespace(finish=lambda **_: None)
+        return SimpleNamespace(finish=lambda **_: None, define_metric=lambda *_, **__: None)
 
     module = SimpleNamespace(init=init, finish=lambda: None)
     monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
@@ -164,6 +164,25 @@ def test_a_run_from_before_its_identity_was_kept_continues_as_what_it_was(
     known = {"wandb": ("id", path), "trackio": ("name", tmp_path.name)}
     key, value = known[name]
     assert (one[key], two[key]) == (value, value)
+
+
+def test_wandb_gets_steps_as_a_column_for_its_own_count_drops_what_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[Any] = []
+    axes: list[Any] = []
+    run = SimpleNamespace(
+        log=lambda *row, **how: rows.append((*row, how)),
+        define_metric=lambda *name, **how: axes.append((*name, how)),
+        finish=lambda **_: None,
+    )
+    module = SimpleNamespace(init=lambda **_: run)
+    monkeypatch.setitem(sys.modules, "wandb", module)  # type: ignore[arg-type]
+    with Tracker("wandb", tmp_path, {}, first_step=3, warn=rows.append) as tracker:
+        tracker.numbers(4, {"all": {"reward": 0.5}})
+        tracker.numbers(3, {"eval/quiz/all": {"score": 0.25}})
+    assert rows == [({"step": 4, "all/reward": 0.5}, {}), ({"step": 3, "eval/quiz/all/score": 0.25}, {})]
+    assert axes == [("step", {}), ("*", {"step_metric": "step"})]
 
 
 class Broken:

@@ -21,6 +21,8 @@ from vtune.metrics.montage import caption, montage
 from vtune.schema.trajectory import Trajectory
 
 PROJECT = "vtune"
+STEP = "step"
+"""The axis of W&B's charts."""
 SHOWN = 4
 """Trajectories of a step that are shown."""
 
@@ -149,14 +151,18 @@ class WandB:
             notes=local_page(out),
             resume="allow",
         )
+        # Its own count of steps keeps the last one back until the next begins, and drops what lies before it:
+        # a killed run would lose the last, and a resumed one what it does again.
+        self._run.define_metric(STEP)
+        self._run.define_metric("*", step_metric=STEP)
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
-        self._run.log(dict(values), step=step)
+        self._run.log({STEP: step, **values})
 
     def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
         """See `Backend`."""
-        self._run.log({name: self._wandb.Image(picture, caption=text)}, step=step)
+        self._run.log({STEP: step, name: self._wandb.Image(picture, caption=text)})
 
     def close(self, *, failed: bool) -> None:
         """See `Backend`."""
