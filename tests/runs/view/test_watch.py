@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from tests.conftest import HANGS
 from tests.report.test_tables import printed
 from tests.runs.commands import vtune
+from tests.view.runs import LOOKED, make_run
 from vtune.errors import DataError
 from vtune.report.watch import render_watch, watch_line
 from vtune.runs.start import locked
@@ -122,6 +124,15 @@ def test_who_stops_to_look_is_told_nothing(run: Path) -> None:
         looking.send_signal(signal.SIGINT)
         assert looking.communicate(timeout=HANGS) == ("", "")
     assert looking.returncode == 0
+
+
+def test_of_a_folder_of_runs_the_newest_is_named(tmp_path: Path) -> None:
+    for age, name in enumerate(("seed-0", "seed-1")):
+        make_run(tmp_path / "base" / name, {0: [LOOKED]})
+        os.utime(tmp_path / "base" / name / "recipe.yaml", (1e9 + age, 1e9 + age))
+    with pytest.raises(DataError) as refused:
+        watched(tmp_path)
+    assert refused.value.fix == f"watch a run in it, such as {tmp_path / 'base/seed-1'}, which began last"
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

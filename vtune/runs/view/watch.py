@@ -10,6 +10,7 @@ from vtune.errors import DataError
 from vtune.metrics.replies import last_replies
 from vtune.report.training import state_of
 from vtune.runs.report.document import run_begun, run_report
+from vtune.view.place import runs_below
 
 EVERY = 2.0
 """Seconds between looks at the folder (ours)."""
@@ -28,9 +29,12 @@ def watched(path: Path) -> dict[str, Any]:
         DataError: If it is not the folder of a run.
     """
     if not (path / "recipe.yaml").is_file():
+        runs = [place.path for place in runs_below(path) if place.kind == "run"] if path.is_dir() else []
         raise DataError(
             f"{path} is not the folder of a run: it has no recipe.yaml",
-            fix="give a folder that `vtune sft` or `rl` writes; `vtune show` and `view` take the others",
+            fix=f"watch a run in it, such as {runs[-1]}, which began last"
+            if runs
+            else "give a folder that `vtune sft` or `rl` writes; `vtune show` and `view` take the others",
         )
     run = _run(path)
     replies = last_replies(path)
