@@ -80,16 +80,34 @@ _NAMES = {
 _SIMPLE = rf"""(?:(square|sq\.?|cubic|cu\.?)\s*)?
     ({"|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))})
     (?:\s*\^\s*\{{?(-?[0-9])\}}?)?"""
-_AT_END = re.compile(rf"(?<=[0-9)}}\s]){_SIMPLE}(?:\s*(?:/|per\b)\s*{_SIMPLE})?\Z", re.VERBOSE)
+_AT_END = re.compile(
+    rf"(?<=[0-9)}}\s]){_SIMPLE}(?:\s*(?:/|per\b)\s*{_SIMPLE})?\Z", re.VERBOSE | re.IGNORECASE
+)
 _RAISED = str.maketrans({"²": "^2", "³": "^3", "℃": "°C", "℉": "°F"})
 _SPACE = re.compile(r"\\[ ,:;!]|~")
 _DEGREE = re.compile(r"\s*\^?\s*\{?\s*\\(?:circ|degree)(?![A-Za-z])\s*\}?")
 _LETTER = re.compile(r"(?<![\\A-Za-z])[A-Za-z]")
 _MONEY = re.compile(r"[^$€£₹¥0-9]*(\\\$|[$€£₹¥])")
-_SPEEDS = {("km", "h"): "kmh", ("mi", "h"): "mph"}
 
 Unit = tuple[tuple[str, int], ...]
 """Names with their powers: that of what stands above the bar, and that of what stands below it."""
+
+_SAME: dict[Unit, Unit] = {
+    (("km", 1), ("h", 1)): (("kmh", 1),),
+    (("mi", 1), ("h", 1)): (("mph", 1),),
+    (("cm", 3),): (("ml", 1),),
+    (("dm", 3),): (("l", 1),),
+    (("g", 1), ("cm", 3)): (("g", 1), ("ml", 1)),
+    (("kg", 1), ("m", 3)): (("g", 1), ("l", 1)),
+    (("n", 1), ("m", 2)): (("pa", 1),),
+    (("j", 1), ("s", 1)): (("w", 1),),
+    (("v", 1), ("m", 1)): (("n", 1), ("°c", 1)),  # a volt per metre is a newton per coulomb
+}
+"""Units that are others of this table exactly."""
+_UNCLEAR = {"M", "Nm", "NM", "c"}
+"""Written so, not metres, nanometres or degrees alone: also molar or a million, newton metres, cents."""
+_RATES = "%$€£₹¥¢"
+"""What is often said per year, month or hour, or as often without."""
 
 
 def unit(text: str) -> Unit | None:
@@ -99,18 +117,20 @@ def unit(text: str) -> Unit | None:
     if money and (money[1] != "$" or text.count("$") % 2):
         return ((money[1].removeprefix("\\"), 1),)
     plain = _SPACE.sub(" ", said_by(text.translate(_RAISED)))
-    value = _DEGREE.sub("°", plain).casefold().rstrip("$. ").rpartition("=")[2]
+    value = _DEGREE.sub("°", plain).rstrip("$. ").rpartition("=")[2]
     found = _AT_END.search(value)
     # Where letters stand before it, it may be one of them: 3ma + 2mv is 2mv + 3ma.
     if found is None or _LETTER.search(value[: found.start()]):
         return None
     power, name, raised, power_below, name_below, raised_below = found.groups()
-    above = (_NAMES[name], _power(power, raised))
-    if name_below is None:
-        return (above,)
-    below = (_NAMES[name_below], _power(power_below, raised_below))
-    speed = _SPEEDS.get((above[0], below[0]))
-    return ((speed, 1),) if speed else (above, below)
+    above = (_NAMES[name.casefold()], _power(power, raised))
+    # ms^{-1} is m/s, letter by letter.
+    if above[1] < 0 or found[0] in _UNCLEAR:
+        return None
+    if name_below is None or above[0] in _RATES:
+        return _SAME.get((above,), (above,))
+    below = (_NAMES[name_below.casefold()], _power(power_below, raised_below))
+    return _SAME.get((above, below), (above, below))
 
 
 def contradict(one: str, other: str) -> bool:
@@ -125,4 +145,4 @@ def contradict(one: str, other: str) -> bool:
 def _power(word: str | None, raised: str | None) -> int:
     if raised is not None:
         return int(raised)
-    return 1 if word is None else 2 if word.startswith("sq") else 3
+    return 1 if word is None else 2 if word.casefold().startswith("sq") else 3
