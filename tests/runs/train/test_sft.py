@@ -16,6 +16,7 @@ from vtune.models.policy import Policy, load_chat
 from vtune.models.source import resolved
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.view.watch import watched
+from vtune.schema.message import Picture
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.update.deepspeed import Trainer
 from vtune.update.ranks import Ranks
@@ -242,6 +243,20 @@ def test_pictures_of_the_next_update_are_read_while_one_is_computed(
     # Those of the first update nobody could read before; of the others none is left to the update.
     assert read == [True] * first + [False] * (len(read) - first)
     assert not stream._ahead, "nothing is read beyond the end"
+
+
+def test_a_picture_that_no_turn_shows_is_not_read(
+    tiny: Path, lens: Path, policy: Policy, tmp_path: Path
+) -> None:
+    file = tmp_path / "traces.parquet"
+    shown = list(read_trajectories(lens / "traces.parquet"))[:2]
+    write_trajectories(file, [replace(one, images=(*one.images, Picture(b"no picture"))) for one in shown])
+    recipe = load_recipe(
+        find("codev-tiny", "recipes.sft"), SFTRecipe, [f"model={tiny}", f"data=[{file}]", "batch_size=2"]
+    )
+    stream = training._Stream(recipe, policy, Ranks(rank=0, world=1, local=0), steps=1)
+    (first, _) = stream.batch(0)
+    assert b"no picture" not in first.images
 
 
 def test_a_run_for_which_a_gpu_has_no_room_goes_on_with_less_at_a_time(

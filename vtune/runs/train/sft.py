@@ -286,14 +286,15 @@ class _Stream:
         return items
 
     def _read(self, step: int) -> list[Trajectory]:
-        """The traces of an update, their pictures decoded and cut to patches."""
+        """The traces of an update, the pictures that they show decoded and cut to patches."""
         size = self._recipe.batch_size
         numbers = range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
         traces = [self._traces.shuffled(number, seed=self._recipe.seed) for number in numbers]
         for trace in traces:
-            for picture in trace.images:
-                if picture.data is not None:
-                    self._policy.pictures.read(picture.data)
+            for number in {number for message in trace.messages for number in message.images}:
+                data = trace.images[number].data
+                if data is not None:
+                    self._policy.pictures.read(data)
         return traces
 
     def _item(self, trace: Trajectory) -> Item:
