@@ -214,6 +214,15 @@ def test_a_length_that_was_mistyped_can_be_taken_back_as_far_as_the_run_has_not_
     start_run(run, plan(steps=4), [data], resume=True)
 
 
+def test_a_length_of_many_digits_can_be_taken_back_to_the_first(data: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    start_run(run, plan(steps=1234567), [data], resume=False)
+    start_run(run, plan(steps=2000000), [data], resume=True)
+    with pytest.raises(RecipeError, match=r"it differs in steps\n"):
+        start_run(run, plan(steps=1234566), [data], resume=True)
+    start_run(run, plan(steps=1234567), [data], resume=True)
+
+
 def test_the_number_of_steps_is_kept_where_a_recipe_by_epochs_does_not_say_it(
     data: Path, tmp_path: Path
 ) -> None:

@@ -235,7 +235,7 @@ def _note(
     file = out / "environment.json"
     known = read_record(file, fix=RESTORE)
     now = (known if steps is None else known | {"steps": steps}) | {"data": dict(prints)}
-    told = [f"{key} {before:g} -> {after:g}" for key, (before, after) in lengths.items()]
+    told = [f"{key} {before:.15g} -> {after:.15g}" for key, (before, after) in lengths.items()]
     if told:
         now = now | {"extended": [*known.get("extended", []), *told]}
     if now != known:
