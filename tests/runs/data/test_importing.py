@@ -276,6 +276,15 @@ def test_every_published_file_looks_like_its_own_format(tmp_path: Path) -> None:
             check_look(name, path, published.options)
 
 
+def test_an_export_leaves_the_list_of_an_import_beside_it_alone(tmp_path: Path) -> None:
+    rows = [{"problem": "Which?", "answer": "A"}, {"problem": "", "answer": "A"}]
+    out = tmp_path / "out.parquet"
+    import_data("easyr1", [lines(tmp_path / "questions.jsonl", rows)], out, options=Options(), strict=False)
+    listed = (tmp_path / "out.problems.txt").read_text()
+    export_data("samples", out, tmp_path / "out.jsonl")
+    assert (tmp_path / "out.problems.txt").read_text() == listed
+
+
 def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path: Path) -> None:
     rows = [{"problem": "Which?", "answer": "A"}] + [{"problem": "", "answer": "A"}] * 40
     file = lines(tmp_path / "questions.jsonl", rows)

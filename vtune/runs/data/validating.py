@@ -138,7 +138,8 @@ def write_problems(path: Path, problems: Sequence[Problem]) -> None:
 
 def list_problems(out: Path, problems: Sequence[Problem]) -> str | None:
     """Write beside a file which rows were left out of it; the name of the list, None without such rows."""
-    listed = out.with_name(out.stem + PROBLEMS)
+    # X.jsonl may be an export of X.parquet, whose list is not touched.
+    listed = out.with_name((out.stem if out.suffix == ".parquet" else out.name) + PROBLEMS)
     if not problems:
         listed.unlink(missing_ok=True)  # of an earlier time
         return None
