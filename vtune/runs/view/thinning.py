@@ -12,7 +12,7 @@ def thinned(sources: Curves, most: int) -> dict[str, dict[str, Any]]:
     """The same curves with at most `most` points each.
 
     Where a curve has more, a point is the mean of neighbours, as many for each point but the last, and lies
-    at the last of their steps: so the end of a run is where it was, and a mean over the curve stays.
+    at the last of their steps: so the end of a run is where it was.
     """
     return {
         source: {name: _thinned(curve, most) for name, curve in curves.items()}
