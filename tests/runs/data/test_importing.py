@@ -1,6 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +18,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.rollout.transcript import check_trace
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
-from vtune.schema.message import Picture
+from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.trajectory import Crop
 from vtune.uses import forget, used
@@ -528,6 +528,34 @@ def test_a_trace_that_would_come_back_otherwise_is_not_exported_to_thyme(
     changed[place] = replace(changed[place], content=content + "<image>" * len(changed[place].images))
     path, there, back = (tmp_path / f"{name}.parquet" for name in ("traces", "there", "back"))
     write_trajectories(path, [good, replace(good, messages=tuple(changed))])
+    result = export_data("thyme", path, there)
+    assert [problem["row"] for problem in result["problems"]] == [1]
+    assert why in result["problems"][0]["what"]
+    assert import_data("thyme", [there], back, options=Options(), strict=True)["kept"] == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "content", "why"),
+    [
+        ("assistant", "Let me see.", "cannot be told from the next"),
+        ("user", "<sandbox_output>\n7\n</sandbox_output>", "cannot be told from the next"),
+        (None, "No code, and yet", "follows no <code>"),
+    ],
+    ids=["two turns of the assistant", "two outputs", "an output without code"],
+)
+def test_turns_that_thymes_layout_would_join_or_refuse_are_not_exported(
+    role: Literal["assistant", "user"] | None, content: str, why: str, tmp_path: Path
+) -> None:
+    run("thyme", tmp_path)
+    good = next(t for t in read_trajectories(tmp_path / "out.parquet") if t.calls)
+    turns = list(good.messages)
+    at = next(number for number, turn in enumerate(turns) if turn.role == "assistant")
+    if role is None:
+        turns[at] = Message("assistant", content)
+    else:
+        turns.insert(at + (role == "user") + 1, Message(role, content))
+    path, there, back = (tmp_path / f"{name}.parquet" for name in ("traces", "there", "back"))
+    write_trajectories(path, [good, replace(good, messages=tuple(turns))])
     result = export_data("thyme", path, there)
     assert [problem["row"] for problem in result["problems"]] == [1]
     assert why in result["problems"][0]["what"]

@@ -143,12 +143,20 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
 
 def _check_framed(turns: Sequence[Message], where: str) -> None:
     """Check that one text with `<sandbox_output>` and `<answer>` says who wrote which of the turns."""
-    for turn in turns:
+    for number, turn in enumerate(turns):
+        output = number % 2 == 1
         framed = _OUTPUT.fullmatch(turn.content.strip()) is not None
-        if framed != (turn.role == "user") or (not framed and _OUTPUT_MARK.search(turn.content)):
+        if {output, framed} != {turn.role == "user"} or (not framed and _OUTPUT_MARK.search(turn.content)):
             raise DataError(
                 "a turn cannot be told from the next: Thyme's layout has what a tool says, and nothing else, "
                 "in <sandbox_output>",
+                where=where,
+                fix="leave it out, or export it as `conversations`",
+            )
+        _, found, code = turns[number - 1].content.strip().partition("<code>") if output else ("", "", "")
+        if output and not (found and code.endswith("</code>")):
+            raise DataError(
+                "a <sandbox_output> follows no <code>…</code>",
                 where=where,
                 fix="leave it out, or export it as `conversations`",
             )
