@@ -58,7 +58,7 @@ def test_a_picture_of_another_kind_is_to_be_stored_anew(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tiff, "TIFF")
     with pytest.raises(DataError, match="cannot be opened") as caught:
         pictures("image", tiff.getvalue(), tmp_path)
-    assert "store PNG or JPEG" in caught.value.fix
+    assert "store a PNG or JPEG" in caught.value.fix
 
 
 def test_several_pictures_stand_in_a_cell_of_a_table_as_the_text_of_a_list(tmp_path: Path) -> None:
