@@ -93,19 +93,20 @@ Unit = tuple[tuple[str, int], ...]
 """Names with their powers: that of what stands above the bar, and that of what stands below it."""
 
 _SAME: dict[Unit, Unit] = {
-    (("km", 1), ("h", 1)): (("kmh", 1),),
-    (("mi", 1), ("h", 1)): (("mph", 1),),
     (("cm", 3),): (("ml", 1),),
     (("dm", 3),): (("l", 1),),
-    (("g", 1), ("cm", 3)): (("g", 1), ("ml", 1)),
+    (("km", 1), ("h", 1)): (("kmh", 1),),
+    (("mi", 1), ("h", 1)): (("mph", 1),),
+    (("kg", 1), ("l", 1)): (("g", 1), ("ml", 1)),
     (("kg", 1), ("m", 3)): (("g", 1), ("l", 1)),
+    (("mg", 1), ("l", 1)): (("g", 1), ("m", 3)),
     (("n", 1), ("m", 2)): (("pa", 1),),
     (("j", 1), ("s", 1)): (("w", 1),),
     (("v", 1), ("m", 1)): (("n", 1), ("°c", 1)),  # a volt per metre is a newton per coulomb
 }
-"""Units that are others of this table exactly."""
-_UNCLEAR = {"M", "Nm", "NM", "c"}
-"""Written so, not metres, nanometres or degrees alone: also molar or a million, newton metres, cents."""
+"""Units that are others exactly: a part first, then a whole of such parts."""
+_UNCLEAR = {"M", "Mg", "Nm", "NM", "c"}
+"""Not metres, milligrams, nanometres or degrees for certain: also molar, tonnes, newton metres, cents."""
 _RATES = "%$€£₹¥¢"
 """What is often said per year, month or hour, or as often without."""
 
@@ -123,13 +124,13 @@ def unit(text: str) -> Unit | None:
     if found is None or _LETTER.search(value[: found.start()]):
         return None
     power, name, raised, power_below, name_below, raised_below = found.groups()
-    above = (_NAMES[name.casefold()], _power(power, raised))
+    above = _part(name, _power(power, raised))
     # ms^{-1} is m/s, letter by letter.
     if above[1] < 0 or found[0] in _UNCLEAR:
         return None
     if name_below is None or above[0] in _RATES:
-        return _SAME.get((above,), (above,))
-    below = (_NAMES[name_below.casefold()], _power(power_below, raised_below))
+        return (above,)
+    below = _part(name_below, _power(power_below, raised_below))
     return _SAME.get((above, below), (above, below))
 
 
@@ -140,6 +141,11 @@ def contradict(one: str, other: str) -> bool:
         return False
     names = {found[0][0] for found in units if found is not None}
     return not ("°" in names and names <= {"°", "°c", "°f"})
+
+
+def _part(name: str, power: int) -> tuple[str, int]:
+    part = (_NAMES[name.casefold()], power)
+    return _SAME.get((part,), (part,))[0]
 
 
 def _power(word: str | None, raised: str | None) -> int:
