@@ -54,10 +54,13 @@ def test_a_mean_of_parts_is_none_where_nothing_was_scored_of_a_part() -> None:
     assert (found["unscored_parts"], found["score"]) == (["grid"], 1.0)
     assert "task_mean" not in found
     # Of the second rotation one category is known, and so is its mean over rotations.
-    assert (cycles["unscored_parts"], cycles["score"], cycles["fcp"]) == (["1"], 0.75, 0.5)
+    assert (cycles["unscored_parts"], cycles["score"], cycles["fcp"]) == (["1 (fsp)"], 0.75, 0.5)
     assert "fsp" not in cycles
     assert set(cycles["intervals"]) == {"score", "fcp"}
     assert cycles["cycles"]["1"] == {"score": 1.0, "fcp": 1.0}
+    gone = SCORERS["hrbench"]([right, lost])
+    assert gone["unscored_parts"] == ["1"]
+    assert not {"score", "fsp"} & set(gone)
 
 
 def test_rotations_weigh_the_same_and_one_right_answer_of_four_counts_a_quarter() -> None:

@@ -98,5 +98,5 @@ def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(render_evaluations([one]))
     text = console.export_text()
-    assert "no mean over all parts: nothing was scored of charts, maps" in text
+    assert "the mean over parts is missing: nothing was scored of charts, maps" in text
     assert "unscored_parts" not in text

@@ -122,13 +122,15 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
     unscored: list[str] = []
     for key in ("score", *HRBENCH):
         over = mean_of_parts({name: row[key] for name, row in cycles.items() if key in row})
-        unscored += over.get("unscored_parts", ())
+        lost = [name for name in over.get("unscored_parts", ()) if name not in unscored]
+        # Of a rotation that has other scores it is one category.
+        unscored += lost if key == "score" else [f"{name} ({key})" for name in lost]
         if "score" in over:
             scores[key] = over["score"]
     if scores:
         scores["intervals"] = {key: interval(_in_part(marks, key), _cycle) for key in tuple(scores)}
     if unscored:
-        scores["unscored_parts"] = list(dict.fromkeys(unscored))
+        scores["unscored_parts"] = unscored
     known = {
         name: {key: value for key, value in row.items() if value is not None} for name, row in cycles.items()
     }

@@ -84,7 +84,7 @@ def _head(evaluation: Evaluation) -> str:
 def _without_score(evaluation: Evaluation) -> str:
     """Why a mean over parts is missing."""
     parts = evaluation["score"].get("unscored_parts", ())
-    return f"\n  no mean over all parts: nothing was scored of {', '.join(parts)}" if parts else ""
+    return f"\n  the mean over parts is missing: nothing was scored of {', '.join(parts)}" if parts else ""
 
 
 def _power(evaluation: Evaluation) -> str:
