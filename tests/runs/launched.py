@@ -150,7 +150,8 @@ class Launched:
             if "-m vtune.cli.main" in text and pid != self.process.pid:
                 with suppress(OSError):
                     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                    found[int(next(v for v in variables if v.startswith(b"RANK="))[5:])] = pid
+                    # One that is about to become a rank, or a watcher, still looks like the command.
+                    found |= {int(v[5:]): pid for v in variables if v.startswith(b"RANK=")}
         return found
 
     def wait(self, seconds: float) -> int:
