@@ -79,9 +79,9 @@ def in_one_call(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lets a model attend in one call, by the reference; gives the number of calls until now."""
     calls: list[int] = []
 
-    def counted(*args: Any, **options: Any) -> torch.Tensor:
+    def counted(*args: Any, enable_gqa: bool, **options: Any) -> torch.Tensor:
         calls.append(len(args[3]) - 1)
-        return varlen_attn(*args, **options)
+        return varlen_attn(*args, enable_gqa=enable_gqa, **options)
 
     def let(policy: Policy) -> list[int]:
         monkeypatch.setattr(KERNEL, counted)
@@ -180,7 +180,7 @@ def test_a_gpu_attends_in_one_call_a_layer(each_policy: Policy) -> None:
         ("old", "the kernel needs compute capability 8.0"),
         ("built without", "this torch was built without FlashAttention"),
         ("wide", "heads of the language model have 320 numbers"),
-        ("earlier torch", "the varlen_attn of torch 2.9 takes no window_size and no enable_gqa"),
+        ("earlier torch", "the varlen_attn of torch 2.9 takes no window_size"),
     ],
 )
 def test_what_the_kernel_cannot_take_stays_as_it_was(
@@ -201,6 +201,18 @@ def test_what_the_kernel_cannot_take_stays_as_it_was(
     said = place_row_attention(model, CPU if change == "cpu" else CUDA)
     assert said == f"one call for each segment: {why}"
     assert not any(one_call(model))
+
+
+@pytest.mark.usefixtures("on_gpu")
+def test_a_kernel_that_shares_keys_without_being_told_does(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def untold(*given: Any, scale: float, window_size: tuple[int, int]) -> torch.Tensor:
+        return varlen_attn(*given, scale=scale, window_size=window_size, enable_gqa=True)
+
+    monkeypatch.setattr(KERNEL, untold)
+    model = half(policy)
+    assert place_row_attention(model, CUDA) == "one call per layer (torch.nn.attention.varlen)"
 
 
 def a_key_too_few(own: int, seen: int) -> int:
@@ -255,9 +267,9 @@ def test_a_kernel_that_refuses_is_found_out(policy: Policy, monkeypatch: pytest.
 def test_it_is_tried_once_and_draws_no_random_numbers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def counted(*given: Any, **options: Any) -> torch.Tensor:
+    def counted(*given: Any, enable_gqa: bool, **options: Any) -> torch.Tensor:
         calls.append(given)
-        return varlen_attn(*given, **options)
+        return varlen_attn(*given, enable_gqa=enable_gqa, **options)
 
     monkeypatch.setattr(KERNEL, counted)
     before = torch.random.get_rng_state()

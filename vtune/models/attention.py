@@ -5,8 +5,10 @@ nothing is as large as row x row. A call for each segment does everywhere; one c
 kernel that a GPU has (see `vtune.models.row_attention`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from itertools import accumulate
 from types import MethodType
 from typing import Any
@@ -197,7 +199,13 @@ def attention_in_one_call(
         seen.most,
         scale=scaling,
         window_size=(-1, 0),  # causal: the last query of a segment sees its last key
-        enable_gqa=True,
+        **_grouped(varlen_attn),
     )
     out: torch.Tensor = found[None]
     return out
+
+
+@cache
+def _grouped(kernel: Callable[..., Any]) -> dict[str, bool]:
+    """What says that several heads of queries share one of keys: torch 2.11 takes it so without a word."""
+    return {"enable_gqa": True} if "enable_gqa" in signature(kernel).parameters else {}

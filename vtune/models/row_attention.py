@@ -63,9 +63,8 @@ def _obstacle(model: Any, device: torch.device) -> str | None:
     # Here, for it loads torch's compiler: a second, at each start of a command.
     from torch.nn.attention.varlen import varlen_attn
 
-    known = inspect.signature(varlen_attn).parameters
-    if lacking := [name for name in ("window_size", "enable_gqa") if name not in known]:
-        return f"the varlen_attn of torch {torch.__version__} takes no {' and no '.join(lacking)}"
+    if "window_size" not in inspect.signature(varlen_attn).parameters:
+        return f"the varlen_attn of torch {torch.__version__} takes no window_size"
     shapes = {
         (m.q_proj.out_features // m.head_dim, m.k_proj.out_features // m.head_dim, m.head_dim)
         for m in modules
