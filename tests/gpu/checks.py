@@ -79,7 +79,7 @@ CHECKS: Sequence[Check] = (
         name="hand-over",
         about="handles to weights, pickled, in a buffer of the largest tensor, into a vLLM that slept",
         entry="hand_over:check",
-        seconds=240,
+        seconds=320,
         vllm=True,
     ),
     Check(
@@ -93,29 +93,29 @@ CHECKS: Sequence[Check] = (
         name="policy",
         about="log-probabilities when drawn and in training, transformers engine, float32 and bfloat16",
         entry="policy:check",
-        seconds=80,
+        seconds=60,
     ),
     Check(
         name="varlen",
         about="attention over all windows, and all segments of a row, in one call against one for each",
         entry="varlen:check",
-        seconds=50,
+        seconds=45,
     ),
     *(
         Check(
             name=f"step {name.rpartition('-')[2]}",
             about=f"`vtune rl` at the size of {name}: tokens a second, MFU, memory against plan, mismatch",
             entry="steps:check",
-            seconds=220,
+            seconds=seconds,
             given={"name": name},
         )
-        for name in ("Qwen2.5-VL-3B", "Qwen2.5-VL-7B", "Qwen3-VL-8B")
+        for name, seconds in (("Qwen2.5-VL-3B", 180), ("Qwen2.5-VL-7B", 220), ("Qwen3-VL-8B", 220))
     ),
     Check(
         name="learns",
         about="a model of 114 million parameters learns the lens puzzles",
         entry="learns:check",
-        seconds=300,
+        seconds=285,
     ),
     Check(
         name="ranks",

@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from tests.gpu.checks import Bar, Found, Place
 from tests.gpu.models import TOLERANCE, published, tiny_model
+from tests.gpu.stock import stock_logprobs
 from tests.gpu.vllm_here import (
     SHARE,
     device_here,
@@ -22,7 +25,7 @@ from tests.gpu.vllm_here import (
 )
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request
-from vtune.rollout.vllm import VllmEngine
+from vtune.rollout.vllm import VllmEngine, _arguments
 
 LAYERS = 4
 """Of Qwen3-VL-8B, at full width: its embedding is larger than the buffer in which weights travel, and its
@@ -30,6 +33,8 @@ first layers take features of pictures from memory that vLLM does not restore af
 TOKENS = 24
 ROOM = 12 * 10**9
 """Bytes that are left to other processes: another check may run beside this one."""
+PAIRS = ("vLLM, ours", "ours, transformers", "vLLM, transformers")
+"""Who is compared; transformers' own modules compute in float32."""
 
 
 def check(place: Place) -> Found:
@@ -48,8 +53,7 @@ async def handed_over(model: Path, folder: Path) -> Found:
     asked = requests(policy, TOKENS)
     rows: list[dict[str, Any]] = []
     try:
-        await engine.keep_loaded()
-        loaded = mismatch(policy, asked, await draw(engine, asked))
+        loaded = await as_loaded(engine, policy, model, asked)
         await engine.rest()
         for version in range(3):
             if version:
@@ -72,9 +76,14 @@ async def handed_over(model: Path, folder: Path) -> Found:
     finally:
         await engine.aclose()
     most = TOLERANCE[dtype_here()]
+    if max(loaded["vLLM, ours"].values()) > most:
+        loaded["without graphs"] = await without_graphs(policy, model, folder, asked)
     handed = max(value for row in rows for value in row["mismatch"].values())
     bars = [
-        Bar(what="mismatch before a hand-over", value=max(loaded.values()), at_most=most),
+        Bar(what=f"mismatch before a hand-over: {pair}", value=max(loaded[pair].values()), at_most=most)
+        for pair in PAIRS
+    ]
+    bars += [
         Bar(what="mismatch", value=handed, at_most=most),
         Bar(
             what="hand-overs after which the weights of then drew",
@@ -92,13 +101,47 @@ async def handed_over(model: Path, folder: Path) -> Found:
     return Found(bars=bars, figures={"loaded": loaded, "rows": rows, "largest_gb": largest / 1e9})
 
 
+async def as_loaded(
+    engine: VllmEngine, policy: Policy, model: Path, asked: Sequence[Request]
+) -> dict[str, dict[str, float]]:
+    """How far vLLM with the weights that it has read itself, ours and transformers' modules are apart."""
+    await engine.keep_loaded()
+    drawn = await draw(engine, asked)
+    theirs, ours = told(drawn), scored(policy, asked, drawn)
+    plain = stock_logprobs(model, policy, asked, drawn)
+    pairs = ((theirs, ours), (ours, plain), (theirs, plain))
+    return {name: by_kind(one - other, asked, drawn) for name, (one, other) in zip(PAIRS, pairs, strict=True)}
+
+
+async def without_graphs(
+    policy: Policy, model: Path, folder: Path, asked: Sequence[Request]
+) -> dict[str, float]:
+    """The mismatch of a vLLM that neither compiles nor captures: whether it is theirs."""
+
+    def eager(*given: Any) -> Any:
+        return replace(_arguments(*given), enforce_eager=True)
+
+    with patch("vtune.rollout.vllm._arguments", eager):
+        engine = VllmEngine(policy, setup_of(model), folder)
+    try:
+        await engine.take(policy.model.named_parameters, 0)
+        return mismatch(policy, asked, await draw(engine, asked))
+    finally:
+        await engine.aclose()
+
+
 def mismatch(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]) -> dict[str, float]:
-    """The largest |log-probability when drawn - in training| of turns with pictures and without.
+    """The largest |log-probability when drawn - in training|, by kind."""
+    return by_kind(scored(policy, asked, drawn) - told(drawn), asked, drawn)
+
+
+def by_kind(apart: torch.Tensor, asked: Sequence[Request], drawn: Sequence[Completion]) -> dict[str, float]:
+    """The largest of differences (tokens,), of turns with pictures and without.
 
     Of their first tokens, which a prompt's forward pass draws, and of the later ones, which come one by one:
     what is wrong in one of the four alone is half found.
     """
-    apart = (scored(policy, asked, drawn) - told(drawn)).abs()
+    apart = apart.abs()
     found: dict[str, float] = {}
     for request, values in zip(asked, apart.split([len(one.token_ids) for one in drawn]), strict=True):
         kind = "pictures" if request.pixels else "words"

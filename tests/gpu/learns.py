@@ -11,9 +11,9 @@ from tests.gpu.models import middling, tiny_model
 from tests.gpu.running import rows_of, settings, vtune_here
 from vtune.runs.data.lens import make_lens
 
-STEPS = 30
+STEPS = 25
 GAIN = 0.05
-"""By which the reward of the last ten steps has to be above that of the first ten (ours)."""
+"""By which rewards and right answers of the last ten steps have to be above those of the first ten (ours)."""
 
 
 def check(place: Place) -> Found:
@@ -31,20 +31,27 @@ def check(place: Place) -> Found:
     start = sft / "checkpoints/newest"
     given = reinforced(start, data, small=small)
     vtune_here(["rl", "--recipe", "codev-tiny", "--out", str(rl), *settings(given)])
-    losses, rewards = ([row[key] for row in rows_of(run)] for run, key in ((sft, "loss"), (rl, "reward")))
-    early, late = fmean(rewards[:10]), fmean(rewards[-10:])
+    losses, steps = [row["loss"] for row in rows_of(sft)], rows_of(rl)
     parts = max(1, len(losses) // 10)
     fallen = fmean(losses[-parts:]) / fmean(losses[:parts])
     bars = [Bar(what="loss of the cold start, last tenth by first", value=fallen, at_most=0.5)]
+    # A reward rises too where a model unlearns to look and answers in the right form: 0.29 to 0.43 once,
+    # while 0.17 to 0.14 of its answers were right.
+    ends = {
+        key: (fmean(row[key] for row in steps[:10]), fmean(row[key] for row in steps[-10:]))
+        for key in ("reward", "accuracy", "evidence_rate")
+    }
     if not small:
-        bars.append(Bar(what="reward, last ten steps less first", value=late - early, at_least=GAIN))
+        bars += [
+            Bar(what=f"{key}, last ten steps less first", value=ends[key][1] - ends[key][0], at_least=GAIN)
+            for key in ("reward", "accuracy")
+        ]
     return Found(
         bars=bars,
         figures={
             "loss": [fmean(losses[:parts]), fmean(losses[-parts:])],
-            "reward": [early, late],
-            "accuracy": [row["reward_accuracy"] for row in (rows_of(rl)[0], rows_of(rl)[-1])],
-            "tokens_per_second": fmean(row["tokens_per_second"] for row in rows_of(rl)[1:]),
+            **ends,
+            "tokens_per_second": fmean(row["tokens_per_second"] for row in steps[1:]),
         },
     )
 
@@ -54,8 +61,9 @@ def taught(model: Path, data: Path, *, small: bool) -> dict[str, Any]:
     common = {"model": model, "data": f"[{data / 'traces.parquet'}]"}
     if small:
         return common | {"epochs": 24.0, "update.warmup_steps": 4, "update.threads": 1, "checkpoints.keep": 1}
-    # Smaller steps than the tiny model's, as for any wider one; the rest is the recipe's.
-    more = {"epochs": 3.0, "batch_size": 32, "update.learning_rate": 3e-4, "update.warmup_steps": 60}
+    # Smaller steps than the tiny model's, as for any wider one; the rest is the recipe's. Three times over
+    # the traces at 3e-4 it had learned their form, and not to see: 3 % of its crops showed what was asked.
+    more = {"epochs": 8.0, "batch_size": 32, "update.learning_rate": 6e-4, "update.warmup_steps": 60}
     return common | more | {"update.dtype": dtype(), "update.threads": 8}
 
 

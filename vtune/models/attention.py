@@ -182,6 +182,7 @@ def attention_in_one_call(
     # Here, for it loads torch's compiler: a second, at each start of a command.
     from torch.nn.attention.varlen import varlen_attn
 
+    attend: Any = varlen_attn
     seen = layout.seen
     # As `embedding` gathers, whose gradient is added up in float32, each token's in a fixed order. That of
     # `index_select` comes by atomic additions in bfloat16.
@@ -189,7 +190,7 @@ def attention_in_one_call(
         embedding(seen.places, states[0].transpose(0, 1).flatten(1)).view(-1, *states.shape[1::2])
         for states in (key, value)
     )
-    found: Any = varlen_attn(
+    found = attend(
         query[0].transpose(0, 1),
         keys,
         values,
@@ -199,7 +200,7 @@ def attention_in_one_call(
         seen.most,
         scale=scaling,
         window_size=(-1, 0),  # causal: the last query of a segment sees its last key
-        **_grouped(varlen_attn),
+        **_grouped(attend),
     )
     out: torch.Tensor = found[None]
     return out
