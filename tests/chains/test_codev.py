@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as engines
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.pictures import shows_colour
 from tests.chains.table import Record, record_earned
@@ -24,6 +23,7 @@ from tests.data.formats.published import DEEPEYES_SYSTEM, DEEPEYES_USER, parquet
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import numbers, vtune
 from tests.runs.looking import BOX, HABITS, NUMBERS, Looking
+from tests.scripted import draw_with
 from vtune.config import find, load_recipe
 from vtune.curate.judging import KNOWLEDGE_SYSTEM, LABEL_SYSTEM
 from vtune.judge.prompts import ANSWER_SYSTEM, EVIDENCE_SYSTEM, TARGET_SYSTEM
@@ -233,9 +233,7 @@ def curated(
         filters__5__images__max_pixels=12544,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            engines, "TransformersEngine", lambda policy, **_: Obedient(policy.chat, frozenset({EASY}))
-        )
+        draw_with(patch, lambda policy, **_: Obedient(policy.chat, frozenset({EASY})))
         ended = vtune("curate", "codev-rl", "--out", folder / "out", *changes, "--json")
     assert ended.code == 0, ended.err
     return folder / "out"
@@ -335,7 +333,7 @@ def trained(
     )
     with pytest.MonkeyPatch.context() as patch:
         knows = frozenset(asked.text for asked in ASKED)
-        patch.setattr(engines, "TransformersEngine", lambda policy, **_: Obedient(policy.chat, knows, taught))
+        draw_with(patch, lambda policy, **_: Obedient(policy.chat, knows, taught))
         ended = vtune(*words, "--json")
     assert ended.code == 0, ended.err
     return out
@@ -450,7 +448,7 @@ def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         published__rows="null",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
+        draw_with(patch, lambda policy, **_: Looking(policy.chat, samples))
         ended = vtune("eval", "--suite", "vstar", "--model", trained, "--out", out, *small, "--json")
     assert ended.code == 0, ended.err
     check_unchanged("eval", "vstar", out / "suite.yaml")
@@ -472,7 +470,7 @@ def test_hrbench_as_published_is_evaluated_and_audited_by_a_judge(
     suite = load_recipe(find("hrbench-4k", "eval_suites"), EvalSuite, [f"data=[{data}]"])
     samples = list(read_records(suite))
     assert len(samples) == len(HABITS)
-    monkeypatch.setattr(engines, "TransformersEngine", lambda policy, **_: Looking(policy.chat, samples))
+    draw_with(monkeypatch, lambda policy, **_: Looking(policy.chat, samples))
     small = settings("eval", dtype="float32", threads=1, images__max_pixels=12544, sandbox__seconds=120.0)
     out = tmp_path / "out"
     words = ["eval", "--suite", "hrbench-4k", "--model", trained, "--out", out]

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-import vtune.runs.agent.engines as engines
 from tests.chains.calling import called, responses, thousandths
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.pictures import shows_colour
@@ -25,6 +24,7 @@ from tests.chains.table import Record, record_earned
 from tests.data.benchmarks import picture
 from tests.judge.server import FakeJudge, serve
 from tests.runs.commands import vtune
+from tests.scripted import draw_with
 from vtune.judge.prompts import ANSWER_SYSTEM, TARGET_SYSTEM
 from vtune.models.chat import Chat
 from vtune.reward.preflight import HELLO
@@ -265,9 +265,7 @@ def trained(
         update__micro_tokens=16384,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            engines, "TransformersEngine", lambda policy, **_: Searching(policy.chat, TRAIN, always=False)
-        )
+        draw_with(patch, lambda policy, **_: Searching(policy.chat, TRAIN, always=False))
         ended = vtune("rl", "--recipe", request.param, "--out", out, *changes, "--json")
     assert ended.code == 0, ended.err
     check_unchanged("rl", request.param, out / "recipe.yaml")
@@ -383,9 +381,7 @@ def evaluated(asked_models: FakeJudge, trained: Path, tmp_path_factory: pytest.T
         tools__text_search__web__recorded=f"[{folder / 'web.jsonl'}]",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            engines, "TransformersEngine", lambda policy, **_: Searching(policy.chat, TEST, always=True)
-        )
+        draw_with(patch, lambda policy, **_: Searching(policy.chat, TEST, always=True))
         ended = vtune("eval", "--suite", "search", "--model", trained, "--out", out, *changes, "--json")
     assert ended.code == 0, ended.err
     check_unchanged("eval", "search", out / "suite.yaml")

@@ -7,6 +7,7 @@ that its cold start is taught, so that every step of the chain has to agree with
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -186,6 +187,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
         patch.setattr(
             training, "training_engine", lambda recipe, policy, **more: Taught(policy.chat, drawn, taught)
         )
+        patch.setattr("vtune.runs.train.learning.MISMATCH", math.inf)  # of its log-probabilities
         done(*words)
 
         async def engine(kind: str, recipe: object, policy: Any, **more: object) -> Taught:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import vtune.runs.agent.engines as engines
 from tests.chains.obedient import obedient
 from tests.chains.overrides import check_unchanged, settings
 from tests.chains.table import Record, record_earned
 from tests.data.formats.published import jpeg, parquet
 from tests.runs.commands import numbers, vtune
+from tests.scripted import draw_with
 from vtune.config import find, load_recipe
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -158,7 +158,7 @@ def chain(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             # Pass rates are drawn apart, training is not.
             return Obedient(policy, truths, always=not apart)
 
-        patch.setattr(engines, "TransformersEngine", engine)
+        draw_with(patch, engine)
         small = {"min_pixels": 3136, "max_pixels": 12544}
         recipe = load_recipe(find("orsta-47k", "data_recipes"), DataRecipe)
         given: dict[str, object] = {}

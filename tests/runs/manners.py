@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
+from tests.scripted import draw_with
 from vtune.data import lens
 from vtune.data.lens_reader import Target, read, target_of
 from vtune.rollout.engine import Completion, Request
@@ -87,7 +87,7 @@ def playing(manner: Manner, data: Path) -> Iterator[list[Manners]]:
         return opened[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vtune_engines, "TransformersEngine", engine)
+        draw_with(patch, engine)
         yield opened
 
 

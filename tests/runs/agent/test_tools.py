@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-import vtune.runs.agent.engines
 from tests.judge.server import serve
 from tests.rollout.build import SAMPLE
 from tests.runs.commands import evaluation, rl, setting
 from tests.runs.commands import vtune as command
+from tests.scripted import draw_with
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError
 from vtune.rollout.scripted import ScriptedEngine
@@ -206,7 +206,7 @@ def calling(policy: Any, **_: Any) -> ScriptedEngine:
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """`--set` words of a run whose samples offer tools; its engine makes two calls a rollout."""
-    monkeypatch.setattr(vtune.runs.agent.engines, "TransformersEngine", calling)
+    draw_with(monkeypatch, calling)
     offered = ("text_search_tool", "image_zoom_in_tool")
     samples = [replace(SAMPLE, id=f"signs/{n}", tools=offered) for n in range(4)]
     write_samples(tmp_path / "data.parquet", samples)

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import ROOT
 from tests.environments.worlds import maze, using, way
 from tests.reward.build import TARGET, looks, sample
 from tests.reward.serving import serving
 from tests.runs.commands import Ended, setting, vtune
 from tests.schema.records import SAMPLE
+from tests.scripted import draw_with
 from vtune.cli import main
 from vtune.config import find, load_recipe
 from vtune.errors import BrokenPart, DataError, RunFailed
@@ -219,7 +219,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     def engine(policy: Policy, max_batch: int, **_: object) -> Spoken:
         return Spoken(policy, lines)
 
-    monkeypatch.setattr(vtune_engines, "TransformersEngine", engine)
+    draw_with(monkeypatch, engine)
 
 
 def test_every_kind_has_a_case() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.conftest import ROOT
 from tests.reward.serving import serving
 from tests.runs.commands import rl, setting, vtune
+from tests.scripted import draw_with
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RecipeError
 from vtune.metrics.log import read_metrics
@@ -146,7 +146,7 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = lambda policy, max_batch, **_: Walker(policy.chat, ["never"])  # noqa: E731
-    monkeypatch.setattr(vtune_engines, "TransformersEngine", engine)
+    draw_with(monkeypatch, engine)
     here = scratch(tmp_path, tiny)
     shutil.copy(ROOT / "tests/own/maze.py", here)
     data = here / "train.parquet"

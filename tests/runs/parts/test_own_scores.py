@@ -138,6 +138,7 @@ SPEAKS = '''
 
 import vtune.runs.agent.engines as engines
 from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.train import learning
 
 TURNED = '<think>I turn it.</think><tool_call>{"name": "rotate_tool", "arguments": {"angle": 90}}</tool_call>'
 SIGNS = (TURNED, "<think>I read.</think><answer>NO PARKIN</answer>"), (TURNED, "<answer>keep out</answer>")
@@ -158,6 +159,7 @@ class Speaks(ScriptedEngine):
 
 
 engines.TransformersEngine = Speaks
+learning.MISMATCH = float("inf")  # its log-probabilities are nobody's
 '''
 """What a file of one's own adds in a test: the policy of every rank says what it is told."""
 

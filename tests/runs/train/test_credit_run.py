@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.runs.commands import Ended, numbers, rl, same_weights, setting, vtune
+from tests.scripted import draw_with
 from vtune.advantage.credit import token_advantages
 from vtune.data.lens import EASY_DIGITS
 from vtune.rollout.engine import Completion, Request
@@ -60,9 +60,8 @@ def runs(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Ru
         credit="{beta: 0.25, tools: {zoom: {similarity: 0.7, confidence: 0.5}}}",
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            vtune_engines,
-            "TransformersEngine",
+        draw_with(
+            patch,
             lambda policy, max_batch, waiting: Looker(policy.chat, ["never"]),
         )
         whole = vtune(*rl(tiny.resolve(), lens / "train.parquet", root / "whole", *settings))

@@ -19,12 +19,14 @@ import pytest
 from tests.judge.server import serve
 from tests.runs.commands import numbers, rl, same_weights, setting, vtune
 from vtune.errors import RunFailed
-from vtune.runs.train import prompt_lengths
+from vtune.runs.train import learning, prompt_lengths
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples
 from vtune.schema.store import sample_store
+from vtune.schema.trajectory import Trajectory
 from vtune.tools.recoverable_session import RecoverableSession
+from vtune.update.batch import Item
 from vtune.update.checkpoint import complete, newest_checkpoint
 from vtune.update.deepspeed import Trainer
 from vtune.update.held_files import HeldFile
@@ -251,6 +253,28 @@ def test_too_many_unscored_in_the_middle_cost_nothing_that_was_trained(
     assert ended.code == 1
     assert "the judge is gone" in ended.err
     assert [folder.name for folder in complete(run / "checkpoints")] == ["step-000002"]
+    assert {step for step, _ in numbers(run)} == {0, 1}
+
+
+def test_an_engine_that_draws_by_another_model_ends_the_run(
+    schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    of_trajectory = learning.item_of
+
+    def otherwise(trajectory: Trajectory, *, updated: bool) -> Item:
+        found = of_trajectory(trajectory, updated=updated)
+        apart = 0.6 if trajectory.policy_version == 2 else 0.4
+        return replace(found, old_logprobs=tuple(value - apart for value in found.old_logprobs))
+
+    monkeypatch.setattr(learning, "item_of", otherwise)
+    words = rl(schooled.resolve(), lens / "train.parquet", run)
+    ended = vtune(*words, *setting(checkpoints__every=1))
+    assert ended.code == 1
+    assert "the log-probabilities of the engine (transformers) and of the training differ by 0.6" in ended.err
+    assert "try another rollout.engine" in ended.err
+    # What was trained on such tokens is not kept.
+    assert [folder.name for folder in complete(run / "checkpoints")][-1] == "step-000002"
     assert {step for step, _ in numbers(run)} == {0, 1}
 
 

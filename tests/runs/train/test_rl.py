@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.runs.commands import numbers, python, rl, same_weights, setting, vtune
+from tests.scripted import draw_with
 from vtune.metrics.log import read_metrics
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -315,9 +315,8 @@ def test_crops_of_photographs_by_their_evidence_earn_the_full_evidence_reward(
     tiny: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the words are made up: sandbox, reward and update are those of any run."""
-    monkeypatch.setattr(
-        vtune_engines,
-        "TransformersEngine",
+    draw_with(
+        monkeypatch,
         lambda policy, max_batch, waiting: Looker(policy.chat, ["never said"]),
     )
     settings = setting(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import vtune.runs.agent.engines as vtune_engines
 from tests.runs.commands import evaluation, numbers, rl, setting, vtune
+from tests.scripted import draw_with
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
@@ -68,9 +68,8 @@ def test_a_threshold_goes_on_after_resume_where_it_had_arrived(
     """It rises as long as three of four exceed it, to 0.95, which none does, and falls again."""
 
     def engine(fails_in: int | None) -> None:
-        monkeypatch.setattr(
-            vtune_engines,
-            "TransformersEngine",
+        draw_with(
+            monkeypatch,
             lambda policy, max_batch, waiting: Pointer(policy.chat, ["never said"], fails_in=fails_in),
         )
 

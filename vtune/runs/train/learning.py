@@ -9,6 +9,7 @@ from statistics import fmean
 from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
 from vtune.advantage.group import group_advantages, overlong_penalty
 from vtune.advantage.recipe import Advantage, Credit, Overlong
+from vtune.errors import RunFailed
 from vtune.models.device import device_thread
 from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
@@ -16,6 +17,13 @@ from vtune.update.batch import Item
 from vtune.update.deepspeed import Trainer
 from vtune.update.ranks import Ranks
 from vtune.update.stats import StepStats
+
+MISMATCH = 0.5
+"""Mean nats from which on an engine is said to draw by another model than the one in training (ours).
+
+bfloat16 leaves 0.01 to 0.04, and so do the reduced precisions that engines offer, within a few times that;
+one whose layers computed something else was 1 and more.
+"""
 
 
 def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
@@ -96,6 +104,27 @@ def item_of(trajectory: Trajectory, *, updated: bool) -> Item:
         advantages=token_advantages(trajectory),
         old_logprobs=tuple(logprob for logprob, _ in sampled),
         off_policy=tuple(updated or (drew is not None and drew < version) for _, drew in sampled),
+    )
+
+
+def check_mismatch(update: StepStats, engine: str) -> None:
+    """Stop where what drew the tokens is not what is trained: importance weights would hide it.
+
+    Args:
+        update: A step's first, of tokens that these very weights have drawn.
+        engine: Which drew them.
+
+    Raises:
+        RunFailed: If their log-probabilities are apart by more than rounding explains.
+    """
+    # What is not a number comes of weights, and has a check of its own.
+    if update.mismatch_mean is None or not update.mismatch_mean > MISMATCH:
+        return
+    raise RunFailed(
+        f"the log-probabilities of the engine ({engine}) and of the training differ by "
+        f"{update.mismatch_mean:.2g} nats per token, for the same weights; rounding explains some hundredths",
+        fix="the engine computes another model than the one in training: try another rollout.engine, or the "
+        "version of it that vtune names; a checkpoint from before is continued with --resume",
     )
 
 

@@ -30,6 +30,7 @@ from vtune.runs.train.draw import Drawing
 from vtune.runs.train.dynamic_sampling import DynamicSampling, StepGroups
 from vtune.runs.train.learning import (
     Learning,
+    check_mismatch,
     overlong_rows,
     rewards,
     updates_of,
@@ -292,6 +293,8 @@ class _Loop:
         with phase("update"):
             updates = await self._learn(updates_of(kept, self._recipe.updates_per_step))
         step.clock.lap("update")
+        if updates and not staleness(step.everyone, step.number):
+            check_mismatch(updates[0], self._recipe.rollout.engine)
         return replace(step, updates=updates)
 
     def _recorded(self, step: Step) -> Step:
