@@ -9,11 +9,12 @@ import pytest
 import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
+from transformers import Qwen2_5_VLModel
 
 from tests.conftest import load
 from tests.models.rows import ragged
 from tests.models.test_batch import batched, logits
-from vtune.errors import DataError
+from vtune.errors import DataError, RunFailed
 from vtune.models.families import FAMILIES
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import (
@@ -182,3 +183,21 @@ def test_the_shapes_of_the_weights_are_known_without_looking_at_them(each_policy
     assert len(named) > 10
     emptied = replace(each_policy, model=without_weights(each_policy.model))
     assert plain_shapes(emptied) == named
+
+
+def test_a_transformers_that_would_drop_the_pictures_is_refused(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before 5.18: what it does not know goes to the layers, which take anything."""
+    monkeypatch.setattr("transformers.__version__", "5.17.0")
+    stock = Qwen2_5_VLModel.forward
+
+    def older(self: object, input_ids: object = None, **options: object) -> object:
+        return stock(self, input_ids, **options)
+
+    monkeypatch.setattr(Qwen2_5_VLModel, "forward", older)
+    with pytest.raises(RunFailed) as refused:
+        loaded(tiny)
+    assert "transformers 5.17.0" in str(refused.value)
+    assert "would see none" in str(refused.value)
+    assert "transformers>=5.18" in str(refused.value)

@@ -2,10 +2,11 @@
 
 import functools
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from vtune.errors import DataError
+from vtune.errors import DataError, RunFailed
 from vtune.files.terminal import brief
 from vtune.files.writing import open_to_others
 from vtune.models.chat import Chat
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import torch
 
 Dtype = Literal["float32", "bfloat16"]
+
+ENCODED = "mm_encoder_outputs"
+"""By which a model of transformers takes features of pictures that were encoded before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,7 @@ def load_policy(
 
     Raises:
         DataError: If the folder is incomplete, holds another model's weights, or the family is not known.
+        RunFailed: If the installed transformers is too old.
     """
     import torch
 
@@ -136,6 +141,7 @@ def load_policy(
         model: Any = _with_weights(name, kind) if weights else _skeleton(config, dtype=kind)
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
+    _check_sees(model)
     if family.fused:
         use_fused_modules(model)
     return Policy(
@@ -146,6 +152,22 @@ def load_policy(
         vision_attention=place_vision_attention(model, family, computes or device),
         row_attention=place_row_attention(model, computes or device),
     )
+
+
+def _check_sees(model: Any) -> None:
+    """Transformers before 5.18 takes what it is shown for an option of somebody else's, and drops it.
+
+    Raises:
+        RunFailed: If the model would be trained without its pictures.
+    """
+    if ENCODED not in signature(model.model.forward).parameters:
+        import transformers
+
+        raise RunFailed(
+            f"transformers {transformers.__version__} does not take features of pictures ({ENCODED}): the "
+            f"model would see none",
+            fix="pip install 'transformers>=5.18,<5.20'",
+        )
 
 
 def _with_weights(name: str, kind: "torch.dtype") -> Any:
