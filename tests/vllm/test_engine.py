@@ -1,13 +1,17 @@
 """One vLLM beside this process, given one set of weights after the other."""
 
 import asyncio
+import io
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import torch
+from PIL import Image
+from transformers import Qwen2VLImageProcessor, Qwen2VLImageProcessorPil
 from vllm.multimodal.hasher import MultiModalHasher
 from vllm.v1.engine.async_llm import AsyncLLM
 
@@ -347,3 +351,15 @@ def test_a_groups_prompt_and_pictures_are_computed_once(
 def test_an_exported_folder_is_the_same_policy_to_vllm(tiny: Path, tmp_path: Path) -> None:
     found = run_export(tiny, tmp_path / "plain", dtype=None, vllm=vllm_on)
     assert 0 < found["vllm"] < 1e-4
+
+
+def test_pictures_are_resized_as_on_a_machine_without_torchvision(tiny: Path) -> None:
+    assert find_spec("torchvision")
+    shown = Image.open(io.BytesIO(picture(448, 448)))
+    edges = {"shortest_edge": 3136, "longest_edge": 12544}
+    made, patches = (
+        reader.from_pretrained(tiny)(images=[shown], size=edges, return_tensors="pt")["pixel_values"]
+        for reader in (Qwen2VLImageProcessor, Qwen2VLImageProcessorPil)
+    )
+    assert not torch.equal(made, patches)
+    assert torch.equal(load(tiny).pictures.read(picture(448, 448)).patches, patches)

@@ -34,7 +34,7 @@ class PictureModel:
         check_local(name)
         try:
             reader: Any = AutoImageProcessor
-            self._processor: Any = reader.from_pretrained(name, trust_remote_code=False)
+            self._processor: Any = reader.from_pretrained(name, trust_remote_code=False, backend="pil")
             dtype = torch.float32 if device.type == "cpu" else torch.float16
             model: Any = AutoModel.from_pretrained(name, dtype=dtype, trust_remote_code=False)
             folder = folder_of(name)

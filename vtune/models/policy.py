@@ -350,4 +350,6 @@ def _image_processor(name: str) -> Any:
     from transformers import AutoImageProcessor
 
     load: Any = AutoImageProcessor.from_pretrained
-    return load(name)
+    # By itself it would take torchvision where that is installed, which resizes to other values: what a
+    # picture is, and every number after it, would depend on what else a machine has.
+    return load(name, backend="pil")
