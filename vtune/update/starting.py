@@ -28,6 +28,8 @@ def start(ranks: Ranks) -> Ranks:
 
     # What DeepSpeed calls by an older name is for those who write DeepSpeed.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
+    # The current device is this rank's: it is set below.
+    warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)
     if torch.distributed.is_initialized():
         return ranks.joined()
     if ranks.device.type == "cuda":
