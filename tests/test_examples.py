@@ -33,7 +33,7 @@ SHIPPED: Mapping[type[Strict], tuple[str, str]] = {
 ELSEWHERE = {
     "CHANGELOG.md": "it is also about what was",
     "recipes/own_task.md": "tests/runs/test_own_task.py runs it",
-    "cli/serve.md": "tests/reward and tests/runs/serve compare answers of services",
+    "cli/serve.md": "tests/runs/serve/test_pages.py sends its requests",
 }
 """Page -> why its blocks are not tried here."""
 
