@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from tests.data.formats.published import MAKERS, lines
-from vtune.data.formats.likely import ENDINGS, look_of
+from vtune.data.formats.building import Options
+from vtune.data.formats.likely import ENDINGS, check_look, look_of
 from vtune.data.formats.source import files
 from vtune.data.formats.table import FORMATS
+from vtune.errors import DataError
 
 TURNS = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "7"}]
 SHARED = [{"from": "human", "value": "?"}, {"from": "gpt", "value": "7"}]
@@ -204,3 +206,52 @@ def test_published_files_look_like_what_they_are_or_are_unclear(name: str, tmp_p
     paths = [*MAKERS[name](tmp_path / "published").paths, specimen(tmp_path / "specimen").path]
     found = {look_of(file) for path in paths for file, _ in files(path, ENDINGS)}
     assert found == looks
+
+
+@pytest.fixture(scope="module")
+def certain(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path]]:
+    """What files certainly look like, and the files: every case of above, and the folder of V*."""
+    folder = tmp_path_factory.mktemp("certain")
+    found = [("vstar", MAKERS["vstar"](folder).paths[0])]
+    for number, (row, look) in enumerate(ROWS):
+        found += [(look, lines(folder / f"{number}.jsonl", [row]))] if look else []
+    for number, (text, look) in enumerate([*HEADS, *HEADERS]):
+        file = folder / f"head{number}.{'json' if (text, look) in HEADS else 'tsv'}"
+        written = text if file.suffix == ".json" else "\t".join(text.split()) + "\n"
+        file.write_text(written.replace("multi-choice_options", "multi-choice options"), encoding="utf-8")
+        found += [(look, file)] if look else []
+    return found
+
+
+def taken(name: str, files: list[tuple[str, Path]], options: Options) -> dict[str, set[bool]]:
+    """Look -> whether the format reads files that look so as its own."""
+    found: dict[str, set[bool]] = {look: set() for look, _ in files}
+    for look, file in files:
+        try:
+            check_look(name, file, options)
+            found[look].add(True)
+        except DataError:
+            found[look].add(False)
+    return found
+
+
+SHARED: dict[str, set[str]] = {
+    "samples": {"vtriune", "verl"},  # lines that do without our own columns
+    "mathvision_mini": {"mathvision"},
+    **{name: {"easyr1"} for name in ("thinklite", "refcoco", "visual_probe")},
+    **{name: {"coco"} for name in ("coco_set", "ovdeval", "v3det", "objects365")},
+}
+"""What files of a format may look like, beside the format itself."""
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "hf"])
+def test_a_format_takes_files_of_its_own_look_and_of_the_layouts_that_it_shares(
+    name: str, certain: list[tuple[str, Path]]
+) -> None:
+    looks = {look for look, _ in certain}
+    assert looks == {one for one in FORMATS if one != "hf" and one in LOOKS.get(one, {one})}
+    own = {name, *SHARED.get(name, ())}
+    assert taken(name, certain, Options()) == {look: {look in own} for look in looks}
+    # Rows that name no verifier are V-Triune's where the caller names one.
+    own |= {"verl"} if name == "vtriune" else set()
+    assert taken(name, certain, Options(verifier="math")) == {look: {look in own} for look in looks}
