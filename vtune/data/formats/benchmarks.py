@@ -8,7 +8,7 @@ from vtune.data.formats import specimens, specimens_maths, specimens_tsv
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.conversations import is_conversation
 from vtune.data.formats.source import Place
-from vtune.data.formats.table import FORMATS, Format, Glance
+from vtune.data.formats.table import FORMATS, Format, Glance, Look, looks_like_none
 from vtune.data.formats.values import seen_to_open
 from vtune.data.harness import (
     TARGETS,
@@ -77,16 +77,20 @@ def _check_question(sample: Sample) -> None:
         raise wrong("options", "an option is empty, or listed twice", "drop the question, or fix its options")
 
 
-def _tsv(*columns: str) -> Callable[[Glance], bool]:
+def _tsv(*columns: str) -> Look:
     """A TSV of VLMEvalKit with columns that no other has."""
     return lambda glance: {"index", "image", *columns} <= glance.header
 
 
-def _rows(*columns: str) -> Callable[[Glance], bool]:
+def _rows(*columns: str) -> Look:
     """Rows as they are on the hub, not those that somebody has made traces of."""
     return lambda glance: (
         set(columns) <= glance.row.keys() and glance.judge is None and not is_conversation(glance)
     )
+
+
+_is_vision = _rows("options", "answer", "level", "subject", "decoded_image")
+"""MathVision's rows."""
 
 
 def _looks_like_vstar(glance: Glance) -> bool:
@@ -126,8 +130,8 @@ def _add(
     reads: str,
     scan: Callable[[Path], Iterator[Sample | DataError]],
     specimen: Callable[[Path], specimens.Specimen],
-    looks: Callable[[Glance], bool] = lambda glance: False,
-    also: tuple[str, ...] = (),
+    looks: Look = looks_like_none,
+    shares: tuple[Look, ...] = (),
 ) -> None:
     """A benchmark whose reader takes a path and nothing else."""
 
@@ -136,7 +140,13 @@ def _add(
             yield Place(path, number, path.stem), _opened(entry)
 
     layout = Format(
-        read, reads, takes=("tools",), also=lambda options: also, looks=looks, specimen=specimen, scan=scan
+        read,
+        reads,
+        takes=("tools",),
+        shares=lambda options: shares,
+        looks=looks,
+        specimen=specimen,
+        scan=scan,
     )
     FORMATS.add(name, layout)
 
@@ -173,14 +183,14 @@ _add(
     "folder or file of MathVision, test",
     scan_mathvision,
     specimens_maths.mathvision,
-    _rows("options", "answer", "level", "subject", "decoded_image"),
+    _is_vision,
 )
 _add(
     "mathvision_mini",
     "folder or file of MathVision, testmini",
     scan_mathvision_mini,
     specimens_maths.mathvision_mini,
-    also=("mathvision",),  # another split of the same files
+    shares=(_is_vision,),  # another split of the same files
 )
 _add(
     "charxiv_reasoning",

@@ -17,7 +17,7 @@ from vtune.data.coco_scenes import Scene, Thing, countable, detection_question, 
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, files
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.errors import DataError, RecipeError
 from vtune.schema.fields import Row
 from vtune.schema.message import IMAGE, Picture
@@ -191,6 +191,11 @@ def _relative(thing: Thing, width: int, height: int) -> Row:
     return {"label": thing.category, "bbox_2d": sides}
 
 
+def is_annotated(glance: Glance) -> bool:
+    """Whether a file has COCO's layout, which many sets of boxes have."""
+    return '"annotations"' in glance.head or '"categories"' in glance.head
+
+
 FORMATS.add(
     "coco",
     Format(
@@ -198,7 +203,7 @@ FORMATS.add(
         f"instances_*.json of COCO; {PHOTOGRAPHS}",
         takes=("images", "tools"),
         own_questions=True,
-        looks=lambda glance: '"annotations"' in glance.head or '"categories"' in glance.head,
+        looks=is_annotated,
         specimen=specimens.coco,
     ),
 )
@@ -209,7 +214,7 @@ FORMATS.add(
         f"v3det_2023_v1_*.json of V3Det; {PHOTOGRAPHS}",
         takes=("images", "tools"),
         own_questions=True,
-        also=lambda options: ("coco",),  # its layout
+        shares=lambda options: (is_annotated,),
         specimen=specimens.v3det,
     ),
 )
@@ -221,7 +226,7 @@ FORMATS.add(
         takes=("images", "tools"),
         own_questions=True,
         aliases=("object365",),
-        also=lambda options: ("coco",),
+        shares=lambda options: (is_annotated,),
         specimen=specimens.objects365,
     ),
 )

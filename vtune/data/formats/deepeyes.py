@@ -10,9 +10,10 @@ from pathlib import Path
 
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each
+from vtune.data.formats.reward_rows import is_judged
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
-from vtune.data.formats.verl import is_judged, verl_sample
+from vtune.data.formats.verl import verl_sample
 from vtune.schema.fields import Row, wrong
 from vtune.schema.sample import Sample
 from vtune.tools.zoom import NAME as ZOOM

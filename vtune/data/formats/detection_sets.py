@@ -14,7 +14,7 @@ from typing import Any
 from vtune.data.coco_scenes import Photo, detection_question, photograph, reason
 from vtune.data.formats import specimens_sets
 from vtune.data.formats.building import Found, Options, build_sample
-from vtune.data.formats.coco import FORMAT_RATIO
+from vtune.data.formats.coco import FORMAT_RATIO, is_annotated
 from vtune.data.formats.source import Place, read_json
 from vtune.data.formats.table import FORMATS, Format
 from vtune.errors import DataError
@@ -208,7 +208,7 @@ FORMATS.add(
         "instances_*.json of COCO as one set to be scored; its photographs beside it, or by --images",
         takes=("images", "tools"),
         own_questions=True,
-        also=lambda options: ("coco",),  # its layout
+        shares=lambda options: (is_annotated,),
         specimen=specimens_sets.coco_set,
     ),
 )
@@ -219,7 +219,7 @@ FORMATS.add(
         "folder of OVDEval, with `annotations` and `images`",
         takes=("images", "tools"),
         own_questions=True,
-        also=lambda options: ("coco",),
+        shares=lambda options: (is_annotated,),
         specimen=specimens_sets.ovdeval,
     ),
 )

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from vtune.data.formats import specimens_places
 from vtune.data.formats.building import Found, Options, build_sample
+from vtune.data.formats.questions import is_question
 from vtune.data.formats.regions import box_of_numbers
 from vtune.data.formats.source import Place, files
 from vtune.data.formats.table import FORMATS, Format
@@ -163,7 +164,7 @@ FORMATS.add(
         "Parquet of lmms-lab/RefCOCO, RefCOCOplus or RefCOCOg",
         takes=("tools",),
         own_questions=True,
-        also=lambda options: ("easyr1",),  # `question` and `answer`, which mean something else there
+        shares=lambda options: (is_question,),  # its columns, which mean something else there
         specimen=specimens_places.refcoco,
     ),
 )

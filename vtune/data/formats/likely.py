@@ -32,9 +32,9 @@ def check_look(name: str, path: Path, options: Options) -> None:
     else:
         there = [file for file, _ in files(path, ENDINGS)] if path.exists() else []
         found = [(file, look) for file in there if (look := look_of(file)) is not None]
-    right = {name, *FORMATS[name].also(options)}
+    right = (FORMATS[name].looks, *FORMATS[name].shares(options))
     for file, look in found:
-        if look not in right:
+        if FORMATS[look].looks not in right:
             raise DataError(
                 f"this looks like a file of the format `{look}`, not of `{name}`",
                 where=str(file),

@@ -319,7 +319,7 @@ def _literal(text: str, column: str) -> Any:
     raise wrong(column, f"not a list of options: {text[:60]!r}", 'write ["…", "…"]')
 
 
-def _looks(glance: Glance) -> bool:
+def is_question(glance: Glance) -> bool:
     """A question and its answer, neither judged as verl's rows nor given as chat turns."""
     asked = {"problem", "question", "query"} & glance.row.keys()
     return bool(glance.judge is None and asked and {"answer", "solution"} & glance.row.keys())
@@ -330,7 +330,7 @@ FORMATS.add(
     Format(
         read_thinklite,
         "Parquet of ThinkLite-VL",
-        also=lambda options: ("easyr1",),
+        shares=lambda options: (is_question,),
         specimen=specimens.thinklite,
     ),
 )
@@ -339,7 +339,7 @@ FORMATS.add(
     Format(
         read_easyr1,
         "Parquet or JSON of EasyR1; VisualProbe's JSON",
-        looks=_looks,
+        looks=is_question,
         broad=True,
         specimen=specimens.easyr1,
     ),
@@ -349,7 +349,7 @@ FORMATS.add(
     Format(
         read_visual_probe,
         "VisualProbe's val.json of one level, or the folder of them",
-        also=lambda options: ("easyr1",),
+        shares=lambda options: (is_question,),
         specimen=specimens_places.visual_probe,
     ),
 )

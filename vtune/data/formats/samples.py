@@ -14,8 +14,9 @@ from typing import Any
 
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each, judged, own_id
+from vtune.data.formats.reward_rows import ADDED, is_own, is_verl, names_verifier
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format, Glance
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, needed, pictures, struct_of, text_of
 from vtune.errors import nearest
 from vtune.files.json_text import parse_json
@@ -26,8 +27,6 @@ from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, sample_to_r
 
 NAME = "samples"
 
-ADDED = ("tools", "evidence", "choices", "environment")
-"""Columns of ours that no published layout of samples has."""
 _JUDGE = (
     "answer",
     "ground_truth",
@@ -112,14 +111,6 @@ def refuse_own(row: Row) -> None:
         raise wrong(held, "this is a column of our own layout", "import the file as `samples`")
 
 
-def is_own(glance: Glance) -> bool:
-    """Whether a row has a column of our own: one that names a verifier may be V-Triune's without it."""
-    row, judge = glance.row, glance.judge
-    if judge is None or "verifier" not in judge:
-        return judge is not None and bool(row.get("evidence"))
-    return "tool_ratio" in judge or any(row.get(name) for name in ADDED)
-
-
 def _judgement(row: Row, judge: Mapping[str, Any], turns: Sequence[Row], options: Options) -> Row:
     """The columns `reward_model` and `choices`."""
     truth, named = needed(judge, "ground_truth"), judge.get("verifier")
@@ -193,7 +184,7 @@ FORMATS.add(
     Format(
         read_own,
         "JSON lines of our own layout, as `vtune data export samples` writes them",
-        also=lambda options: ("vtriune", "verl"),  # lines that do without our own columns
+        shares=lambda options: (names_verifier, is_verl),  # lines that do without our own columns
         looks=is_own,
         specimen=specimens.samples,
         offers_tools=True,

@@ -9,10 +9,10 @@ from typing import Any
 
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.reward_rows import is_judged
 from vtune.data.formats.source import Place, files, read_json, read_rows
 from vtune.data.formats.table import FORMATS, Format, Glance
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
-from vtune.data.formats.verl import is_judged
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong

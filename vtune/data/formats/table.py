@@ -47,6 +47,15 @@ class Glance:
         return judge if isinstance(judge, Mapping) else None
 
 
+Look = Callable[[Glance], bool]
+"""Whether a file or folder is certainly of a layout, by what it shows."""
+
+
+def looks_like_none(glance: Glance) -> bool:
+    """The look of a layout that is no sure sign of a format: no file has it."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A published layout."""
@@ -66,10 +75,10 @@ class Format:
     """Its reader passes over rows that no model here can be asked, so that fewer come than are published."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
-    also: Callable[[Options], tuple[str, ...]] = lambda options: ()
-    """What the caller says -> the formats of which a file of it may look to be (see `likely.py`)."""
-    looks: Callable[[Glance], bool] = lambda glance: False
+    looks: Look = looks_like_none
     """Whether a file or folder is certainly of it: nobody then imports it as another by mistake."""
+    shares: Callable[[Options], tuple[Look, ...]] = lambda options: ()
+    """What the caller says -> the `looks` of other formats that its files may have as well."""
     broad: bool = False
     """Others are special cases of it: a file that also looks like one of those is theirs."""
     specimen: Callable[[Path], Specimen] | None = None

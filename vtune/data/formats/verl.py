@@ -7,8 +7,9 @@ import pyarrow as pa
 
 from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.reward_rows import is_verl
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format, Glance
+from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
 from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
@@ -134,18 +135,7 @@ def verl_row(sample: Sample, index: int) -> Row:
     }
 
 
-def is_judged(glance: Glance) -> bool:
-    """Whether a row says how it is judged as verl's do, and nothing that only V-Triune's or ours say."""
-    judge = glance.judge
-    return judge is not None and "verifier" not in judge and not glance.row.get("evidence")
-
-
-def _looks(glance: Glance) -> bool:
-    # Without a tool, rows of DeepEyes and CodeV have an `env_name` that is empty.
-    return is_judged(glance) and bool(glance.row.get("data_source")) and "env_name" not in glance.row
-
-
 FORMATS.add(
     "verl",
-    Format(read_verl, "Parquet or JSON lines of verl", looks=_looks, broad=True, specimen=specimens.verl),
+    Format(read_verl, "Parquet or JSON lines of verl", looks=is_verl, broad=True, specimen=specimens.verl),
 )

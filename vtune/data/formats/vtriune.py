@@ -19,7 +19,8 @@ import pyarrow as pa
 from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, others
 from vtune.data.formats.judging import is_computed, known_verifier
-from vtune.data.formats.samples import is_own, refuse_own
+from vtune.data.formats.reward_rows import is_verl, names_verifier
+from vtune.data.formats.samples import refuse_own
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, struct_of, text_of
@@ -285,8 +286,8 @@ FORMATS.add(
         "Parquet of V-Triune (Orsta-Data-47k)",
         aliases=("orsta",),
         # Rows that name no verifier.
-        also=lambda options: () if options.verifier is None else ("verl",),
-        looks=lambda glance: "verifier" in (glance.judge or ()) and not is_own(glance),
+        shares=lambda options: () if options.verifier is None else (is_verl,),
+        looks=names_verifier,
         specimen=specimens.vtriune,
     ),
 )

@@ -1,0 +1,31 @@
+"""Rows that say in `reward_model` how they are judged, as verl's do and all that are made of it."""
+
+from vtune.data.formats.table import Glance
+
+ADDED = ("tools", "evidence", "choices", "environment")
+"""Columns of ours that no published layout of samples has."""
+
+
+def is_own(glance: Glance) -> bool:
+    """Whether a row has a column of our own."""
+    row, judge = glance.row, glance.judge
+    if judge is None or "verifier" not in judge:
+        return judge is not None and bool(row.get("evidence"))
+    return "tool_ratio" in judge or any(row.get(name) for name in ADDED)
+
+
+def names_verifier(glance: Glance) -> bool:
+    """Whether a row names its verifier, as V-Triune's do, and has no column of our own."""
+    return "verifier" in (glance.judge or ()) and not is_own(glance)
+
+
+def is_judged(glance: Glance) -> bool:
+    """Whether a row says how it is judged as verl's do, and nothing that only V-Triune's or ours say."""
+    judge = glance.judge
+    return judge is not None and "verifier" not in judge and not glance.row.get("evidence")
+
+
+def is_verl(glance: Glance) -> bool:
+    """Whether a row is verl's, and not of one of the sets that add to its layout."""
+    # Without a tool, rows of DeepEyes and CodeV have an `env_name` that is empty.
+    return is_judged(glance) and bool(glance.row.get("data_source")) and "env_name" not in glance.row
