@@ -1,9 +1,10 @@
 """`vtune data`."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from vtune.parts import OURS
 
@@ -56,7 +57,7 @@ def import_(
     uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read files as others publish them, and write samples (of Thyme: traces) with their pictures."""
+    """Read files as others publish them, and write samples, or traces, with their pictures."""
     from vtune.data.formats.building import Options
     from vtune.data.offer import named_tools
     from vtune.report.samples import render_import
@@ -72,31 +73,43 @@ def import_(
     show(result, render_import, as_json=as_json)
 
 
-@app.command("export")
+class Exporting(TyperCommand):
+    """`vtune data export`, whose help asks the formats which of them are written."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """What can be written, and as which kind of file."""
+        from vtune.data.formats.table import FORMATS, written
+
+        files = {
+            name: "JSON lines" if writer.columns is None else "Parquet" for name, writer in written().items()
+        }
+        with formatter.section("Formats"):
+            formatter.write_dl([(name, f"{file} of {FORMATS[name].makes}") for name, file in files.items()])
+
+
+@app.command("export", cls=Exporting)
 def export(
-    layout: Annotated[
-        str,
-        typer.Argument(
-            metavar="LAYOUT", help="samples (JSON lines), verl, vtriune; of traces: thyme, conversations."
-        ),
-    ],
+    layout: Annotated[str, typer.Argument(metavar="FORMAT", help="One of those below, or of your own.")],
     file: Annotated[Path, typer.Argument(help="Parquet file of samples, or of traces.")],
     out: Annotated[Path, typer.Option("--out", help="File to write: Parquet, or JSON lines.")],
     strict: Annotated[
         bool,
         typer.Option(
             "--strict",
-            help="Stop at the first row that the layout cannot hold; otherwise it is left out and listed.",
+            help="Stop at the first row that the format cannot hold; otherwise it is left out and listed.",
         ),
     ] = False,
+    uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write samples as JSON lines, or as verl or V-Triune read them, or traces as trainers read chats."""
+    """Write samples or traces in the format of another trainer, with their pictures."""
     from vtune.report.samples import render_export
     from vtune.runs.data.exporting import export_data
+    from vtune.uses import use
 
     from .output import show
 
+    use(uses or ())
     show(export_data(layout, file, out, strict=strict), render_export, as_json=as_json)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.data.formats.published import MAKERS, Published
 from vtune.data.formats.building import Options
-from vtune.data.formats.table import FORMATS
+from vtune.data.formats.table import FORMATS, written
 from vtune.errors import DataError, RecipeError
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
@@ -68,7 +68,7 @@ def test_strict_stops_at_the_first_odd_row_and_leaves_no_file(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("layout", ["verl", "vtriune", "samples"])
+@pytest.mark.parametrize("layout", [name for name in written() if FORMATS[name].makes == "samples"])
 def test_samples_come_back_whole_from_other_layouts(
     name: str, layout: str, imported: dict, tmp_path: Path
 ) -> None:

@@ -130,10 +130,10 @@ def test_a_truth_that_was_changed_after_the_export_stays_changed(tmp_path: Path)
     assert next(read_samples(back)).ground_truth == "A"
 
 
-def test_an_unknown_layout_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="unknown layout 'vtrune'") as caught:
+def test_an_unknown_format_of_an_export_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="unknown format 'vtrune'") as caught:
         export_data("vtrune", tmp_path / "a.parquet", tmp_path / "b.parquet")
-    assert caught.value.fix == "did you mean `vtriune`?"
+    assert caught.value.fix.startswith("did you mean `vtriune`? To add your own")
 
 
 TOLD = {"published_prompt", "published_tools"}

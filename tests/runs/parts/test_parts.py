@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from vtune.curate.filters import FILTERS
+from vtune.data.formats.table import written
 from vtune.errors import RecipeError
 from vtune.parts import OURS, Kind
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
@@ -51,7 +52,7 @@ def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
     "file",
     [
         *("anls.py", "rotate.py", "short.py", "lines.py", "maze.py", "near.py", "brief.py", "pushes.py"),
-        *("worst.py", "terse.py"),
+        *("worst.py", "terse.py", "cards.py"),
     ],
 )
 def test_a_good_part_keeps_every_promise(file: str) -> None:
@@ -358,6 +359,9 @@ def test_our_own_parts_keep_what_those_of_users_promise(kind: Kind, name: str) -
     checks = contract_of(kind)(name)
     assert checks
     assert [check for check in checks if not check.ok] == []
+    exported = [check.found for check in checks if check.name == "what is exported comes back"]
+    assert len(exported) == (kind == "format" and name in written())
+    assert all(found.endswith(", 0 refused") for found in exported), "ours hold all that a record may say"
 
 
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:
@@ -439,7 +443,7 @@ def test_the_page_shows_the_parts_that_are_tested() -> None:
         "vtune/curate/README.md": ("short.py",),
         "vtune/rollout/README.md": ("terse.py",),
         "vtune/metrics/README.md": ("worst.py",),
-        "cli/data.md": ("lines.py",),
+        "cli/data.md": ("lines.py", "cards.py"),
     }.items():
         blocks = (ROOT / page).read_text().split("```python\n")[1:]
         shown = [block.split("```")[0] for block in blocks if block.startswith('"""')]

@@ -142,6 +142,43 @@ def test_a_filter_of_traces_or_of_pictures_is_tried_on_them(tmp_path: Path, old:
             "fast",
             "",
         ),
+        (
+            "cards.py",
+            "if card(row) != sample:",
+            "if not row:",
+            "what is exported",
+            "`source` of row 2 was 'check' and is 'cards'",
+        ),
+        (
+            "cards.py",
+            "if card(row) != sample:",
+            "if card(row) == sample:",
+            "what is exported",
+            "row 0 of its own: a card has one picture",
+        ),
+        ("cards.py", '"answer": sample.ground_truth', '"answer": 7', "what is exported", "`answer`"),
+        ("cards.py", "    return row\n", "    return [row]\n", "what is exported", "gives list, not dict"),
+        (
+            "cards.py",
+            "    return row\n",
+            '    return row | {"more": b"x"}\n',
+            "what is exported",
+            "bytes is not JSON serializable",
+        ),
+        (
+            "cards.py",
+            "writes=Writer(to_row)",
+            "writes=Writer(to_row, __import__('pyarrow').schema([('id', 'int64')]))",
+            "what is exported",
+            "a value does not fit its column",
+        ),
+        (
+            "cards.py",
+            "    return row\n",
+            '    return row | ({"id": "one"} if number else {})\n',
+            "what is exported",
+            "`id` of row 1 was 'card-1' and is 'one'",
+        ),
     ],
 )
 def test_a_promise_of_a_scorer_a_style_a_filter_or_a_format_that_is_not_kept_is_found(

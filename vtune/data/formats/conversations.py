@@ -24,7 +24,7 @@ from vtune.data.formats.chat_turns import (
 )
 from vtune.data.formats.kept_calls import check_kept, packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format, Glance
+from vtune.data.formats.table import FORMATS, Format, Glance, Writer
 from vtune.data.formats.values import first, marked, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
@@ -242,5 +242,6 @@ FORMATS.add(
         looks=is_conversation,
         broad=True,
         specimen=specimens_traces.conversations,
+        writes=Writer(conversation_row, CONVERSATION_COLUMNS),
     ),
 )

@@ -16,7 +16,7 @@ from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, each, judged, own_id
 from vtune.data.formats.reward_rows import ADDED, is_own, is_verl, names_verifier
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Writer
 from vtune.data.formats.values import conversation, needed, pictures, struct_of, text_of
 from vtune.errors import nearest
 from vtune.files.json_text import parse_json
@@ -183,10 +183,11 @@ FORMATS.add(
     NAME,
     Format(
         read_own,
-        "JSON lines of our own layout, as `vtune data export samples` writes them",
+        "JSON lines of our own layout",
         shares=lambda options: (names_verifier, is_verl),  # lines that do without our own columns
         looks=is_own,
         specimen=specimens.samples,
+        writes=Writer(own_line),
         offers_tools=True,
         scan=scan_samples,  # a suite's are Parquet
     ),

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.specimens import Specimen
-from vtune.errors import DataError, RecipeError
-from vtune.parts import Parts
+from vtune.errors import DataError, RecipeError, nearest
+from vtune.parts import OURS, Parts, or_yours
 from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 
@@ -57,6 +59,18 @@ def looks_like_none(glance: Glance) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Writer:
+    """How files of a format are written, with the pictures inside: an import of them brings all back."""
+
+    to_row: Callable[[Any, int], Row]
+    """Sample or trace (what the format makes), its pictures with their bytes; number of the row -> row.
+
+    Raises DataError for one that the format cannot hold: it is left out, and listed."""
+    columns: pa.Schema | None = None
+    """Of a Parquet file; None: JSON lines."""
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
     """A published layout."""
 
@@ -83,13 +97,19 @@ class Format:
     """Others are special cases of it: a file that also looks like one of those is theirs."""
     specimen: Callable[[Path], Specimen] | None = None
     """Writes a few rows of it into a folder; None where the rows have no shape of their own."""
+    writes: Writer | None = None
+    """How `vtune data export` writes it; None where it is only read."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None
     """How a suite reads it, where that is not as an import does."""
     official: OfficialScorer | None = None
     """The script that scores its questions, for `vtune scores`; None where vtune does."""
 
 
-FORMATS: Parts[Format] = Parts("format", lambda layout: layout.reads, Format)
+def _about(layout: Format) -> str:
+    return layout.reads if layout.writes is None else f"{layout.reads}; written, too"
+
+
+FORMATS: Parts[Format] = Parts("format", _about, Format)
 """Name -> layout."""
 
 
@@ -99,15 +119,19 @@ def plain_name(name: str) -> str:
     Raises:
         RecipeError: If there is none.
     """
-    if name in FORMATS:
-        return name
-    aliases: dict[str, str] = {}
-    for plain, layout in FORMATS.items():  # ours first, and a name of ours stays ours
-        for alias in layout.aliases:
-            aliases.setdefault(alias, plain)
-    if name not in aliases:
+    aliases = {} if name in FORMATS else _aliases()
+    if name not in FORMATS and name not in aliases:
         raise RecipeError(f"unknown format {name!r}", fix=FORMATS.meant(name, *aliases))
-    return aliases[name]
+    return aliases.get(name, name)
+
+
+def _aliases() -> dict[str, str]:
+    """Alias -> name in the table; ours first, and a name of ours stays ours."""
+    found: dict[str, str] = {}
+    for plain, layout in FORMATS.items():
+        for alias in layout.aliases:
+            found.setdefault(alias, plain)
+    return found
 
 
 def format_of(name: str) -> Format:
@@ -117,3 +141,27 @@ def format_of(name: str) -> Format:
         RecipeError: If there is none.
     """
     return FORMATS[plain_name(name)]
+
+
+def written() -> dict[str, Writer]:
+    """The formats that `vtune data export` writes, by name, with how."""
+    return {name: layout.writes for name, layout in FORMATS.items() if layout.writes is not None}
+
+
+def writer_of(name: str) -> Writer:
+    """How the format of a name is written.
+
+    Raises:
+        RecipeError: If there is none, or it is only read.
+    """
+    plain = name if name in FORMATS else _aliases().get(name)
+    if plain is None:
+        raise RecipeError(f"unknown format {name!r}", fix=or_yours(nearest(name, written())))
+    writer = FORMATS[plain].writes
+    if writer is None:
+        ours = plain in OURS[FORMATS.kind]
+        raise RecipeError(
+            f"the format `{name}` is only read",
+            fix=or_yours(f"choose one of {', '.join(written())}") if ours else "give its Format `writes`",
+        )
+    return writer

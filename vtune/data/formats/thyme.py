@@ -16,7 +16,7 @@ from vtune.data.formats import own, specimens_traces
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.kept_calls import check_kept, packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Writer
 from vtune.data.formats.values import first, marked, needed, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
@@ -177,5 +177,6 @@ FORMATS.add(
         ("images",),
         looks=lambda glance: glance.judge is None and {"question", "response"} <= glance.row.keys(),
         specimen=specimens_traces.thyme,
+        writes=Writer(thyme_row, THYME_COLUMNS),
     ),
 )

@@ -9,7 +9,7 @@ from vtune.data.formats import own, specimens
 from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
 from vtune.data.formats.reward_rows import is_verl
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Writer
 from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
 from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
@@ -137,5 +137,12 @@ def verl_row(sample: Sample, index: int) -> Row:
 
 FORMATS.add(
     "verl",
-    Format(read_verl, "Parquet or JSON lines of verl", looks=is_verl, broad=True, specimen=specimens.verl),
+    Format(
+        read_verl,
+        "Parquet or JSON lines of verl",
+        looks=is_verl,
+        broad=True,
+        specimen=specimens.verl,
+        writes=Writer(verl_row, VERL_COLUMNS),
+    ),
 )

@@ -22,7 +22,7 @@ from vtune.data.formats.judging import is_computed, known_verifier
 from vtune.data.formats.reward_rows import is_verl, names_verifier
 from vtune.data.formats.samples import refuse_own
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS, Format, Writer
 from vtune.data.formats.values import conversation, first, needed, picture_size, pictures, struct_of, text_of
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
@@ -289,5 +289,6 @@ FORMATS.add(
         shares=lambda options: () if options.verifier is None else (is_verl,),
         looks=names_verifier,
         specimen=specimens.vtriune,
+        writes=Writer(vtriune_row, VTRIUNE_COLUMNS),
     ),
 )

@@ -1,19 +1,13 @@
-"""`vtune data export`: samples and traces in the layouts that other trainers read."""
+"""`vtune data export`: samples and traces in the formats that other trainers read."""
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import pyarrow as pa
-
-from vtune.data.formats.conversations import CONVERSATION_COLUMNS, conversation_row
-from vtune.data.formats.samples import own_line
-from vtune.data.formats.thyme import THYME_COLUMNS, thyme_row
-from vtune.data.formats.verl import VERL_COLUMNS, verl_row
-from vtune.data.formats.vtriune import VTRIUNE_COLUMNS, vtriune_row
-from vtune.errors import DataError, RecipeError, nearest
+from vtune.data.formats.table import FORMATS, Writer, plain_name, writer_of
+from vtune.errors import DataError, RecipeError
 from vtune.files.writing import atomic_file, check_file_output
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
@@ -21,82 +15,72 @@ from vtune.runs.data.validating import list_problems, problem_of
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
 from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories, write_rows
+from vtune.uses import broken, given
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A layout that is written."""
+def export_data(
+    name: str, path: Path, out: Path, *, strict: bool = False, show: bool = True
+) -> dict[str, Any]:
+    """Write a file of samples, or of traces, in another format, with its pictures inside.
 
-    takes: Literal["samples", "traces"]
-    columns: pa.Schema | None
-    """Of a Parquet file; None: JSON lines."""
-    to_row: Callable[[Any, int], Row]
-    """Record with its pictures' bytes, number of the row -> row."""
-
-
-LAYOUTS = {
-    "samples": Layout("samples", None, own_line),
-    "verl": Layout("samples", VERL_COLUMNS, verl_row),
-    "vtriune": Layout("samples", VTRIUNE_COLUMNS, vtriune_row),
-    "thyme": Layout("traces", THYME_COLUMNS, thyme_row),
-    "conversations": Layout("traces", CONVERSATION_COLUMNS, conversation_row),
-}
-"""Name -> layout; each is also read by `vtune data import`."""
-
-
-def export_data(name: str, path: Path, out: Path, *, strict: bool = False) -> dict[str, Any]:
-    """Write a file of samples, or of traces, in another layout, with its pictures inside.
-
-    What that layout has no column for is kept in `extra_info.vtune`, so an import brings it all back;
-    `samples` is our own layout as JSON lines. A row that the layout cannot hold is left out and listed.
+    What it has no column for is kept beside them (in ours: as `vtune`), so an import brings it all back. A
+    row that the format cannot hold is left out and listed.
 
     Args:
-        name: A key of `LAYOUTS`.
-        path: File of samples, or of traces.
+        name: A format that is written, or an alias of it.
+        path: File of samples, or of traces: of what the format makes.
         out: File to write; it appears when it is complete.
-        strict: Stop at the first row that the layout cannot hold instead, and write nothing.
+        strict: Stop at the first row that the format cannot hold instead, and write nothing.
+        show: Whether to print on stderr how many rows there were.
 
     Returns:
-        `file`; `layout`; `rows` of it; `problems`, the rows that were left out, and `problems_file`, which
-        has a line for each.
+        `file`; `layout`, the name; `rows` of it; `problems`, the rows that were left out, and
+        `problems_file`, which has a line for each.
 
     Raises:
-        RecipeError: If there is no such layout, or `out` cannot be written, is what is read, or has the
-            name of another kind of file.
-        DataError: At the first row that cannot be read, if the layout can hold no row, or, with `strict`, at
+        RecipeError: If there is no such format, it is only read, or `out` cannot be written, is what is read,
+            or has the name of another kind of file.
+        DataError: At the first row that cannot be read, if the format can hold no row, or, with `strict`, at
             the first that it cannot hold; no file is left.
+        BrokenPart: If a format of a user's own gives what is not a row.
     """
-    layout = LAYOUTS.get(name)
-    if layout is None:
-        raise RecipeError(f"unknown layout {name!r}", fix=nearest(name, LAYOUTS))
-    if layout.columns is None and out.suffix != ".jsonl":
+    writer, plain = writer_of(name), plain_name(name)
+    if writer.columns is None and out.suffix != ".jsonl":
         raise RecipeError(
             f"{out} is not called .jsonl, and `{name}` writes JSON lines", fix="give --out another name"
         )
-    if layout.columns is not None and out.suffix in (".json", ".jsonl"):
+    if writer.columns is not None and out.suffix in (".json", ".jsonl"):
         # Trainers read a file as its name says.
         raise RecipeError(
             f"{out} is called {out.suffix}, and `{name}` writes Parquet", fix="call it .parquet"
         )
     check_file_output(out, inputs=[path])
     problems: list[Problem] = []
-    found = _rows(layout, path, None if strict else problems)
-    rows = _write_lines(out, found) if layout.columns is None else write_rows(out, layout.columns, found)
+    found = _rows(plain, writer, path, None if strict else problems, show=show)
+    if writer.columns is None:
+        rows = _write_lines(out, (_line(plain, row) for row in found))
+    else:
+        rows = write_rows(out, writer.columns, found)
     listed = list_problems(out, problems)
     return {"file": str(out), "layout": name, "rows": rows, "problems": problems, "problems_file": listed}
 
 
-def _rows(layout: Layout, path: Path, problems: list[Problem] | None) -> Iterator[Row]:
-    """The rows of a layout.
+def _rows(
+    name: str, writer: Writer, path: Path, problems: list[Problem] | None, *, show: bool
+) -> Iterator[Row]:
+    """The rows of a format.
 
     Args:
-        layout: What is written.
+        name: Its key of `FORMATS`.
+        writer: How it is written.
         path: What is read.
-        problems: Takes the rows that the layout cannot hold; None: the first of them is an error.
+        problems: Takes the rows that the format cannot hold; None: the first of them is an error.
+        show: Whether to print how many rows there were.
     """
-    records: Iterator[Any] = read_samples(path) if layout.takes == "samples" else read_trajectories(path)
+    samples = FORMATS[name].makes == "samples"
+    records: Iterator[Any] = read_samples(path) if samples else read_trajectories(path)
     there = False
-    with Rows("export") as progress:
+    with Rows("export", show=show) as progress:
         for number, record in enumerate(records):
             try:
                 images = tuple(_filled(picture, path.parent) for picture in record.images)
@@ -104,7 +88,7 @@ def _rows(layout: Layout, path: Path, problems: list[Problem] | None) -> Iterato
                 raise at_row(path, number, error) from None
             progress.advance()
             try:
-                row = layout.to_row(replace(record, images=images), number)
+                row = given(writer.to_row(replace(record, images=images), number), dict, FORMATS.kind, name)
             except DataError as error:
                 if problems is None:
                     raise at_row(path, number, error) from None
@@ -114,16 +98,28 @@ def _rows(layout: Layout, path: Path, problems: list[Problem] | None) -> Iterato
             there = True
     if not there and problems:
         lines = (f"  {line}" for line in first_problems(problems, "most are alike"))
-        raise DataError("\n".join(["no row can be exported", *lines]), fix="choose another layout")
+        raise DataError("\n".join(["no row can be exported", *lines]), fix="choose another format")
     if not there:
         raise DataError("there are no rows to export", where=str(path), fix="make or download the file again")
 
 
-def _write_lines(out: Path, rows: Iterator[Row]) -> int:
+def _line(name: str, row: Row) -> str:
+    """A row as JSON.
+
+    Raises:
+        BrokenPart: If a format of a user's own gave what JSON cannot hold.
+    """
+    try:
+        return json.dumps(row, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise broken(error, (FORMATS.kind, name)) or error from error
+
+
+def _write_lines(out: Path, lines: Iterator[str]) -> int:
     count = 0
     with atomic_file(out) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
-        for row in rows:
-            stream.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        for line in lines:
+            stream.write(f"{line}\n")
             count += 1
     return count
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from vtune.data.formats.building import Options
 from vtune.data.formats.specimens import Specimen
-from vtune.data.formats.table import FORMATS, Format
+from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, VtuneError, nearest
 from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
+from vtune.runs.parts.checks.written import check_written
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import VERIFIERS, check_ground_truth
@@ -24,8 +25,9 @@ SLOWEST_ROW = 1.0
 class _Trial:
     """A format, and the rows that its specimen writes into a folder."""
 
-    def __init__(self, layout: Format, folder: Path) -> None:
-        self._layout = layout
+    def __init__(self, name: str, folder: Path) -> None:
+        self._name = name
+        self._layout = FORMATS[name]
         self._folder = folder
 
     @cached_property
@@ -92,6 +94,9 @@ class _Trial:
             raise Broken("other rows come out of a pickle", "fill samples with plain values")
         return "they can be sent"
 
+    def written(self) -> str:
+        return check_written(self._name, self.specimen, self._folder)
+
     def fast(self) -> str:
         began = time.perf_counter()
         rows = len(self.entries())
@@ -99,12 +104,12 @@ class _Trial:
 
 
 def check_format(name: str) -> list[Check]:
-    """The rows of its specimen can be read and judged, and a broken file is an error."""
+    """Rows of its specimen can be read and judged, what is written comes back, and nonsense is an error."""
 
     def fresh(check: Callable[[_Trial], str]) -> Callable[[], str]:
         def run() -> str:
             with tempfile.TemporaryDirectory() as folder:
-                return check(_Trial(FORMATS[name], Path(folder)))
+                return check(_Trial(name, Path(folder)))
 
         return run
 
@@ -114,5 +119,6 @@ def check_format(name: str) -> list[Check]:
         tried("the same file gives the same rows", fresh(_Trial.same)),
         tried("nonsense is an error", fresh(_Trial.nonsense)),
         tried("rows cross processes", fresh(_Trial.elsewhere)),
+        *([tried("what is exported comes back", fresh(_Trial.written))] if FORMATS[name].writes else []),
         tried("fast enough", fresh(_Trial.fast)),
     ]

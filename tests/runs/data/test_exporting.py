@@ -1,0 +1,140 @@
+"""`vtune data export` of every format that is written, a user's own included."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.data.formats.published import MAKERS
+from tests.runs.commands import Ended, vtune
+from vtune.data.formats.table import FORMATS, written
+from vtune.schema.parquet import read_samples, write_samples
+from vtune.uses import forget, use, used
+
+CARDS = ROOT / "tests/own/cards.py"
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+@pytest.fixture
+def cards(tmp_path: Path) -> Path:
+    """Two samples, from a file of the user's own format."""
+    use([CARDS])
+    specimen = FORMATS["cards"].specimen
+    assert specimen is not None
+    file = specimen(tmp_path).path
+    forget(used())
+    ended = vtune("data", "import", "cards", file, "--uses", CARDS, "--out", tmp_path / "cards.parquet")
+    assert ended.code == 0, ended.err
+    forget(used())
+    return tmp_path / "cards.parquet"
+
+
+def exported(file: Path, out: Path, *more: str | Path, uses: Path = CARDS) -> Ended:
+    return vtune("data", "export", "cards", file, "--uses", uses, "--out", out, *more)
+
+
+def test_a_format_of_ones_own_is_written_and_comes_back(cards: Path, tmp_path: Path) -> None:
+    out, back = tmp_path / "out.jsonl", tmp_path / "back.parquet"
+    ended = exported(cards, out, "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out) == {
+        "file": str(out),
+        "layout": "cards",
+        "rows": 2,
+        "problems": [],
+        "problems_file": None,
+    }
+    assert out.read_text() == (tmp_path / "cards.jsonl").read_text(), "byte for byte"
+    assert vtune("data", "import", "cards", out, "--uses", CARDS, "--out", back).code == 0
+    assert list(read_samples(back)) == list(read_samples(cards))
+
+
+def test_what_a_format_of_ones_own_cannot_hold_is_left_out_and_listed(cards: Path, tmp_path: Path) -> None:
+    first, second = read_samples(cards)
+    write_samples(tmp_path / "more.parquet", [first, replace(second, tools=("python",))])
+    out = tmp_path / "out.jsonl"
+    ended = exported(tmp_path / "more.parquet", out)
+    assert ended.code == 0, ended.err
+    assert "1 of 2 rows as cards" in ended.out
+    assert "row 1: a card has one picture, a riddle and an answer" in ended.out
+    assert len(out.read_text().splitlines()) == len(
+        (tmp_path / "out.jsonl.problems.txt").read_text().splitlines()
+    )
+    strict = exported(tmp_path / "more.parquet", tmp_path / "strict.jsonl", "--strict")
+    assert strict.code == 2
+    assert not (tmp_path / "strict.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"id": sample.id, ', '"id": sample.id, "at": [][number], ', "IndexError: list index out of range"),
+        ("    return row\n", "    return None\n", "TypeError: it gives NoneType, not dict"),
+        (
+            "    return row\n",
+            '    return row | {"raw": b"x"}\n',
+            "TypeError: Object of type bytes is not JSON serializable",
+        ),
+        (
+            "    return row\n",
+            '    return row | {"share": float("nan")}\n',
+            "ValueError: Out of range float values",
+        ),
+    ],
+)
+def test_a_writer_of_ones_own_that_is_broken_is_named(
+    cards: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    mine = tmp_path / "mine.py"
+    text = CARDS.read_text()
+    assert old in text
+    mine.write_text(text.replace(old, new))
+    ended = exported(cards, tmp_path / "out.jsonl", uses=mine)
+    assert ended.code == 1
+    assert f"format `cards` of mine.py is broken: {said}" in ended.err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_format_that_nobody_has_brought_is_unknown_and_all_that_are_written_are_named(
+    cards: Path, tmp_path: Path
+) -> None:
+    words = (cards, "--out", tmp_path / "out.jsonl")
+    ended = vtune("data", "export", "cards", *words)
+    assert ended.code == 2
+    assert "unknown format 'cards'" in ended.err
+    assert f"known: {', '.join(written())}. To add your own" in ended.err
+    assert "did you mean `verl`?" in vtune("data", "export", "verll", *words).err
+
+
+def test_a_format_that_is_only_read_says_what_to_do(cards: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    ended = vtune("data", "export", "coco", cards, "--out", out)
+    assert ended.code == 2
+    assert "the format `coco` is only read" in ended.err
+    assert f"choose one of {', '.join(written())}. To add your own" in ended.err
+    mine = tmp_path / "mine.py"
+    mine.write_text(CARDS.read_text().replace(", writes=Writer(to_row)", ""))
+    assert "give its Format `writes`" in exported(cards, out, uses=mine).err
+
+
+def test_a_format_is_written_by_its_other_names_too(tmp_path: Path) -> None:
+    published = MAKERS["conversations"](tmp_path)
+    made, out = tmp_path / "made.parquet", tmp_path / "out.parquet"
+    assert vtune("data", "import", "sharegpt", *published.paths, "--out", made).code == 0
+    ended = vtune("data", "export", "sharegpt", made, "--out", out)
+    assert ended.code == 0, ended.err
+    assert ended.out.rstrip().endswith("rows as sharegpt")
+
+
+def test_the_help_names_every_format_that_is_written() -> None:
+    ended = vtune("data", "export", "--help")
+    named = ended.out.partition("Formats:\n")[2].splitlines()
+    assert [line.split()[0] for line in named] == list(written())
