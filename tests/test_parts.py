@@ -265,24 +265,52 @@ def test_a_name_that_stands_for_a_part_is_seen(text: str, kind: Kind, name: str)
     assert (kind, name, "vtune/other.py") in named(ast.walk(ast.parse(text)), "vtune/other.py")
 
 
-def told(nodes: Iterable[ast.AST], file: str, kind: Kind) -> set[str]:
-    """Parts of other files that a file returns by name, or, beside the parts of the kind, has a table of."""
+OTHER_TABLES = {
+    "vtune/runs/evaluate/exports/lmms_eval.py": "tasks of lmms-eval",
+    "vtune/runs/evaluate/exports/vlmevalkit.py": "kinds of questions",
+}
+"""Files with a table whose words are names of formats and mean something else."""
+
+
+def elsewhere(kind: Kind, file: str, names: Iterable[str]) -> set[str]:
+    """Those of the names that are of parts of other files."""
+    return {
+        name for name in names if name in OURS[kind] and OURS[kind][name].replace(".", "/") + ".py" != file
+    }
+
+
+def decided(nodes: Iterable[ast.AST], file: str, kind: Kind) -> set[str]:
+    """Parts of other files that a file returns by name, or has a table of.
+
+    Tables count beside the parts of the kind; those of formats everywhere but in protocols, which say for
+    each format how it is asked.
+    """
     houses = {module.rpartition(".")[0].replace(".", "/") for module in OURS[kind].values()}
     beside = kind in (*UNMISTAKABLE, "format") and file.rpartition("/")[0] in houses
+    anywhere = kind == "format" and not file.startswith("vtune/protocols/") and file not in OTHER_TABLES
     found: set[str] = set()
     for node in nodes:
         match node:
-            case ast.Return(value=value):
+            case ast.Return(value=value) | ast.Lambda(body=value):
                 found.update(texts(value))
             case ast.Dict(keys=keys, values=values) if beside:
                 found.update(text for one in (*keys, *values) for text in texts(one))
-    return {name for name in found & OURS[kind].keys() if OURS[kind][name].replace(".", "/") + ".py" != file}
+            case ast.Dict(keys=keys, values=values) if anywhere:
+                for side in (keys, values):
+                    several = elsewhere(kind, file, (text for one in side for text in texts(one)))
+                    found.update(several if len(several) > 1 else ())
+    return elsewhere(kind, file, found)
 
 
 def test_no_file_decides_which_of_other_files_parts_something_is() -> None:
     """What tells a part from others is a trait of the part: a new one of a user's own has it, too."""
-    found = {(file, kind): told(nodes, file, kind) for file, nodes in trees().items() for kind in OURS}
+    found = {(file, kind): decided(nodes, file, kind) for file, nodes in trees().items() for kind in OURS}
     assert {place: names for place, names in found.items() if len(names) > 1} == {}
+
+
+def test_every_table_of_other_words_is_still_there() -> None:
+    for file in OTHER_TABLES:
+        assert len(decided(trees()[file], "vtune/other.py", "format")) > 1, file
 
 
 @pytest.mark.parametrize(
@@ -292,11 +320,66 @@ def test_no_file_decides_which_of_other_files_parts_something_is() -> None:
         'def look(row):\n    return "coco" if row else "verl"',
         'telling = {"annotations": "coco", "data_source": "verl"}',
         '_OF = {"coco": {"annotations"}, "verl": {"data_source"}}',
+        'look = lambda row: ("coco", "verl") if row else ()',
     ],
 )
 def test_a_ladder_of_parts_is_seen(text: str) -> None:
     nodes = list(ast.walk(ast.parse(text)))
-    assert told(nodes, "vtune/data/formats/other.py", "format") == {"coco", "verl"}
+    assert decided(nodes, "vtune/data/formats/other.py", "format") == {"coco", "verl"}
+    assert decided(nodes, "vtune/runs/data/other.py", "format") == {"coco", "verl"}
+
+
+def added(node: ast.AST) -> Kind | None:
+    """The kind of part that a call adds to its table."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=table), attr="add")):
+            return next(
+                (kind for kind, words in CARRIERS.items() if table.isupper() and table in words), None
+            )
+    return None
+
+
+def kin(nodes: Iterable[ast.AST], file: str) -> set[tuple[Kind, str]]:
+    """(kind, name) of parts of other files that a file names in the call that adds one of the kind.
+
+    Such a call is one of `add`, or of a function of the file that calls it.
+    """
+    nodes = list(nodes)
+    helpers = {
+        node.name: kind
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+        for inner in walk(node)
+        if (kind := added(inner)) is not None
+    }
+    found: set[tuple[Kind, str]] = set()
+    for node in nodes:
+        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        if (kind := added(node) or helpers.get(called)) is not None:
+            strings = (inner.value for inner in walk(node) if isinstance(inner, ast.Constant))
+            texts = [text for text in strings if isinstance(text, str)]
+            found.update((kind, name) for name in elsewhere(kind, file, texts))
+    return found
+
+
+def test_no_part_names_another_of_its_kind() -> None:
+    found = {file: kin(nodes, file) for file, nodes in trees().items()}
+    assert {file: names for file, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "name"),
+    [
+        ('FORMATS.add("mine", Format(read, also=lambda options: ("coco",)))', "format", "coco"),
+        ('FORMATS.add("mine", Format(read, also=("coco",)))', "format", "coco"),
+        ('def _add(also):\n    FORMATS.add("mine", also)\n\n_add(also=["coco"])', "format", "coco"),
+        ('VERIFIERS.add("mine", Verifier(verify, or_else="math"))', "verifier", "math"),
+    ],
+)
+def test_a_part_that_names_another_of_its_kind_is_seen(text: str, kind: Kind, name: str) -> None:
+    nodes = list(ast.walk(ast.parse(text)))
+    assert kin(nodes, "vtune/other.py") == {(kind, name)}
+    assert kin(nodes, OURS[kind][name].replace(".", "/") + ".py") == set()
 
 
 def test_every_line_of_the_table_is_a_part() -> None:
