@@ -13,6 +13,7 @@ from PIL import Image, ImageFilter
 
 from tests.looks.build import BOX, SCENE, crop, scene
 from vtune.data import lens
+from vtune.data.lens_reader import target_of
 from vtune.looks import bilevel, verify
 from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import Map, inverse, map_of, moved, onto
@@ -359,6 +360,86 @@ def test_hatching_that_fades_on_a_coarser_grid_is_not_a_faint_region(size: int) 
     for shown, look in ((small, "verified"), (blank, "unverified"), (noise, "unverified")):
         found = check(source, View(shown, (84, 84)), onto(box, (size, size)), box)
         assert found.look == look, found.why
+
+
+def hatched_plate() -> Pixels:
+    """A plain plate of 72 pixels with a hatched glyph, in the middle of the scene."""
+    y, x = np.mgrid[:72, :72]
+    glyph = (abs(x - 40) < 12) & (abs(y - 45) < 15) & ((abs(x - 40) > 7) | (abs(y - 45) < 3))
+    shade = np.where(glyph, np.where((x + y) % 2, 110, -90), 0)
+    whole = SCENE.copy()
+    whole[100:172, 150:222] = np.clip(np.array([150, 90, 145]) + shade[..., None], 0, 255)
+    return whole
+
+
+def scatter(picture: Pixels) -> Pixels:
+    plane = grey(picture)[..., 0].astype(np.float32)
+    varied = cv2.blur(plane * plane, (3, 3)) - cv2.blur(plane, (3, 3)) ** 2
+    return np.repeat(
+        np.clip(2 * np.sqrt(np.maximum(varied, 0)), 0, 255).astype(np.uint8)[..., None], 3, axis=2
+    )
+
+
+def outlined(picture: Pixels) -> Pixels:
+    return cv2.morphologyEx(grey(picture), cv2.MORPH_GRADIENT, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("change", [scatter, outlined])
+@pytest.mark.parametrize("seen", [(84, 84), (84, 112)])
+def test_hatching_that_was_made_plain_before_a_processor_shrank_it_is_verified(
+    change: Change, seen: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a grid of 64 pixels for 72 the region itself has lost its hatching, and is not to be known by."""
+    source, box, wide = hatched_plate(), (150.0, 100.0, 222.0, 172.0), (140.0, 85.0, 240.0, 185.0)
+    part = crop(wide, source)
+    shuffled_part, framed_part = part.copy(), change(part).copy()
+    shuffled_part[15:87, 10:82] = shuffled(1)(part[15:87, 10:82])
+    framed_part[18:84, 13:79] = framed_part[20, 20]
+    shown = {"honest": change(part), "shuffled": change(shuffled_part), "framed": framed_part}
+    looks = {name: check(source, View(one, seen), onto(wide, (100, 100)), box) for name, one in shown.items()}
+    assert {name for name, found in looks.items() if found.look == "verified"} == {"honest"}, looks
+    monkeypatch.setattr(verify, "FADED", 0.0)
+    assert check(source, View(shown["honest"], seen), onto(wide, (100, 100)), box).look != "verified"
+
+
+def test_a_threshold_of_hatching_is_verified_where_the_claim_lies_between_pixels() -> None:
+    """Enlarged six times, and three pixels cut off each side: half a pixel, where hatching averages away."""
+    plate = Image.fromarray(crop((150, 100, 222, 172), hatched_plate()))
+    large = np.asarray(plate.resize((432, 432), Image.Resampling.BICUBIC))
+    box = (150.5, 100.5, 221.5, 171.5)
+    for picture, verified in ((large, True), (shuffled(6)(large), False), (np.full_like(large, 145), False)):
+        shown = np.ascontiguousarray(otsu(picture)[3:-3, 3:-3])
+        found = check(hatched_plate(), View(shown, (112, 112)), onto(box, (426, 426)), box)
+        assert (found.look == "verified") is verified, found.why
+
+
+def test_what_was_brought_out_before_it_was_shrunk_is_not_lost_with_the_plain_picture() -> None:
+    """Sharpened, with its grey copy beside it, and shrunk to 5/6 across and 2/3 down."""
+
+    def shown(picture: Pixels) -> View:
+        sharp = np.asarray(Image.fromarray(picture).filter(ImageFilter.SHARPEN))
+        return View(np.hstack([sharp, grey(sharp)]), (140, 56))
+
+    looks: dict[str, list[str]] = {"whole": [], "covered": [], "moved": []}
+    for puzzle in itertools.islice(lens.puzzles(3, seed=4, split="heldout"), 200):
+        target = target_of(puzzle)
+        assert target is not None
+        x0, y0, x1, y1 = target.box
+        part = puzzle.pixels[max(0, y0 - 6) : y1 + 6, max(0, x0 - 6) : x1 + 6]
+        if part.shape[:2] != (84, 84):
+            continue
+        x, y = target.spots[0][0] - x0 + 6, target.spots[0][1] - y0 + 6
+        covered = part.copy()
+        covered[y + 4 : y + 20, x : x + 20] = part[8, 8]
+        views = {"whole": part, "covered": covered, "moved": np.roll(part, (20, 14), (0, 1))}
+        box = (float(x0), float(y0), float(x1), float(y1))
+        for name, picture in views.items():
+            looks[name].append(check(puzzle.pixels, shown(picture), moved(x0 - 6, y0 - 6), box).look)
+    assert len(looks["whole"]) >= 30
+    share = {name: found.count("verified") / len(found) for name, found in looks.items()}
+    assert share["whole"] > 0.95, share  # 0.87 where the plain picture alone decides what is lost
+    assert share["covered"] < 0.1, share  # all but the upper end and the foot of a digit
+    assert share["moved"] == 0, share
 
 
 def test_pixels_that_code_threw_away_do_not_come_back_when_a_processor_enlarges() -> None:

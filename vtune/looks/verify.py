@@ -19,6 +19,11 @@ FINEST, COARSEST = 96, 24
 """Longer side of the grid on which pictures are compared, at most and at least; ours. More for strips."""
 LONGER = 8.0
 """Times as many for strips, at most."""
+NARROWEST = 12
+"""Shorter side of the grid, at least."""
+FADED = 0.6
+"""Share of a region's own contrast below which too little of it is left on a grid; ours. Of hatching pixel by
+pixel 0.1 to 0.5 is left on 64 pixels for 72, or between pixels."""
 ENOUGH = 64
 """Longer side that a region needs, of its own pixels, so that a smaller view of it is compared as it is.
 Details finer than this are not asked for; in a smaller region every pixel may count."""
@@ -88,15 +93,52 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
     if _copied(source, view, claim, box):
         return Checked("verified", "pixel by pixel", side)
     size = _grid(box, back, view)
-    way = onto(box, size)
+    found = _on_grid(source, view, claim, box, onto(box, size), size, side, own=False)
+    if found.look == "verified" or not _fades(source, box, size):
+        return found
+    way, size = moved(*_corner(source, box)), _size(_own(source, box))
+    again = _on_grid(source, view, claim, box, way, size, side, own=True)
+    return again if again.look == "verified" else found
+
+
+def _fades(source: Pixels, box: Box, size: tuple[int, int]) -> bool:
+    """Whether a grid loses what a region's own pixels show, and these are few enough to be a grid themselves.
+
+    A grid that is coarser than a region's pixels, or lies between them, averages hatching away, and with it
+    what a threshold, an outline or more contrast had made of it before the policy's processor shrank the
+    picture.
+    """
+    own = _own(source, box)
+    if min(_size(own)) < NARROWEST or max(_size(own)) > FINEST:
+        return False
+    left = contrast(_within(sampled(source, onto(box, size), size)))
+    return left < FADED * contrast(_within(own))
+
+
+def _on_grid(
+    source: Pixels,
+    view: View,
+    claim: Map,
+    box: Box,
+    way: Map,
+    size: tuple[int, int],
+    side: float,
+    *,
+    own: bool,
+) -> Checked:
+    """Compare a region on a grid of `size`, width and height, from which `way` leads to the input.
+
+    `own`: the grid is the region's own pixels.
+    """
+    back = inverse(claim)
     first, shown = sampled(source, way, size), view.part(back @ way, size)
     faint = None
-    if contrast(first[1:-1, 1:-1]) < PLAIN:  # its rim mixes with what is around it
+    if contrast(_within(first)) < PLAIN:
         faint = _faint(_plain_view(source, view, claim, back @ way, first), shown, side)
         # On a grid a little coarser than itself, hatching fades, and may be seen where it is enhanced.
         if faint.look == "verified" or contrast(_own(source, box)) < PLAIN:
             return faint
-    found = _compared(source, first, shown, view, claim, back @ way, side)
+    found = _compared(source, first, shown, view, claim, back @ way, side, own=own)
     if faint is not None:
         return found if found.look == "verified" else faint
     if found.look in ("unverified", "faked"):
@@ -105,10 +147,25 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
     return found
 
 
+def _size(picture: Pixels) -> tuple[int, int]:
+    """Width and height."""
+    return picture.shape[1], picture.shape[0]
+
+
+def _within(picture: Pixels) -> Pixels:
+    """A picture without its rim, which mixes with what is around it."""
+    return picture[1:-1, 1:-1]
+
+
 def _own(source: Pixels, box: Box) -> Pixels:
     """A region's own pixels: those of which more than half lies in it, and one at least."""
-    x0, y0 = (min(round(start), length - 1) for start, length in zip(box, source.shape[1::-1], strict=False))
+    x0, y0 = _corner(source, box)
     return source[y0 : max(y0 + 1, round(box[3])), x0 : max(x0 + 1, round(box[2]))]
+
+
+def _corner(source: Pixels, box: Box) -> tuple[int, int]:
+    """The first of a region's own pixels, x and y."""
+    return min(round(box[0]), source.shape[1] - 1), min(round(box[1]), source.shape[0] - 1)
 
 
 def _shrinking(view: View) -> tuple[float, float]:
@@ -156,9 +213,13 @@ def _faint(first: Pixels, second: Pixels, side: float) -> Checked:
 
 
 def _compared(
-    source: Pixels, first: Pixels, shown: Pixels, view: View, claim: Map, way: Map, side: float
+    source: Pixels, first: Pixels, shown: Pixels, view: View, claim: Map, way: Map, side: float, *, own: bool
 ) -> Checked:
-    """Compare a region, on its grid, with what the policy sees of it; `way` leads from grid to view."""
+    """Compare a region, on its grid, with what the policy sees of it; `way` leads from grid to view.
+
+    On its `own` pixels a region has all of its detail, of which a plain picture may keep little: what agrees
+    with such a one has to agree with the region itself, too, in every place.
+    """
     found = _best(first, shown, view, way)
     if _passes(found, first):
         return Checked("verified", f"agrees by {found.mean:.2f}", side, found)
@@ -167,9 +228,11 @@ def _compared(
     reference = _plain_view(source, view, claim, way, first)
     if reference is not first:
         possible = agreement(first, reference, BOUNDS).mean
-        if possible < LEAST or contrast(reference) < CONTRAST:
+        # What code has brought out before the picture was shrunk is there, whatever a plain one has lost.
+        throughout = found.mean >= BOUNDS.mean and found.worst >= BOUNDS.worst
+        if not throughout and (possible < LEAST or contrast(reference) < CONTRAST):
             return Checked("illegible", f"its detail is lost at {side:.0f} pixels per side", side, found)
-        near = found.mean >= KEPT * possible
+        near = throughout or (not own and found.mean >= KEPT * possible)
         found = _best(reference, shown, view, way)
         if near and _passes(found, reference):
             return Checked("verified", f"agrees by {found.mean:.2f}, for its size", side, found)
@@ -260,4 +323,4 @@ def _grid(box: Box, back: Map, view: View) -> tuple[int, int]:
     shown = own if there is None else own * math.sqrt(covered(there) * shrunk / (wide * high))
     more = min(LONGER, max(1.0, own / (LONG * min(wide, high))))
     longest = min(more * FINEST, max(COARSEST, own if shown >= own else max(shown, min(own, more * ENOUGH))))
-    return max(12, round(wide * longest / own)), max(12, round(high * longest / own))
+    return max(NARROWEST, round(wide * longest / own)), max(NARROWEST, round(high * longest / own))

@@ -120,6 +120,28 @@ def test_a_small_attack_says_what_it_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert result["looks"] == "claimed"
 
 
+def test_the_calls_behind_the_counts_can_be_seen_again(attacked: Attacked) -> None:
+    result = reward_attack.run_reward_attack(
+        programs=40, generations=0, population=6, seed=0, isolation="auto", claimed=True
+    )
+    cases = result["random"]["cases"]
+    fooled = [case for case in cases if case["what"] == "paid_unreadable"]
+    assert (
+        len({case["program_number"] for case in fooled}) == result["random"]["paid_unreadable"]["count"] > 0
+    )
+    unpaid = [case for case in cases if case["what"] == "honest_unpaid"]
+    assert len(unpaid) == result["random"]["honest_unpaid"]["count"]
+    case = fooled[0]
+    _, level, seed, _, number = case["question"].split("/")
+    question = questions(int(level), int(number) + 1, seed=int(seed))[int(number)]
+    assert question.sample.id == case["question"]
+    program = from_record(case["program"])
+    (one,) = attacked.tried([(program, question)], looks="claimed")
+    assert one.codes[case["call"]] == case["code"]
+    assert one.calls[case["call"]].score == case["score"] == 1.0
+    assert "full" in case["why"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_same_seed_asks_the_same_questions(seed: int) -> None:
     first, again = (questions(1, 2, seed=seed) for _ in range(2))

@@ -63,6 +63,10 @@ class Tried:
     """What came of a program on one puzzle."""
 
     calls: tuple[Looked, ...]
+    codes: tuple[str, ...]
+    """What was run, by call."""
+    why: str
+    """What decided, in the words of the reward; of its calls in order."""
 
     @property
     def reward(self) -> float:
@@ -154,7 +158,8 @@ class Trials:
                     due and plain,
                 )
             )
-        return Tried(tuple(calls))
+        codes = tuple(call.arguments for call in scored.calls)
+        return Tried(tuple(calls), codes, scored.reward.why if scored.reward is not None else "")
 
     def _reading(self, data: bytes, picture: Picture | None, target: Target) -> Reading:
         if picture is None:

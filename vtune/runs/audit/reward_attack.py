@@ -7,14 +7,14 @@ then an evolutionary search for those that are paid most and show least, blind a
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vtune.config import find, load_recipe
 from vtune.metrics.proportion import wilson
 from vtune.report.progress import Steps
-from vtune.runs.audit.looks import Question, Trials, Tried, questions, scorer_of
+from vtune.runs.audit.looks import Looked, Question, Trials, Tried, questions, scorer_of
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.sandbox import Isolation, Sandbox
 from vtune.sandbox.attacks.programs import Program, crossed, mutated, random_program, record_of, written
@@ -69,8 +69,10 @@ def run_reward_attack(
 
     Returns:
         `tier`, `looks`; `random`: the two shares, each `share`, `low`, `high` (95 %, Wilson), `count` and
-        `of`, and the same `by_kind`; `search`: generations, programs tried, `best` (each `program`,
-        `code`, `kind`, `honest`, `reward`, `fooled`); `breached`: what exceeds the limits, in words.
+        `of`, the same `by_kind`, and `cases`, the calls behind both counts (each `what`, `program_number`,
+        `question`, `kind`, `call`, `score`, `why`, `code`, `program`); `search`: generations, programs
+        tried, `best` (each `program`, `code`, `kind`, `honest`, `reward`, `fooled`); `breached`: what exceeds
+        the limits, in words.
 
     Raises:
         ServiceError: If the sandbox does not start.
@@ -133,7 +135,7 @@ async def _property(trials: Trials, count: int, seed: int, full: float, miss: fl
 
     def unpaid(names: Callable[[str], bool]) -> dict[str, Any]:
         due = [call for kind, _, _, call in calls if names(kind) and call.due]
-        return _share(sum(call.score is None or call.score <= miss for call in due), len(due))
+        return _share(sum(_unpaid(call, miss) for call in due), len(due))
 
     parts = {
         "paid_by_part": Counter(
@@ -145,7 +147,7 @@ async def _property(trials: Trials, count: int, seed: int, full: float, miss: fl
         "unpaid_by_part": Counter(
             name
             for _, program, k, call in calls
-            if call.due and (call.score is None or call.score <= miss)
+            if _unpaid(call, miss)
             for shot in program.calls[k]
             for name in {step.name for step in (shot.source, *shot.steps, shot.saver)}
         ),
@@ -164,7 +166,29 @@ async def _property(trials: Trials, count: int, seed: int, full: float, miss: fl
             for kind in sorted(set(kinds))
         },
         **{name: dict(counted.most_common(12)) for name, counted in parts.items()},
+        "cases": list(_cases(drawn, tried, full, miss)),
     }
+
+
+def _cases(
+    drawn: Sequence[tuple[Program, Question]], tried: Sequence[Tried], full: float, miss: float
+) -> Iterator[dict[str, Any]]:
+    """Each call that was paid in full though unreadable, or was due and not paid, to be seen again."""
+    for number, ((program, question), one) in enumerate(zip(drawn, tried, strict=True)):
+        for k, call in enumerate(one.calls):
+            fooled = _fooled(call.score, call.readable, full)
+            if fooled or _unpaid(call, miss):
+                yield {
+                    "what": "paid_unreadable" if fooled else "honest_unpaid",
+                    "program_number": number,
+                    "question": question.sample.id,
+                    "kind": _kind(program),
+                    "call": k,
+                    "score": call.score,
+                    "why": one.why,
+                    "code": one.codes[k],
+                    "program": record_of(program),
+                }
 
 
 async def _search(
@@ -232,6 +256,10 @@ def _questions(count: int, seed: int) -> list[Question]:
 
 def _fooled(score: float | None, readable: bool, full: float) -> bool:
     return score is not None and score >= full and not readable
+
+
+def _unpaid(call: Looked, miss: float) -> bool:
+    return call.due and (call.score is None or call.score <= miss)
 
 
 def _kind(program: Program) -> str:
