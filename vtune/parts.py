@@ -103,10 +103,10 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
                     "reasoning:no_guessing reasoning:answer_symbols reasoning:answer_length "
                     "boxes:boxes_per_category boxes:box_share boxes:plain_labels boxes:singles_to_multis "
                     "boxes:category_tail language:english verifiable verifiable:math_verifiable balance "
-                    "duplicates duplicates:contamination traces:tool_rounds traces:complete_traces "
+                    "duplicates traces:tool_rounds traces:complete_traces "
                     "judging:external_knowledge judging:label_check",
                 ),
-                **_listed("vtune.runs.curate", "recipe:pass_rate labels"),
+                **_listed("vtune.runs.curate", "contamination recipe:pass_rate labels"),
             }
         ),
         "evidence": _listed(

@@ -60,4 +60,13 @@ def random_subset(members: Sequence[T], wanted: int | None, rng: random.Random) 
     return set(members) if wanted is None or wanted >= len(members) else set(rng.sample(members, wanted))
 
 
-FILTERS.add("balance", FilterPart(Balance, Corpus(group_of, overfull)))
+FILTERS.add(
+    "balance",
+    FilterPart(
+        Balance,
+        Corpus(group_of, overfull),
+        keeps={"ground_truth": "2"},
+        beside=({"ground_truth": "3"},),
+        drops={"ground_truth": "3"},
+    ),
+)

@@ -209,5 +209,24 @@ FILTERS.add(
     "plain_labels",
     FilterPart(PlainLabels, complex_label, keeps=_row(("cup", CUP)), drops=_row(("cup no. 2", CUP))),
 )
-FILTERS.add("singles_to_multis", FilterPart(SinglesToMultis, Corpus(has_one_each, surplus)))
-FILTERS.add("category_tail", FilterPart(CategoryTail, Corpus(categories, in_the_tail)))
+FILTERS.add(
+    "singles_to_multis",
+    FilterPart(
+        SinglesToMultis,
+        Corpus(has_one_each, surplus),
+        keeps=_row(("cup", CUP), ("cup", CUP)),
+        beside=(_row(("cup", CUP), ("cup", CUP)), _row(("cup", CUP))),
+        drops=_row(("cup", CUP)),
+    ),
+)
+FILTERS.add(
+    "category_tail",
+    FilterPart(
+        CategoryTail,
+        Corpus(categories, in_the_tail),
+        keeps=_row(("cup", CUP)),
+        beside=(_row(("cup", CUP)),),
+        drops=_row(("cup", CUP), ("zebra", CUP)),
+        example={"at_least": 2},
+    ),
+)

@@ -1,14 +1,17 @@
 """What is in the data twice, and what is in a benchmark too."""
 
+import io
 import random
 from collections.abc import Mapping, Sequence
 from typing import Literal, Self
 
+from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.curate.filters import FILTERS, Corpus, FilterPart
 from vtune.curate.item import Item, Selected
 from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
+from vtune.schema.message import Picture
 
 
 class Duplicates(Selected):
@@ -161,16 +164,23 @@ def _answer_differs(a: Key, b: Key) -> bool:
     return bool(a.answer and b.answer) and a.answer != b.answer
 
 
-def _needs_benchmarks(
-    spec: Contamination, entries: Sequence[tuple[str, Key]], rng: random.Random
-) -> Mapping[int, str]:
-    raise TypeError("what is in a benchmark depends on its data: ask `Benchmarks.contaminated`")
+def _round(side: int) -> Picture:
+    """A picture that gets brighter from its middle on, in a size."""
+    out = io.BytesIO()
+    Image.radial_gradient("L").resize((side, side)).save(out, "PNG")
+    return Picture(out.getvalue())
 
 
+ROUND, SMALLER = _round(128), _round(100)
+"""A picture, and nearly the same one: what filters of alike pictures are tried with."""
+
 FILTERS.add(
-    "duplicates", FilterPart(Duplicates, Corpus(duplicate_key, repeated), looks_at=("samples", "traces"))
-)
-FILTERS.add(
-    "contamination",
-    FilterPart(Contamination, Corpus(benchmark_key, _needs_benchmarks), looks_at=("samples", "traces")),
+    "duplicates",
+    FilterPart(
+        Duplicates,
+        Corpus(duplicate_key, repeated),
+        looks_at=("samples", "traces"),
+        beside=({"images": (ROUND,)},),
+        drops={"images": (SMALLER,)},
+    ),
 )

@@ -7,6 +7,7 @@ are small, so that millions fit in memory. What asks a model or a person is done
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from vtune.curate.item import Item, Selected
@@ -27,7 +28,8 @@ class Corpus:
     key: Callable[[Any, Item], Any]
     """(section, row) -> what the decision needs to know of it."""
     decide: Callable[[Any, Sequence[tuple[str, Any]], random.Random], Mapping[int, str]]
-    """(section, (source, key) of each row in order, chance) -> index -> the reason to drop it."""
+    """(section, (source, key) of each row in order, chance) -> index -> the reason to drop it. There may be
+    no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,18 @@ class FilterPart:
     looks_at: tuple[Records, ...] = ("samples",)
     keeps: Mapping[str, Any] = field(default_factory=dict)
     """A row that passes with the settings of `example`, as arguments of `Sample` over a plain one; of
-    `Trajectory`, where it looks at traces alone."""
+    `Trajectory`, where it looks at traces alone. One that looks at both is tried on both, where all of its
+    rows have arguments that both know."""
     drops: Mapping[str, Any] = field(default_factory=dict)
     """One that does not."""
-    example: Mapping[str, Any] = field(default_factory=dict)
-    """Settings with which it is tried."""
+    beside: Sequence[Mapping[str, Any]] = ()
+    """Rows between the two, for a filter over all rows. Of those that are like `drops` one at least goes, for
+    chance may decide which; what becomes of others does not matter."""
+    example: Mapping[str, Any] | Callable[[Path, str], Mapping[str, Any]] = field(default_factory=dict)
+    """Settings with which it is tried; or what makes them of an empty folder, for files that they name, and
+    of the URL of an endpoint, at which a model says what `says` gives."""
+    says: Callable[[str], str] | None = None
+    """What a model says to a request with this text; None: it asks none."""
 
     @property
     def rule(self) -> Rule | None:

@@ -6,6 +6,7 @@ CodeV prints neither prompt; both are ours. What the second one doubts goes to a
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -16,6 +17,7 @@ from vtune.errors import DataError
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.prompts import Prompt
 from vtune.judge.replies import behind_thoughts
+from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
 
 Label = Literal["right", "wrong", "unsure"]
@@ -149,5 +151,30 @@ def _one_word(reply: str) -> str:
     return words[0].lower() if len(words) == 1 else ""
 
 
-FILTERS.add("external_knowledge", FilterPart(ExternalKnowledge, None))
-FILTERS.add("label_check", FilterPart(LabelCheck, None))
+def _asking(folder: Path, url: str) -> dict[str, Any]:
+    """A judge at an endpoint."""
+    asked = {"temperature": 0.0, "max_tokens": 8, "concurrency": 1, "retries": 0, "timeout_s": 60.0}
+    return {"judge": {"base_url": url, "model": "judge", "api_key_env": None, **asked}}
+
+
+FILTERS.add(
+    "external_knowledge",
+    FilterPart(
+        ExternalKnowledge,
+        None,
+        drops={"prompt": (Message("user", f"{IMAGE}Who painted it?"),)},
+        example=_asking,
+        says=lambda text: "EXTERNAL" if "painted" in text else "VISUAL",
+    ),
+)
+FILTERS.add(
+    "label_check",
+    FilterPart(
+        LabelCheck,
+        None,
+        keeps={"ground_truth": "2"},
+        drops={"ground_truth": "3"},
+        example=_asking,
+        says=lambda text: "RIGHT" if "Recorded answer: 2" in text else "WRONG",
+    ),
+)

@@ -46,6 +46,8 @@ STYLES: Parts[PromptStyle] = Parts("prompt", lambda style: first_line(style.turn
 
 Style = Annotated[str, AfterValidator(STYLES.known)]
 
+PLAIN = "plain"
+"""The style that adds nothing."""
 OF_TRACES = "codev"
 """The style in which traces of one's own samples ask, where none is named: their looks are code."""
 
@@ -186,6 +188,6 @@ def ask(
 
 
 STYLES.add(OF_TRACES, PromptStyle(codev, tells=(PYTHON,)))
-STYLES.add("plain", PromptStyle(plain, bare=True))
+STYLES.add(PLAIN, PromptStyle(plain, bare=True))
 STYLES.add("tools", PromptStyle(tools))
 STYLES.add("pool", PromptStyle(pool, tells=(), says_where=True, draws=True))

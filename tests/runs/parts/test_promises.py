@@ -43,6 +43,94 @@ def test_a_filter_of_traces_or_of_pictures_is_tried_on_them(tmp_path: Path, old:
     assert broken(path) == {}
 
 
+ONE_EACH = '''"""A filter over all rows of a user's own: one of each answer stays."""
+
+import math
+from itertools import count
+from threading import Lock
+
+from vtune.curate.filters import FILTERS, Corpus, FilterPart
+from vtune.curate.item import Selected
+
+LOCK, RUNS = Lock(), count()
+
+
+class OneEach(Selected):
+    """Drops all rows of an answer but one, by chance."""
+
+
+def answer(settings, item):
+    return item.record.ground_truth
+
+
+def others(settings, entries, chance):
+    groups = {}
+    for number, (_, key) in enumerate(entries):
+        groups.setdefault(key, []).append(number)
+    gone = [chance.sample(group, len(group) - 1) for group in groups.values()]
+    return {number: "not the one of its answer" for group in gone for number in group}
+
+
+ALIKE = {"ground_truth": "B"}
+FILTERS.add("one_each", FilterPart(OneEach, Corpus(answer, others), beside=[ALIKE] * 2, drops=ALIKE))
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        ("", "", "", ""),
+        (
+            "chance.sample(group, len(group) - 1)",
+            "group[next(RUNS) // 2 % 2 :][: len(group) - 1]",
+            "the same row fares the same",
+            "take chance from what is given",
+        ),
+        (
+            "    return item",
+            "    item.record.extra['seen'] = True\n    return item",
+            "it changes nothing of a row",
+            "copy what you change",
+        ),
+        (
+            "    groups = {}",
+            "    groups = {entries[0][1]: []}",
+            "of no rows it drops none",
+            "IndexError",
+        ),
+        (
+            "return item.record.ground_truth",
+            "return item.record.ground_truth, LOCK",
+            "what it sends crosses processes",
+            "cannot pickle",
+        ),
+        (
+            "return item.record.ground_truth",
+            "return 1.0 if item.record.ground_truth == 'A' else math.nan",
+            "what it sends crosses processes",
+            "of pickled keys it drops other rows: let a key be plain values",
+        ),
+        ('"not the one of its answer"', "5", "a bad row is dropped with a reason", "it drops a row for 5"),
+        ("beside=[ALIKE] * 2, ", "", "a bad row is dropped with a reason", "it keeps the row of `drops`"),
+        ("drops=ALIKE", "drops=ALIKE, looks_at=('samples', 'traces')", "", ""),
+        (
+            "beside=[ALIKE] * 2, drops=ALIKE",
+            "drops={'source': 'check'}, looks_at=('traces', 'samples')",
+            "a good row passes",
+            "'Trajectory' object has no attribute 'ground_truth'",
+        ),
+    ],
+)
+def test_a_filter_over_all_rows_is_tried_on_several(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    assert old in ONE_EACH
+    (tmp_path / "mine.py").write_text(ONE_EACH.replace(old, new, 1) if old else ONE_EACH)
+    wrong = broken(tmp_path / "mine.py")
+    assert next(iter(wrong), "") == check
+    assert found in wrong.get(check, "")
+
+
 @pytest.mark.parametrize(
     ("file", "old", "new", "check", "found"),
     [
@@ -106,7 +194,7 @@ def test_a_filter_of_traces_or_of_pictures_is_tried_on_them(tmp_path: Path, old:
         (
             "short.py",
             "    count = len(",
-            "    SEEN.append(0)\n    count = len(SEEN[5:]) + len(",
+            "    SEEN.append(0)\n    count = len(SEEN[2:]) + len(",
             "the same row",
             "keep no state between rows",
         ),

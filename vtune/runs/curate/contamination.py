@@ -1,17 +1,24 @@
-"""The benchmarks that training data must keep apart from."""
+"""The filter `contamination`: the benchmarks that training data must keep apart from."""
 
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vtune.config import find, load_recipe, shipped
-from vtune.curate.duplicates import Benchmarks, Contamination, benchmark_key
+from vtune.curate.duplicates import ROUND, SMALLER, Benchmarks, Contamination, benchmark_key
+from vtune.curate.filters import FILTERS, Corpus, FilterPart
 from vtune.curate.item import Item
+from vtune.curate.likeness import Key
 from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.evaluate.questions import Source, fingerprints, read_questions
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.schema.message import Picture
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.parquet import write_samples
+from vtune.schema.sample import Sample
+from vtune.verifiers import exact
 
 PACKAGE = "eval_suites"
 
@@ -37,13 +44,21 @@ def benchmark_prints(spec: Contamination) -> dict[str, str]:
     return {name: mark for prints in here for name, mark in prints.items()}
 
 
-def benchmarks_of(spec: Contamination) -> Benchmarks:
-    """The benchmarks that are here, ready to be looked up.
+def in_a_benchmark(
+    spec: Contamination, entries: Sequence[tuple[str, Key]], rng: random.Random
+) -> Mapping[int, str]:
+    """Index -> reason of the rows that a benchmark that is here holds, too.
+
+    Args:
+        spec: When something counts as theirs.
+        entries: (source, key) of each row.
+        rng: Not used: nothing is left to chance.
 
     Raises:
         VtuneError: If a suite or a file of one cannot be read.
     """
-    return Benchmarks(spec, [(item.source, benchmark_key(spec, item)) for item in _items(spec)])
+    theirs = [(item.source, benchmark_key(spec, item)) for item in _items(spec)]
+    return Benchmarks(spec, theirs).contaminated(entries)
 
 
 def _items(spec: Contamination) -> Iterator[Item]:
@@ -70,3 +85,30 @@ def _sources(spec: Contamination) -> Mapping[str, Source]:
 
 def _is_here(source: Source) -> bool:
     return all(Path(path).exists() for path in source.data)
+
+
+def _held_out(folder: Path, url: str) -> dict[str, Any]:
+    """A file with a picture that rows may not show."""
+    asked = Message("user", f"{IMAGE}What is in the middle?")
+    row = Sample(
+        id="held/1",
+        source="held",
+        prompt=(asked,),
+        images=(ROUND,),
+        ground_truth="black",
+        verifier=exact.NAME,
+    )
+    write_samples(folder / "held.parquet", [row])
+    return {"suites": (), "data": (str(folder / "held.parquet"),)}
+
+
+FILTERS.add(
+    "contamination",
+    FilterPart(
+        Contamination,
+        Corpus(benchmark_key, in_a_benchmark),
+        looks_at=("samples", "traces"),
+        drops={"images": (SMALLER,)},
+        example=_held_out,
+    ),
+)

@@ -10,13 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vtune.curate.duplicates import Contamination
 from vtune.curate.filters import FILTERS
 from vtune.curate.item import Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import RunFailed
 from vtune.report.progress import Steps
-from vtune.runs.curate.contamination import benchmarks_of
 from vtune.runs.curate.difficulty import check_rows, measure_all
 from vtune.runs.curate.funnel import Ledger
 from vtune.runs.curate.labels import PeopleLabels, ask_people
@@ -44,9 +42,16 @@ class Bought:
 
 
 def filter_rows(
-    recipe: DataRecipe, rows: Rows, ledger: Ledger, looks: Look, reviews: Results, out: Path
+    recipe: DataRecipe,
+    rows: Rows,
+    ledger: Ledger,
+    looks: Look,
+    reviews: Results,
+    out: Path,
+    *,
+    show: bool = True,
 ) -> Bought:
-    """Send the rows through all filters.
+    """Send the rows through all filters; `show` says whether progress is printed.
 
     Rules that follow each other are one pass over the rows, together with the keys of the corpus filter
     behind them. The first pass always runs: it finds the rows that cannot be used.
@@ -61,12 +66,12 @@ def filter_rows(
             continue
         corpus = (column, spec) if part.corpus is not None else None
         if rules or corpus or seen is not None:
-            _sift(rows, ledger, looks, rules, corpus, seen, recipe.seed)
+            _sift(rows, ledger, looks, rules, corpus, seen, recipe.seed, show=show)
         if isinstance(spec, Asking):
-            _ask(spec, column, rows, ledger, reviews, out, bought)
+            _ask(spec, column, rows, ledger, reviews, out, bought, show=show)
         rules, seen = [], None
     if rules or seen is not None:
-        _sift(rows, ledger, looks, rules, None, seen, recipe.seed)
+        _sift(rows, ledger, looks, rules, None, seen, recipe.seed, show=show)
     return bought
 
 
@@ -78,13 +83,15 @@ def _sift(
     corpus: tuple[int, Selected] | None,
     seen: set[bytes] | None,
     seed: int,
+    *,
+    show: bool,
 ) -> None:
     """One pass over what is left; with `seen`, ids that come twice are found, too."""
     tasks = list(rows.tasks(rules, corpus))
     names = [ledger.columns[column] for column, _ in (*rules, *([corpus] if corpus else []))]
     places: list[tuple[str, int, str]] = []
     entries: list[tuple[str, Any]] = []
-    with Steps(", ".join(names) or "valid", len(tasks)) as progress:
+    with Steps(", ".join(names) or "valid", len(tasks), show=show) as progress:
         for found in looks(tasks):
             source = found.part.source
             twice = _twice(found.identities, seen)
@@ -105,11 +112,7 @@ def _sift(
     column, spec = corpus
     decide = FILTERS[spec.filter].corpus
     assert decide is not None
-    if isinstance(spec, Contamination):
-        reasons = benchmarks_of(spec).contaminated(entries)
-    else:
-        rng = random.Random(f"{ledger.columns[column]} {seed}")
-        reasons = decide.decide(spec, entries, rng)
+    reasons = decide.decide(spec, entries, random.Random(f"{ledger.columns[column]} {seed}"))
     for number, reason in sorted(reasons.items()):
         source, position, name = places[number]
         ledger.drop(source, Dropped(position, column, name, reason))
@@ -129,14 +132,22 @@ def _twice(identities: Sequence[tuple[int, str]], seen: set[bytes] | None) -> di
 
 
 def _ask(
-    spec: Asking, column: int, rows: Rows, ledger: Ledger, reviews: Results, out: Path, bought: Bought
+    spec: Asking,
+    column: int,
+    rows: Rows,
+    ledger: Ledger,
+    reviews: Results,
+    out: Path,
+    bought: Bought,
+    *,
+    show: bool,
 ) -> None:
     """Have models, or people, look at what is left."""
     name = ledger.columns[column]
     items = chain.from_iterable(rows.items(source) for source in rows.left)
     left = sum(len(rows.positions(source)) for source in rows.left)
     kept = out / "results"
-    with Steps(name, left) as progress:
+    with Steps(name, left, show=show) as progress:
         if isinstance(spec, PassRate):
             compared = check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
             if compared and spec.judge is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from vtune.report.progress import Steps
 from vtune.reward.recipe import RIGHT
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import Opinions, decide, review_key
-from vtune.schema.labels import Label, read_labels
+from vtune.schema.labels import Label, append_label, read_labels
 
 
 class PeopleLabels(Selected):
@@ -94,4 +94,11 @@ def ask_people(
     return found
 
 
-FILTERS.add("labels", FilterPart(PeopleLabels, None))
+def _doubted(folder: Path, url: str) -> dict[str, Any]:
+    """A file of labels with one against a row."""
+    doubt = Label(key="samples:0", sample_id="doubted", source="check", rollout=None, label="wrong")
+    append_label(folder / "labels.jsonl", doubt)
+    return {"files": (str(folder / "labels.jsonl"),)}
+
+
+FILTERS.add("labels", FilterPart(PeopleLabels, None, drops={"id": "doubted"}, example=_doubted))

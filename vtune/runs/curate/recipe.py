@@ -1,6 +1,7 @@
 """A data recipe: sources, the filters that their rows go through in order, and how what is left is mixed."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -12,9 +13,10 @@ from vtune.curate.item import Selected
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import Dtype
-from vtune.models.served import is_served
+from vtune.models.served import PREFIX, is_served
 from vtune.parts import OURS
 from vtune.rollout.openai import Served
+from vtune.rollout.prompts import PLAIN
 from vtune.rollout.recipe import Rollout
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.curate.rows import Source
@@ -68,7 +70,33 @@ class PassRate(Selected):
         return self
 
 
-FILTERS.add("pass_rate", FilterPart(PassRate, None))
+def _endpoint(folder: Path, url: str) -> dict[str, Any]:
+    """A model at an endpoint, of whose answers half have to be right."""
+    limits = {"max_turns": 1, "max_new_tokens": 64, "max_tokens": 2048, "max_batch": 4}
+    return {
+        "model": f"{PREFIX}{url}#policy",
+        "engine": "openai",
+        "openai": {"api_key_env": None},
+        "rollouts": 2,
+        "band": {"at_least": 0.5},
+        "images": {"min_pixels": 56 * 56, "max_pixels": 112 * 112},
+        "rollout": {"prompt": PLAIN, "temperature": 1.0, **limits},
+        "dtype": "float32",
+        "threads": 1,
+    }
+
+
+FILTERS.add(
+    "pass_rate",
+    FilterPart(
+        PassRate,
+        None,
+        keeps={"ground_truth": "2"},
+        drops={"ground_truth": "3"},
+        example=_endpoint,
+        says=lambda text: "<answer>2</answer>",
+    ),
+)
 
 
 class Mix(Strict):

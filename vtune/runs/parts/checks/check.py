@@ -2,16 +2,20 @@
 
 import io
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from PIL import Image
+from pydantic import BaseModel, ValidationError
 
 from vtune.errors import BrokenPart, VtuneError
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.uses import broken
+
+T = TypeVar("T", bound=BaseModel)
 
 SIDES = (64, 48)
 """Width and height of the picture that parts are tried on."""
@@ -92,3 +96,17 @@ def in_time(seconds: float, most: float, of: str, fix: str) -> str:
     if seconds > most:
         raise Broken(told, fix)
     return told
+
+
+def section_of(model: type[T], values: Mapping[str, Any], fix: str) -> T:
+    """A section as a recipe would have it.
+
+    Raises:
+        Broken: If the values are wrong, with each of them in words, and `fix`.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        wrong = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors())
+        what = "; ".join(f"`{place}`: {told[:1].lower()}{told[1:]}" for place, told in wrong)
+        raise Broken(f"its section is wrong: {what}", fix) from None

@@ -1,99 +1,269 @@
-"""What a filter promises."""
+"""What a filter promises, tried on a few rows as `vtune curate` sends them through it."""
 
+import copy
+import json
 import pickle
+import tempfile
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from vtune.curate.filters import FILTERS, FilterPart
-from vtune.curate.item import Item, Selected
-from vtune.runs.parts.checks.check import SHOWN, Broken, Check, in_time, tried
+from vtune.curate.filters import FILTERS, FilterPart, Records
+from vtune.curate.item import Item, Record, Selected
+from vtune.errors import DataError
+from vtune.parts import OURS
+from vtune.runs.curate.filtering import filter_rows
+from vtune.runs.curate.funnel import Ledger
+from vtune.runs.curate.recipe import DataRecipe
+from vtune.runs.curate.results import Results
+from vtune.runs.curate.rows import Rows
+from vtune.runs.curate.workers import looking
+from vtune.runs.parts.checks.check import SHOWN, Broken, Check, in_time, section_of, tried
+from vtune.runs.parts.checks.model import answering
+from vtune.schema.message import Message
+from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.verifiers import exact
 
-TIMES = 20
-"""Rows over which the time is averaged."""
+TIMES = 5
+"""Times that each row is looked at, to see how long it takes."""
 SLOWEST_ROW = 0.1
 """Seconds of a row at most, ours: 100,000 rows take three hours of a processor at that."""
 
+SAMPLE = replace(SHOWN, verifier=exact.NAME)
+TOKENS = 8
+"""Of a trace that nobody drew, so that a call that a row brings has a place."""
+TRACE = Trajectory(
+    sample_id=SHOWN.id,
+    source=SHOWN.source,
+    messages=(replace(SHOWN.prompt[0], images=(0,)), Message("assistant", "<answer>A</answer>")),
+    images=SHOWN.images,
+    token_ids=(0,) * TOKENS,
+    loss_mask=(False,) * TOKENS,
+    logprobs=(None,) * TOKENS,
+    answer="A",
+)
+"""A question that was answered at once."""
+KNOWN = {field.name for field in fields(Sample)} & {field.name for field in fields(Trajectory)}
+"""What both kinds of rows say."""
 
-TRACE = Trajectory(sample_id=SHOWN.id, source=SHOWN.source, messages=SHOWN.prompt, images=SHOWN.images)
-"""A trace of which nothing is known but its question."""
+ONE_BY_ONE = "it looks at one row after the other"
+ASKS = "a model or a person looks at rows that are read for it"
 
 
-@dataclass(frozen=True, slots=True)
 class _Trial:
-    """A filter, and the two rows that it brings."""
+    """A filter, and the rows that it brings.
 
-    name: str
-    part: FilterPart
+    Args:
+        name: Of the filter.
+        folder: Empty, for files that its settings name.
+        url: Of the model that it asks; empty where it asks none.
+    """
+
+    def __init__(self, name: str, folder: Path, url: str) -> None:
+        self.name = name
+        self.part: FilterPart = FILTERS[name]
+        self.rows = [self.part.keeps, *self.part.beside, self.part.drops]
+        self._folder = folder
+        self._url = url
+        self._first: dict[Records, Mapping[int, Any]] = {}
+
+    @cached_property
+    def values(self) -> Mapping[str, Any]:
+        """What a recipe says of it."""
+        example = self.part.example
+        made = example(self._folder, self._url) if callable(example) else example
+        return {"filter": self.name, **made}
+
+    @cached_property
+    def kinds(self) -> Sequence[Records]:
+        """Of rows that it can be tried on."""
+        if all(key in KNOWN for row in self.rows for key in row):
+            return self.part.looks_at
+        return ("samples",) if "samples" in self.part.looks_at else self.part.looks_at
 
     def section(self, **more: object) -> Selected:
-        return self.part.section.model_validate({"filter": self.name, **self.part.example, **more})
+        """Its section with the values of its example."""
+        return section_of(self.part.section, {**self.values, **more}, "give FilterPart an `example`")
 
-    def reason(self, values: Mapping[str, Any]) -> str | None:
-        spec = self.section()
-        plain = SHOWN if "samples" in self.part.looks_at else TRACE
-        items = [Item(replace(plain, **row), "check", Path()) for row in (self.part.keeps, self.part.drops)]
-        number = int(values is self.part.drops)
-        if self.part.rule is not None:
-            return self.part.rule(spec, items[number])
-        if self.part.corpus is None:
+    def records(self, kind: Records, order: Sequence[int]) -> list[Record]:
+        """Its rows, by their numbers; those that say nothing of their id have different ones."""
+        name, plain = ("id", SAMPLE) if kind == "samples" else ("sample_id", TRACE)
+        return [replace(plain, **{name: f"check/{number}", **self.rows[number]}) for number in order]
+
+    def items(self, kind: Records) -> list[Item]:
+        """Its rows, in order."""
+        found = self.records(kind, range(len(self.rows)))
+        return [Item(record, record.source, Path()) for record in found]
+
+    def dropped(self, kind: Records, order: Sequence[int]) -> Mapping[int, Any]:
+        """Number of a row -> the reason for which a curation drops it, of rows in an order."""
+        self.section()
+        if self.part.how is None and self.name not in OURS[FILTERS.kind]:
             raise Broken("`how` is None", "give a function, or a Corpus")
-        keys = [("check", self.part.corpus.key(spec, item)) for item in items]
-        return self.part.corpus.decide(spec, keys, Random(0)).get(number)
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder)
+            numbers = self._write(kind, order, out)
+            sources = {source: {"files": (str(out / f"{source}.parquet"),)} for source in numbers}
+            said = {"records": kind, "sources": sources, "filters": [self.values]}
+            recipe = section_of(DataRecipe, said, "correct FilterPart")
+            rows, columns = Rows(kind, recipe.used), ["valid", self.name]
+            with (
+                Results(out / "reviews.jsonl") as reviews,
+                looking("local") as looks,
+                Ledger(rows, columns, out / "drops.jsonl", recipe.seed) as ledger,
+            ):
+                filter_rows(recipe, rows, ledger, looks, reviews, out, show=False)
+            lines = [json.loads(line) for line in (out / "drops.jsonl").read_text("utf-8").splitlines()]
+        for line in lines:
+            if line["filter"] != self.name:
+                raise Broken(f"a row cannot be used: {line['reason']}", "correct `keeps`, `drops`, `beside`")
+        return {numbers[line["source"]][line["row"]]: line["reason"] for line in lines}
+
+    def _write(self, kind: Records, order: Sequence[int], out: Path) -> dict[str, list[int]]:
+        """A file for each source; returns the numbers of its rows."""
+        numbers: dict[str, list[int]] = defaultdict(list)
+        written: dict[str, list[Any]] = defaultdict(list)
+        for number, record in zip(order, self.records(kind, order), strict=True):
+            numbers[record.source].append(number)
+            written[record.source].append(record)
+        write: Callable[[Path, Any], int] = write_samples if kind == "samples" else write_trajectories
+        for source, records in written.items():
+            write(out / f"{source}.parquet", records)
+        return numbers
+
+    def first(self, kind: Records) -> Mapping[int, Any]:
+        """What is dropped of the rows in their order, when it had not seen any before."""
+        if kind not in self._first:
+            self._first[kind] = self.dropped(kind, range(len(self.rows)))
+        return self._first[kind]
 
     def keeps(self) -> str:
-        why = self.reason(self.part.keeps)
-        if why is not None:
-            raise Broken(f"it drops the row of `keeps`: {why}", "return None for it, or give another `keeps`")
-        return "kept"
+        for kind in self.kinds:
+            if 0 in self.first(kind):
+                raise Broken(
+                    f"it drops the row of `keeps`: {self.first(kind)[0]}",
+                    "return None for it, or give another `keeps`",
+                )
+        return f"kept ({' and '.join(self.kinds)})"
 
     def drops(self) -> str:
-        why = self.reason(self.part.drops)
-        if not isinstance(why, str) or not why:
-            raise Broken(f"it gives {why!r} for the row of `drops`", "give the reason as a text")
-        return why
+        alike = [number for number, row in enumerate(self.rows) if row == self.part.drops]
+        for kind in self.kinds:
+            found = self.first(kind)
+            gone = [found[number] for number in alike if number in found]
+            if not gone:
+                raise Broken("it keeps the row of `drops`", "give the reason to drop it as a text")
+            for why in found.values():
+                if not isinstance(why, str) or not why.strip():
+                    raise Broken(f"it drops a row for {why!r}", "give the reason as a text")
+        return str(gone[0])
 
     def same(self) -> str:
-        for row in (self.part.keeps, self.part.drops):
-            first, again = self.reason(row), self.reason(row)
-            if first != again:
-                raise Broken(f"{first!r} and then {again!r} for one row", "keep no state between rows")
-        return "both rows, twice"
+        """A rule may not even know what came before a row."""
+        order = list(range(len(self.rows)))
+        if self.part.rule is not None:
+            order.reverse()
+        for kind in self.kinds:
+            first, again = self.first(kind), self.dropped(kind, order)
+            for number in order:
+                if first.get(number) != again.get(number):
+                    raise Broken(
+                        f"{first.get(number)!r} and then {again.get(number)!r} for one row",
+                        "keep no state between rows, and take chance from what is given",
+                    )
+        return f"{len(order)} rows, twice"
+
+    def direct(self, items: Sequence[Item]) -> Mapping[int, Any]:
+        """What it drops, without a curation around it."""
+        section = self.section()
+        if self.part.corpus is not None:
+            keys = [(item.source, self.part.corpus.key(section, item)) for item in items]
+            return self.part.corpus.decide(section, keys, Random(0))
+        assert self.part.rule is not None
+        return {number: _reason(self.part.rule, section, item) for number, item in enumerate(items)}
+
+    def unchanged(self) -> str:
+        """What a filter changes, the next ones would see."""
+        if self.part.how is None:
+            return ASKS
+        for kind in self.kinds:
+            items = self.items(kind)
+            before = copy.deepcopy(items)
+            self.direct(items)
+            if items != before:
+                raise Broken("a row is another after it", "leave the row as it is: copy what you change")
+        return f"{len(self.rows)} rows"
+
+    def of_nothing(self) -> str:
+        if self.part.corpus is None:
+            return ONE_BY_ONE
+        found = self.part.corpus.decide(self.section(), [], Random(0))
+        if found:
+            raise Broken(f"of no row it drops {len(found)}", "give {} where there are no rows")
+        return "drops none"
 
     def strict(self) -> str:
+        self.section()
         try:
             self.section(no_such_key=1)
-        except ValueError:
+        except Broken:
             own = [key for key in self.part.section.model_fields if key not in Selected.model_fields]
             return f"own keys: {', '.join(own) or 'none'}"
         raise Broken("it takes an unknown key", "leave `extra` of its model_config as it is")
 
     def elsewhere(self) -> str:
-        spec = self.section()
-        if pickle.loads(pickle.dumps(spec)) != spec:
+        section = self.section()
+        if pickle.loads(pickle.dumps(section)) != section:
             raise Broken("another section comes out of a pickle", "define its class at the top of the file")
-        return "its section can be sent"
+        if self.part.corpus is None:
+            return "its section can be sent"
+        for kind in self.kinds:
+            keys = [(item.source, self.part.corpus.key(section, item)) for item in self.items(kind)]
+            sent = pickle.loads(pickle.dumps(keys))
+            here, there = (self.part.corpus.decide(section, one, Random(0)) for one in (keys, sent))
+            if here != there:
+                raise Broken("of pickled keys it drops other rows", "let a key be plain values")
+        return "its section and its keys can be sent"
 
     def fast(self) -> str:
+        if self.part.how is None:
+            return ASKS
+        items = self.items(self.kinds[0])
         began = time.perf_counter()
         for _ in range(TIMES):
-            self.reason(self.part.drops)
-        seconds = (time.perf_counter() - began) / TIMES
+            self.direct(items)
+        seconds = (time.perf_counter() - began) / TIMES / len(items)
         return in_time(seconds, SLOWEST_ROW, "a row", "prepare what is the same for all rows once")
+
+
+def _reason(rule: Callable[[Any, Item], Any], section: Selected, item: Item) -> Any:
+    try:
+        return rule(section, item)
+    except DataError as error:
+        return error.what
 
 
 def check_filter(name: str) -> list[Check]:
     """It keeps the row that it says it keeps, drops the other with a reason, and is read strictly."""
-    trial = _Trial(name, FILTERS[name])
-    return [
-        tried("a good row passes", trial.keeps),
-        tried("a bad row is dropped with a reason", trial.drops),
-        tried("the same row fares the same", trial.same),
-        tried("its section is strict", trial.strict),
-        tried("its section crosses processes", trial.elsewhere),
-        tried("fast enough", trial.fast),
-    ]
+    says = FILTERS[name].says
+    model = nullcontext("") if says is None else answering(says)
+    with model as url, tempfile.TemporaryDirectory() as folder:
+        trial = _Trial(name, Path(folder), url)
+        return [
+            tried("a good row passes", trial.keeps),
+            tried("a bad row is dropped with a reason", trial.drops),
+            tried("the same row fares the same", trial.same),
+            tried("it changes nothing of a row", trial.unchanged),
+            tried("of no rows it drops none", trial.of_nothing),
+            tried("its section is strict", trial.strict),
+            tried("what it sends crosses processes", trial.elsewhere),
+            tried("fast enough", trial.fast),
+        ]

@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from pydantic import ValidationError
 
 from vtune.errors import RunFailed
 from vtune.looks.geometry import map_of, onto
 from vtune.looks.pictures import decoded, viewed
 from vtune.looks.verify import check
 from vtune.runs.agent.tools import NoSettings
-from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, gradient, in_time, raised, tried
+from vtune.runs.parts.checks.check import (
+    SHOWN,
+    SIDES,
+    Broken,
+    Check,
+    gradient,
+    in_time,
+    raised,
+    section_of,
+    tried,
+)
 from vtune.schema.box import area, clamp
 from vtune.schema.pixels import size_of
 from vtune.sections import Strict
@@ -183,15 +192,9 @@ async def _called(
 
 def _section(part: ToolPart) -> Strict:
     """What a recipe says of a tool when it is tried."""
-    try:
-        return (part.recipe or NoSettings).model_validate(part.settings)
-    except ValidationError as error:
-        what = "; ".join(
-            f"`{'.'.join(map(str, one['loc']))}`: {one['msg'].lower()}" for one in error.errors()
-        )
-        raise Broken(
-            f"its section is wrong: {what}", "give ToolPart `settings` that it is tried with"
-        ) from None
+    return section_of(
+        part.recipe or NoSettings, part.settings, "give ToolPart `settings` that it is tried with"
+    )
 
 
 def _check_schema(tool: Tool) -> None:
