@@ -55,4 +55,14 @@ async def consistency(asked: Consistency, scene: Scene) -> Verdict | Unscored:
     return await score_consistency(scene.trajectory.reply, accuracy.score, asked, scene.judges)
 
 
-REWARDS.add("consistency", RewardPart(consistency, column=True))
+REWARDS.add(
+    "consistency",
+    RewardPart(
+        consistency,
+        section=Consistency,
+        column=True,
+        example={"by": "model"},
+        replies=("<think>It is red.</think><answer>B</answer>",),
+        says=lambda text: "TRUE" if "It is blue" in text else "FALSE",
+    ),
+)

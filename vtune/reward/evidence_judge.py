@@ -72,6 +72,9 @@ class EvidencePart:
     """Keys of a sample's `extra_info` that it reads: they go along to a reward service."""
     example: Callable[[], Example] | None = None
     """What it is tried with; None: a sample with an evidence box, and crops on it and beside it."""
+    says: Callable[[str, bool], str] | None = None
+    """(a question's text, whether its pictures show the target) -> what the model of `reward.judge` says when
+    a judge that asks it is tried; None: what a look earns is not tried then."""
 
 
 AUTO, BOTH = "auto", "both"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
 from vtune.judge.pictures import picture_size
-from vtune.judge.prompts import Prompt, evidence_prompt, target_prompt
+from vtune.judge.prompts import TARGET_SYSTEM, Prompt, evidence_prompt, target_prompt
 from vtune.judge.replies import Level, read_level, read_target
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart
 from vtune.reward.flags import no_looks
@@ -113,6 +113,13 @@ def opened(levels: EvidenceLevels, client: JudgeClient | None) -> ModelJudge:
     return ModelJudge(client, levels)
 
 
+def _says(text: str, shows: bool) -> str:
+    """A model that sees well."""
+    if shows:
+        return "1"
+    return "0" if text.startswith(TARGET_SYSTEM) else "0.25"
+
+
 EVIDENCE.add(
     NAME,
     EvidencePart(
@@ -121,5 +128,6 @@ EVIDENCE.add(
         judges=lambda sample: True,
         lacking="no judge in the recipe",
         asks_model=True,
+        says=_says,
     ),
 )

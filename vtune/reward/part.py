@@ -66,7 +66,7 @@ class RewardPart:
     reason: unscored trajectories are not learnt from, so a reply without sense earns the least.
     """
     section: type[PartSection] = PartSection
-    """What a recipe says of it."""
+    """What a recipe says of it; of one with a column `PartSection` stands for a weight alone."""
     low: float = 0.0
     """Its score at least: -1 at the lowest."""
     high: float = 1.0
@@ -80,6 +80,8 @@ class RewardPart:
     """Settings beside the weight with which it is tried."""
     replies: tuple[str, ...] = ()
     """Replies on which it is tried, beside a right, a wrong and an empty one."""
+    says: Callable[[str], str] | None = None
+    """What the model of `reward.judge` says to a question with this text; None: it asks none."""
 
 
 def unscored(error: VtuneError) -> Unscored:

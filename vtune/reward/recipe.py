@@ -14,7 +14,7 @@ from vtune.config import Strict
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.parts import OURS
 from vtune.reward.evidence_judge import JudgeName
-from vtune.reward.part import OwnParts
+from vtune.reward.part import OwnParts, PartSection
 
 RIGHT = 0.5
 """Accuracy from which on an answer counts as right; ours: only boxes and partly credited readings earn
@@ -150,7 +150,7 @@ class IouSchedule(Strict):
         return self
 
 
-class Consistency(Strict):
+class Consistency(PartSection):
     """A reward for thoughts that lead to the answer: CodeV's table 2, "+ Consistency" (`consistency.py`)."""
 
     weight: float = Field(gt=0, le=1)

@@ -232,14 +232,9 @@ async def score_trajectory(
     """
     if trajectory.stop_reason == "error":
         return Scored(_unscorable(trajectory, failure_of(trajectory)), again=False)
-    weights = weights_of(sample, recipe)
-    scene = await _looked_at(Scene(sample, trajectory, recipe, verifying, judges), paid=weights.tool != 0)
-    parts: dict[str, Verdict | Unscored] = {}
-    scene = replace(scene, found=parts)
-    for name, section in asked_for(recipe).items():
-        parts[name] = await scored(name, section, scene)
-    reward = combine(parts, weights, recipe)
-    failed = [part for part in parts.values() if isinstance(part, Unscored)]
+    scene = await score_parts(Scene(sample, trajectory, recipe, verifying, judges))
+    reward = combine(scene.found, weights_of(sample, recipe), recipe)
+    failed = [part for part in scene.found.values() if isinstance(part, Unscored)]
     missing = reward.total is None
     scores = tuple(call.score if isinstance(call, Verdict) else None for call in scene.calls)
     done = replace(scene.trajectory, reward=reward, tool_scores=scores)
@@ -248,6 +243,20 @@ async def score_trajectory(
         again=missing and any(part.again for part in failed),
         silent=missing and any(part.silent for part in failed),
     )
+
+
+async def score_parts(scene: Scene) -> Scene:
+    """What each part that the recipe asks for says of a trajectory, with the looks and flags of its calls.
+
+    Raises:
+        RunFailed: If a part of the user's is broken.
+    """
+    paid = weights_of(scene.sample, scene.recipe).tool != 0
+    parts: dict[str, Verdict | Unscored] = {}
+    scene = replace(await _looked_at(scene, paid=paid), found=parts)
+    for name, section in asked_for(scene.recipe).items():
+        parts[name] = await scored(name, section, scene)
+    return scene
 
 
 async def _looked_at(scene: Scene, *, paid: bool) -> Scene:

@@ -10,7 +10,6 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
-from vtune.curate.filters import FILTERS
 from vtune.data.formats.table import written
 from vtune.errors import RecipeError
 from vtune.parts import OURS, Kind
@@ -323,6 +322,49 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
             "and then",
         ),
         (
+            "near.py",
+            '"near: on a target"',
+            "''",
+            "the gold look earns its level",
+            "a level of 1 has no reason",
+        ),
+        (
+            "near.py",
+            "            picture_size(trajectory.images[picture])",
+            "            sample.extra['seen'] = picture_size(trajectory.images[picture])",
+            "it changes nothing of a trajectory",
+            "copy what you change",
+        ),
+        ("brief.py", 'f"{words} words"', "''", "every score has a reason", " is '': say in `why`"),
+        (
+            "brief.py",
+            "    words = len(scene",
+            "    scene.sample.extra['seen'] = True\n    words = len(scene",
+            "it changes nothing of a trajectory",
+            "copy what you change",
+        ),
+        (
+            "brief.py",
+            "Brief(PartSection)",
+            "Brief(PartSection, extra='ignore')",
+            "its section is strict",
+            "takes an unknown key",
+        ),
+        (
+            "brief.py",
+            "    words = len(scene",
+            "    seen = scene.trajectory.images[0].data.startswith(b'not') * 9\n    words = seen + len(scene",
+            "what failed on our side is null",
+            "a picture cannot be read, and it scores 0.",
+        ),
+        (
+            "brief.py",
+            "    words = len(scene",
+            "    import time; time.sleep(0.11)\n    words = len(scene",
+            "fast enough",
+            "ms for a trajectory, 100 ms at most: do less",
+        ),
+        (
             "brief.py",
             "words = len(scene",
             "words = len(scene.found['accuracy'].__dataclass_fields__.keys() & {'score'}) * len(scene",
@@ -342,14 +384,108 @@ def test_a_promise_about_scores_that_is_not_kept_is_found(
     assert found in told
 
 
+AGREES = """    try:
+        same = await scene.judges.same_conclusion(scene.trajectory.reply, "blue")
+    except ServiceError as error:
+        return Unscored(error.what)
+    return Verdict(float(same), "as the model says")
+"""
+"""A part of the reward that asks the model."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        ("", "", "", ""),
+        (
+            "lambda text: 'TRUE'",
+            "lambda text: 'perhaps'",
+            "scores lie within its bounds",
+            "wrote 'perhaps' instead",
+        ),
+        (
+            "Unscored(error.what)",
+            "Unscored('')",
+            "what failed on our side is null",
+            "the reason of Unscored is ''",
+        ),
+        (
+            "Unscored(error.what)",
+            "Verdict(0.0, 'down')",
+            "what failed on our side is null",
+            "the model does not answer, and it scores 0, not 1: let the error pass",
+        ),
+    ],
+)
+def test_a_part_of_the_reward_that_asks_a_model_is_tried_with_what_it_would_say(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "brief.py").read_text()
+    start, end = text.index("    words = len("), text.index("REWARDS.add")
+    text = f"{text[:start]}{AGREES}\n\n{text[end:]}".replace("Scene\n", "Scene, Unscored\n")
+    text = text.replace("from vtune.reward", "from vtune.errors import ServiceError\nfrom vtune.reward", 1)
+    text = text.replace('"words": 20}', "\"words\": 20}, says=lambda text: 'TRUE'")
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new) if old else text)
+    wrong = broken(path)
+    assert next(iter(wrong), "") == check
+    assert found in wrong.get(check, "")
+
+
+LOOKS = """        shows = await self._client.ask_for(Prompt("", "Is it there?"), [], read, "yes or no")
+        return Verdict(self._levels.full if shows else self._levels.miss, "says the model")
+"""
+"""An evidence judge that asks the model."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        ("", "", "", ""),
+        (", says=says", "", "", ""),
+        ("full if shows", "full if not shows", "the gold look earns its level", "it earns 0, not 1"),
+        (
+            "        shows = await",
+            "        self._client.ask_for = down\n        shows = await",
+            "the gold look earns its level",
+            "down",
+        ),
+        ("return {", "return text or {", "nothing shown earns nothing", "it earns 1, not 0"),
+    ],
+)
+def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "near.py").read_text()
+    start, end = text.index("        for picture in"), text.index("    async def shows_target")
+    text = f"{text[:start]}{LOOKS}\n{text[end:]}"
+    text = text.replace("levels: EvidenceLevels) ->", "levels: EvidenceLevels, client: JudgeClient) ->")
+    text = text.replace("= levels\n", "= levels\n        self._client = client\n")
+    text = text.replace("return Near(levels)", "return Near(levels, client)")
+    text = text.replace('"no evidence boxes"', '"no evidence boxes", asks_model=True, says=says')
+    text = text.replace(
+        "class Near:",
+        "def read(text: str) -> bool | None:\n    return {'yes': True, 'no': False}.get(text)\n\n\n"
+        "def says(text: str, shows: bool) -> str:\n    return 'yes' if shows else 'no'\n\n\nclass Near:",
+    )
+    text = text.replace("from vtune.reward", "from vtune.judge.prompts import Prompt\nfrom vtune.reward", 1)
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new) if old else text)
+    wrong = broken(path)
+    assert next(iter(wrong), "") == check
+    assert found in wrong.get(check, "")
+    looks = {one["name"]: one["found"] for one in check_parts([path])["parts"][0]["checks"]}
+    told = "a model decides: say in `says` what it says, and it is tried"
+    assert (looks["the gold look earns its level"] == told) is (old == ", says=says")
+
+
 OURS_TRIED: dict[Kind, list[str]] = {
     "verifier": [name for name in OURS["verifier"] if name != "environment_reward"],  # it reads no reply
     "tool": ["image_zoom_in_tool"],  # the others need a sandbox, an index or the web
     "format": [name for name in OURS["format"] if name != "hf"],  # it has no layout of its own
-    "filter": [
-        name for name, part in FILTERS.items() if part.drops
-    ],  # others need more than two rows, or a model
-    **{kind: list(OURS[kind]) for kind in ("scorer", "prompt", "protocol", "evidence")},
+    **{kind: list(OURS[kind]) for kind in ("scorer", "prompt", "protocol", "evidence", "filter", "reward")},
 }
 """Kind -> parts of ours that are tried as a user's are; losses and families are beside their own tests."""
 

@@ -1,25 +1,26 @@
 """What an evidence judge promises."""
 
 import asyncio
+import copy
 import io
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from PIL import Image
 
 from vtune.config import find, read_values
-from vtune.errors import ServiceError, VtuneError
-from vtune.judge.client import JudgeClient
+from vtune.errors import VtuneError
 from vtune.reward.evidence import Judges, score_call
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.score import with_flags
 from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.runs.parts.checks.model import ScriptedJudge
 from vtune.schema.box import Box
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
+from vtune.schema.verdict import Verdict
 from vtune.tools import python
 from vtune.verifiers import choice
 
@@ -35,109 +36,160 @@ ENLARGED = 4
 """Times that the policy's processor enlarges a crop."""
 
 
-def check_evidence(name: str) -> list[Check]:
-    """A look at the target earns its level, another nothing, and a failure is unscored."""
-    part = EVIDENCE[name]
-    example = (part.example or standard)()
-    levels = levels_of(name, example.sample.source)
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A judge, and the looks of its example."""
 
-    def score(done: Trajectory) -> float:
-        judges = Judges(levels, None)
-        done = with_flags(done, levels, example.sample.evidence)
-        return asyncio.run(score_call(example.sample, done, 0, judges)).score
+    name: str
+    part: EvidencePart
 
-    def earns(done: Trajectory, wanted: float, shows: bool) -> str:
-        if not part.judges(example.sample):
+    @property
+    def example(self) -> Example:
+        return (self.part.example or standard)()
+
+    @property
+    def levels(self) -> EvidenceLevels:
+        return levels_of(self.name, self.example.sample.source)
+
+    @property
+    def untold(self) -> str:
+        """Why nobody knows what a look earns; empty: it is known."""
+        if self.part.asks_model and self.part.says is None:
+            return "a model decides: say in `says` what it says, and it is tried"
+        return ""
+
+    def judges(self, shows: bool) -> Judges:
+        """With a model that sees well, where it asks one: whether the pictures show the target."""
+        says = self.part.says
+        client = ScriptedJudge(lambda text: says(text, shows)) if says is not None else None
+        return Judges(self.levels, client)
+
+    def flagged(self, done: Trajectory) -> Trajectory:
+        return with_flags(done, self.levels, self.example.sample.evidence)
+
+    def verdict(self, done: Trajectory, shows: bool) -> Verdict:
+        """What the first call earns; of one of a model's, as it says."""
+        return asyncio.run(score_call(self.example.sample, self.flagged(done), 0, self.judges(shows)))
+
+    def earns(self, done: Trajectory, wanted: float, shows: bool) -> str:
+        if not self.part.judges(self.example.sample):
             raise Broken("it does not judge the sample of its example", "give EvidencePart an `example`")
-        if part.asks_model:
-            return "a model decides"
-        found = score(done)
-        if found != wanted:
-            raise Broken(f"it earns {found:g}, not {wanted:g}", "give a level of `levels`: full or miss")
-        judge = Judges(levels, None).of(example.sample)
-        flagged = with_flags(done, levels, example.sample.evidence)
-        if asyncio.run(judge.shows_target(example.sample, flagged, 0)) is not shows:
+        if self.untold:
+            return self.untold
+        found = self.verdict(done, shows)
+        if found.score != wanted:
+            raise Broken(
+                f"it earns {found.score:g}, not {wanted:g}", "give a level of `levels`: full or miss"
+            )
+        if not found.why.strip():
+            raise Broken(f"a level of {found.score:g} has no reason", "say in `why` what it goes by")
+        judge = self.judges(shows).of(self.example.sample)
+        if asyncio.run(judge.shows_target(self.example.sample, self.flagged(done), 0)) is not shows:
             raise Broken(
                 f"shows_target is {not shows}", f"let it be {shows} for this look, as the score says"
             )
-        return f"{found:g}"
+        return f"{found.score:g}"
 
-    def same() -> str:
-        if part.asks_model:
-            return "a model decides"
-        first, again = score(example.gold), score(example.gold)
+    def gold(self) -> str:
+        return self.earns(self.example.gold, self.levels.full, True)
+
+    def nothing(self) -> str:
+        return self.earns(self.example.nothing, self.levels.miss, False)
+
+    def between(self) -> str:
+        """Whether looks that are neither good nor bad are judged, too, as is one whose place nobody knows."""
+        if self.untold:
+            return self.untold
+        example, levels = self.example, self.levels
+        call, *others = example.gold.calls
+        looks = [replace(example.gold, calls=(replace(call, crops=()), *others))]
+        if self.part.example is None:
+            data = example.sample.images[0].data
+            assert data is not None
+            picture = Image.open(io.BytesIO(data))
+            looks += [_looked(example.sample, picture, box) for box in BETWEEN]
+        scores = [self.verdict(done, True).score for done in looks]
+        for one in scores:
+            if not levels.red_flag <= one <= levels.full:
+                raise Broken(f"a look earns {one:g}", "give a level of `levels` (full, partial or miss)")
+        return f"{min(scores):g} to {max(scores):g} for {len(scores)}"
+
+    def small(self) -> str:
+        """Whether a judge answers the audit's other question, and says no of its example's looks."""
+        down = ScriptedJudge(None) if self.part.asks_model else None
+        if not callable(getattr(self.part.opened(self.levels, down), "shows_small", None)):
+            raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
+        if self.untold:
+            return self.untold
+        sample = self.example.sample
+        looks = (
+            (self.example.gold, True, "the gold look"),
+            (self.example.nothing, False, "a look at nothing"),
+        )
+        for done, shows, what in looks:
+            judge = self.judges(shows).of(sample)
+            said = asyncio.run(judge.shows_small(sample, self.flagged(done), 0))
+            if said is None or said:
+                raise Broken(
+                    f"shows_small is {said!r} for {what}",
+                    "let it be True for targets too small to count alone",
+                )
+        return "neither of the two looks"
+
+    def same(self) -> str:
+        if self.untold:
+            return self.untold
+        first, again = (self.verdict(self.example.gold, True).score for _ in range(2))
         if first != again:
             raise Broken(
                 f"it earns {first:g} and {again:g}", "let the same look earn the same: keep no state"
             )
         return f"{first:g}, twice"
 
+    def unchanged(self) -> str:
+        """The reward, the audit and the record read the same trajectory."""
+        if self.untold:
+            return self.untold
+        sample, done = self.example.sample, self.flagged(self.example.gold)
+        before = copy.deepcopy((sample, done))
+        judge = self.judges(True).of(sample)
+        for ask in (judge.judge, judge.shows_target, judge.shows_small):
+            asyncio.run(ask(sample, done, 0))
+        if (sample, done) != before:
+            raise Broken("sample or trajectory is another after it", "copy what you change")
+        return "neither sample nor trajectory"
+
+    def fails(self) -> str:
+        """Whether a judge that cannot see says so instead of a score."""
+        part, example = self.part, self.example
+        judge = part.opened(self.levels, ScriptedJudge(None) if part.asks_model else None)
+        unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
+        seen = self.flagged(example.gold) if part.asks_model else replace(example.gold, images=unreadable)
+        try:
+            verdict = asyncio.run(judge.judge(example.sample, seen, 0))
+        except VtuneError as error:
+            return f"unscored: {error.what}"
+        if not part.asks_model and verdict.score == self.levels.full:
+            return "it reads no picture"
+        raise Broken(
+            f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
+            f"{verdict.score:g}",
+            "let the error pass, or raise ServiceError",
+        )
+
+
+def check_evidence(name: str) -> list[Check]:
+    """A look at the target earns its level, another nothing, and a failure is unscored."""
+    trial = _Trial(name, EVIDENCE[name])
     return [
-        tried("the gold look earns its level", lambda: earns(example.gold, levels.full, True)),
-        tried("nothing shown earns nothing", lambda: earns(example.nothing, levels.miss, False)),
-        tried("looks in between have a score", lambda: between(part, example, score, levels)),
-        tried("it says what is too small", lambda: small(part, example, levels)),
-        tried("the same look earns the same", same),
-        tried("a failure is unscored, never 0", lambda: fails(part, example, levels)),
+        tried("the gold look earns its level", trial.gold),
+        tried("nothing shown earns nothing", trial.nothing),
+        tried("looks in between have a score", trial.between),
+        tried("it says what is too small", trial.small),
+        tried("the same look earns the same", trial.same),
+        tried("it changes nothing of a trajectory", trial.unchanged),
+        tried("a failure is unscored, never 0", trial.fails),
     ]
-
-
-def between(
-    part: EvidencePart, example: Example, score: Callable[[Trajectory], float], levels: EvidenceLevels
-) -> str:
-    """Whether looks that are neither good nor bad are judged, too, as is one whose place nobody knows."""
-    if part.asks_model:
-        return "a model decides"
-    call, *others = example.gold.calls
-    looks = [replace(example.gold, calls=(replace(call, crops=()), *others))]
-    if part.example is None:
-        data = example.sample.images[0].data
-        assert data is not None
-        picture = Image.open(io.BytesIO(data))
-        looks += [_looked(example.sample, picture, box) for box in BETWEEN]
-    scores = [score(done) for done in looks]
-    for one in scores:
-        if not levels.red_flag <= one <= levels.full:
-            raise Broken(f"a look earns {one:g}", "give a level of `levels` (full, partial or miss)")
-    return f"{min(scores):g} to {max(scores):g} for {len(scores)}"
-
-
-def fails(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
-    """Whether a judge that cannot see says so instead of a score."""
-    client = _Down() if part.asks_model else None
-    judge = part.opened(levels, client)
-    unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
-    seen = example.gold if part.asks_model else replace(example.gold, images=unreadable)
-    if part.asks_model:
-        seen = with_flags(seen, levels, example.sample.evidence)
-    try:
-        verdict = asyncio.run(judge.judge(example.sample, seen, 0))
-    except VtuneError as error:
-        return f"unscored: {error.what}"
-    if not part.asks_model and verdict.score == levels.full:
-        return "it reads no picture"
-    raise Broken(
-        f"{'no model answers' if part.asks_model else 'no picture can be read'}, and it scores "
-        f"{verdict.score:g}",
-        "let the error pass, or raise ServiceError",
-    )
-
-
-def small(part: EvidencePart, example: Example, levels: EvidenceLevels) -> str:
-    """Whether a judge answers the audit's other question, and says no of its example's looks."""
-    judge = part.opened(levels, _Down() if part.asks_model else None)
-    if not callable(getattr(judge, "shows_small", None)):
-        raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
-    if part.asks_model:
-        return "a model decides"
-    for done, what in ((example.gold, "the gold look"), (example.nothing, "a look at nothing")):
-        flagged = with_flags(done, levels, example.sample.evidence)
-        said = asyncio.run(judge.shows_small(example.sample, flagged, 0))
-        if said is None or said:
-            raise Broken(
-                f"shows_small is {said!r} for {what}", "let it be True for targets too small to count alone"
-            )
-    return "neither of the two looks"
 
 
 def reward_recipe() -> RewardRecipe:
@@ -187,16 +239,6 @@ def _looked(sample: Sample, picture: Image.Image, box: Box) -> Trajectory:
         images=(before, shown),
         calls=(call,),
     )
-
-
-class _Down(JudgeClient):
-    """A model that does not answer."""
-
-    def __init__(self) -> None:
-        pass
-
-    async def ask_for(self, *_: object, **__: object) -> object:  # type: ignore[override]
-        raise ServiceError("the model does not answer")
 
 
 def _png(picture: Image.Image) -> bytes:

@@ -1,19 +1,36 @@
 """What a part of the reward promises."""
 
 import asyncio
+import copy
 import pickle
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
+from vtune.judge.prompts import ANSWER_SYSTEM
 from vtune.reward.evidence import Judges
-from vtune.reward.part import REWARDS, OwnParts, PartSection, RewardPart, Scene, Unscored, scored
-from vtune.reward.score import score_trajectory
-from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.reward.part import (
+    REWARDS,
+    OwnParts,
+    PartSection,
+    RewardPart,
+    Scene,
+    Unscored,
+    asked_for,
+    scored,
+)
+from vtune.reward.recipe import RewardRecipe
+from vtune.reward.score import score_parts
+from vtune.runs.parts.checks.check import Broken, Check, in_time, section_of, tried
 from vtune.runs.parts.checks.evidence import reward_recipe, standard
+from vtune.runs.parts.checks.model import ScriptedJudge
 from vtune.schema.message import Message
-from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+from vtune.verifiers import judge
 from vtune.verifiers.verifying import Verifying
 
 REPLIES = (
@@ -23,81 +40,143 @@ REPLIES = (
     "I do not know. " * 200,
 )
 """A right reply, a wrong one, an empty and a long one."""
+SLOWEST = 0.1
+"""Seconds of a trajectory at most, ours: all that are scored at the same time wait for each other."""
+
+Found = Verdict | Unscored
 
 
 def check_reward(name: str) -> list[Check]:
     """Its scores lie in its bounds, are the same every time, cross processes, and are null where unknown."""
-    trial = _Trial(name, REWARDS[name])
+    trial = _Trial(name)
     return [
         tried("scores lie within its bounds", trial.bounds),
+        tried("every score has a reason", trial.reasons),
         tried("the same trajectory scores the same", trial.same),
+        tried("it changes nothing of a trajectory", trial.unchanged),
+        tried("its section is strict", trial.strict),
         tried("scores and settings cross processes", trial.elsewhere),
         tried("what it cannot score is null", trial.unscored),
+        tried("what failed on our side is null", trial.failed),
+        tried("fast enough", trial.fast),
     ]
 
 
 @dataclass(frozen=True, slots=True)
+class _Case:
+    """A trajectory to be scored, and whether the model of `reward.judge` answers."""
+
+    sample: Sample
+    trajectory: Trajectory
+    answers: bool = True
+
+
 class _Trial:
     """A part, tried on small trajectories."""
 
-    name: str
-    part: RewardPart
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.part: RewardPart = REWARDS[name]
 
-    @property
-    def section(self) -> PartSection:
-        return self.part.section.model_validate({"weight": 1.0, **self.part.example})
+    def section(self, **more: object) -> PartSection:
+        """What `reward.parts` of a recipe says of it, or its key; of one that is a weight, the same."""
+        values = {"weight": 1.0, **self.part.example, **more}
+        return section_of(self.part.section, values, "give RewardPart an `example`")
+
+    @cached_property
+    def recipe(self) -> RewardRecipe:
+        """A recipe that asks for it, and for what it may read of others."""
+        section = self.section()
+        if not self.part.column:
+            own = section_of(OwnParts, {self.name: section.model_dump()}, "give RewardPart an `example`")
+            return reward_recipe().model_copy(update={"parts": own})
+        said = section.weight if self.part.section is PartSection else section
+        return reward_recipe().model_copy(update={self.name: said})
 
     def trajectories(self) -> list[Trajectory]:
+        """Without calls and with them, by what was said."""
         example = standard()
         plain = replace(example.gold, calls=(), images=example.gold.images[:1])
         replies = (Message("assistant", reply) for reply in (*REPLIES, *self.part.replies))
         spoken = [replace(plain, messages=(Message("user", "?"), reply)) for reply in replies]
         return [*spoken, example.gold, example.nothing]
 
-    def rewards(self) -> list[Reward]:
-        parts = OwnParts.model_validate({self.name: self.section.model_dump()})
-        recipe = reward_recipe().model_copy(update={"parts": parts})
-        sample = standard().sample
+    def found(self, *cases: _Case) -> list[Found]:
+        """What it says of each, after the parts before it; of no case: of all trajectories."""
+        cases = cases or tuple(_Case(standard().sample, done) for done in self.trajectories())
 
-        async def all_of() -> list[Reward]:
-            judges = Judges(recipe.evidence, None)
+        async def all_of() -> list[Found]:
             async with Verifying(workers=1) as verifying:
-                found = [
-                    await score_trajectory(sample, done, recipe, verifying, judges)
-                    for done in self.trajectories()
+                scenes = [
+                    await score_parts(
+                        Scene(one.sample, one.trajectory, self.recipe, verifying, self.judges(one.answers))
+                    )
+                    for one in cases
                 ]
-            return [one.trajectory.reward for one in found if one.trajectory.reward is not None]
+            return [scene.found[self.name] for scene in scenes]
 
         return asyncio.run(all_of())
 
+    def judges(self, answers: bool) -> Judges:
+        """Those of the recipe, with a model that says what the part gives, or nothing."""
+
+        def says(text: str) -> str:
+            if self.part.says is None or text.startswith(ANSWER_SYSTEM):
+                return "TRUE"
+            return self.part.says(text)
+
+        return Judges(self.recipe.evidence, ScriptedJudge(says if answers else None))
+
+    @cached_property
+    def first(self) -> list[Found]:
+        """What it says of all trajectories at the first time."""
+        return self.found()
+
     def bounds(self) -> str:
-        scores = [reward.own[self.name] for reward in self.rewards()]
-        known = [score for score in scores if score is not None]
+        known = [one.score for one in self.first if isinstance(one, Verdict)]
+        missing = [one for one in self.first if isinstance(one, Unscored)]
         if not known:
             raise Broken(
-                f"none of {len(scores)} trajectories is scored: {self.rewards()[0].why}",
+                f"none of {len(missing)} trajectories is scored: {missing[0].why}",
                 "correct `score`, or the values of `example`",
             )
-        if len(known) < len(scores):
-            why = next(reward.why for reward in self.rewards() if reward.own[self.name] is None)
+        if missing:
             raise Broken(
-                f"{len(scores) - len(known)} of {len(scores)} replies are unscored ({why})",
+                f"{len(missing)} of {len(self.first)} replies are unscored ({missing[0].why})",
                 "let a reply that makes no sense earn the least: what is unscored is not trained on",
             )
         return f"{min(known):g} to {max(known):g} on {len(known)} trajectories"
 
+    def reasons(self) -> str:
+        first, *_ = [_why(one) for one in self.first]
+        return first
+
     def same(self) -> str:
-        first, again = self.rewards(), self.rewards()
-        for a, b in zip(first, again, strict=True):
+        for a, b in zip(self.first, self.found(), strict=True):
             if a != b:
-                raise Broken(
-                    f"{a.own[self.name]} and then {b.own[self.name]}: {b.why}",
-                    "take chance and state out of it",
-                )
-        return f"{len(first)} trajectories, twice"
+                raise Broken(f"{_told(a)} and then {_told(b)}: {b.why}", "take chance and state out of it")
+        return f"{len(self.first)} trajectories, twice"
+
+    def unchanged(self) -> str:
+        """What one part changes, the next ones and the record of the run would see."""
+        cases = [_Case(standard().sample, done) for done in self.trajectories()]
+        before = copy.deepcopy(cases)
+        self.found(*cases)
+        if cases != before:
+            raise Broken("sample or trajectory is another after it", "copy what you change")
+        return f"{len(cases)} trajectories"
+
+    def strict(self) -> str:
+        self.section()
+        try:
+            self.section(no_such_key=1)
+        except Broken:
+            own = [key for key in self.part.section.model_fields if key not in PartSection.model_fields]
+            return f"own keys: {', '.join(own) or 'none'}"
+        raise Broken("it takes an unknown key", "leave `extra` of its model_config as it is")
 
     def elsewhere(self) -> str:
-        for thing in (self.section, self.part, self.rewards()):
+        for thing in (self.section(), self.first):
             if pickle.loads(pickle.dumps(thing)) != thing:
                 raise Broken(
                     f"{type(thing).__name__} is another after pickling",
@@ -106,22 +185,82 @@ class _Trial:
         return "they can be sent"
 
     def unscored(self) -> str:
-        example = standard()
-        recipe = reward_recipe()
+        """What is unknown of other parts is no score of this one."""
         nobody = Unscored("for the check")
-
-        async def score(calls: Sequence[Verdict | Unscored], known: bool) -> Verdict | Unscored:
-            names = ("accuracy", "format", "tool")
-            found: dict[str, Verdict | Unscored] = dict.fromkeys(names, Verdict(1.0, "") if known else nobody)
-            async with Verifying(workers=1) as verifying:
-                judges = Judges(recipe.evidence, None)
-                scene = Scene(example.sample, example.gold, recipe, verifying, judges, calls, found)
-                return await scored(self.name, self.section, scene)
-
-        usual = asyncio.run(score([Verdict(1.0, "")], True))
-        found = asyncio.run(score([nobody], False))
+        usual = self.beside([Verdict(1.0, "")], Verdict(1.0, ""))
+        found = self.beside([nobody], nobody)
         if isinstance(found, Unscored):
-            return f"unscored: {found.why}"
+            return f"unscored: {_why(found)}"
         if isinstance(usual, Verdict) and found.score == usual.score:
             return "it does not depend on other parts"
         raise Broken(f"other parts are unscored, and it scores {found.score:g}", "return Unscored(why)")
+
+    def beside(self, calls: Sequence[Found], others: Found) -> Found:
+        """What it says of the gold trajectory, where calls and the other parts earn this."""
+        example = standard()
+
+        async def score() -> Found:
+            async with Verifying(workers=1) as verifying:
+                found = dict.fromkeys((name for name in REWARDS if name != self.name), others)
+                judges = self.judges(True)
+                scene = Scene(example.sample, example.gold, self.recipe, verifying, judges, calls, found)
+                return await scored(self.name, asked_for(self.recipe)[self.name], scene)
+
+        return asyncio.run(score())
+
+    def failed(self) -> str:
+        """A picture that cannot be read and a model that is down are no fault of the policy."""
+        gold, sample = standard().gold, standard().sample
+        unreadable = tuple(replace(picture, data=b"not a picture") for picture in gold.images)
+        free = replace(sample, verifier=judge.NAME, ground_truth="a light blue", choices=())
+        said = Message("assistant", "<think>It is blue.</think><answer>blue</answer>")
+        spoken = replace(gold, messages=(*gold.messages[:1], said))
+        pairs = {
+            "a picture cannot be read": (
+                _Case(sample, gold),
+                _Case(sample, replace(gold, images=unreadable)),
+            ),
+            "the model does not answer": (_Case(free, spoken), _Case(free, spoken, answers=False)),
+        }
+        told = []
+        for what, (whole, broken) in pairs.items():
+            usual, found = self.found(whole, broken)
+            if isinstance(usual, Unscored):
+                raise Broken(f"it is unscored where nothing failed: {usual.why}", "correct `score`")
+            if isinstance(found, Unscored):
+                _why(found)
+                told.append(what)
+            elif found.score != usual.score:
+                raise Broken(
+                    f"{what}, and it scores {found.score:g}, not {usual.score:g}",
+                    "let the error pass, or return Unscored(why)",
+                )
+        return f"unscored where {' or '.join(told)}" if told else "it needs neither pictures nor a model"
+
+    def fast(self) -> str:
+        self.first  # noqa: B018 - what is loaded once is no matter of a trajectory
+        seconds = [self._seconds(done) for done in self.trajectories()]
+        return in_time(max(seconds), SLOWEST, "a trajectory", "do less: the others wait for it")
+
+    def _seconds(self, done: Trajectory) -> float:
+        async def score() -> float:
+            async with Verifying(workers=1) as verifying:
+                judges = self.judges(True)
+                scene = await score_parts(Scene(standard().sample, done, self.recipe, verifying, judges))
+                said: Any = asked_for(self.recipe)[self.name]
+                began = time.perf_counter()
+                await scored(self.name, said, scene)
+                return time.perf_counter() - began
+
+        return asyncio.run(score())
+
+
+def _told(found: Found) -> str:
+    return f"a score of {found.score:g}" if isinstance(found, Verdict) else "Unscored"
+
+
+def _why(found: Found) -> str:
+    """The reason; raises Broken where there is none."""
+    if not isinstance(found.why, str) or not found.why.strip():
+        raise Broken(f"the reason of {_told(found)} is {found.why!r}", "say in `why` what it goes by")
+    return found.why
