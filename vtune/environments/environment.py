@@ -124,7 +124,7 @@ class Trial:
     """A short conversation that an environment is tried with."""
 
     sample: Sample
-    """Its pictures have bytes."""
+    """Its pictures have bytes. The tools that it offers are open, as they are when they are tried."""
     turns: tuple[str, ...]
     """What the policy says, up to the turn that ends it."""
 

@@ -1,23 +1,29 @@
 """Our environment: the tools that a sample offers. Code runs in a sandbox session, the others take JSON."""
 
 import asyncio
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+from PIL import Image
+
 from vtune.environments import ENVIRONMENTS
-from vtune.environments.environment import Act, EnvironmentPart, Episode, Start, Turn
+from vtune.environments.environment import Act, EnvironmentPart, Episode, Start, Trial, Turn
 from vtune.environments.origins import Origins
 from vtune.errors import DataError, ServiceError
 from vtune.sandbox import ShownCrop
-from vtune.tools import zoom
-from vtune.tools.calls import Asked, read_calls, tool_response
+from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.sample import Sample
+from vtune.tools import TOOLS, zoom
+from vtune.tools.calls import CLOSE, OPEN, Asked, read_calls, tool_response
 from vtune.tools.observation import Observation, sandbox_output
 from vtune.tools.python import CODE, run_python
 from vtune.tools.python import NAME as PYTHON
 from vtune.tools.recoverable_session import RecoverableSession
 from vtune.tools.tool import Scene, View
 from vtune.tools.toolbox import arguments_of
+from vtune.verifiers import exact
 from vtune.verifiers.tags import tagged
 
 Opening = asyncio.Task[RecoverableSession]
@@ -158,7 +164,29 @@ async def _end(opening: Opening) -> None:
     await session.close()
 
 
+def _trial() -> Trial:
+    """A question whose picture is looked at by code, and by a call."""
+    drawn = io.BytesIO()
+    Image.radial_gradient("L").resize((64, 64)).save(drawn, "PNG")
+    sample = Sample(
+        id="tools/1",
+        source="tools",
+        prompt=(Message("user", f"{IMAGE}What is in the middle?"),),
+        images=(Picture(drawn.getvalue()),),
+        ground_truth="nothing",
+        verifier=exact.NAME,
+        tools=(PYTHON, zoom.NAME),
+    )
+    call = {"name": zoom.NAME, "arguments": TOOLS[zoom.NAME].example}
+    turns = (
+        f'<think>Let me look.<{CODE}>image.crop((8, 8, 40, 40)).save("look.png")</{CODE}>',
+        f"Closer.</think>{OPEN}{json.dumps(call)}{CLOSE}",
+        "<think>It is dark.</think><answer>nothing</answer>",
+    )
+    return Trial(sample, turns)
+
+
 ENVIRONMENTS.add(
     "tools",
-    EnvironmentPart("The tools that the sample offers.", open=open_tools, recorded_as=PYTHON),
+    EnvironmentPart("The tools that the sample offers.", open=open_tools, trial=_trial(), recorded_as=PYTHON),
 )

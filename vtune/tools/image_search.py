@@ -1,12 +1,14 @@
 """image_search_tool: what is known about pictures that look like the question's."""
 
 import hashlib
+import io
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
@@ -317,6 +319,19 @@ def _check_sample(section: ImageSearchRecipe, sample: Sample) -> None:
         _matches(section).check(sample)
 
 
+def _indexed(folder: Path) -> dict[str, Any]:
+    """An index of a picture, which is found whatever is looked up."""
+    from vtune.tools.picture_index import Entry, build_picture_index
+
+    drawn = io.BytesIO()
+    Image.radial_gradient("L").resize((64, 64)).save(drawn, "PNG")
+    (folder / "pictures").mkdir()
+    entry = Entry(drawn.getvalue(), "The moon", "Seen in May.", "the example")
+    build_picture_index([entry], folder / "pictures", lambda: None)
+    limits = {"top_k": 1, "max_chars": 200, "min_score": 0.0}
+    return {"index": str(folder / "pictures"), "show": True, **limits}
+
+
 TOOLS.add(
     NAME,
     ToolPart(
@@ -329,6 +344,8 @@ TOOLS.add(
         check=_check,
         check_asking=_check_asking,
         check_sample=_check_sample,
+        example={},
+        settings=_indexed,
         credit=SAME,
     ),
 )

@@ -54,4 +54,12 @@ def _only_names(line: str, names: tuple[str, ...]) -> bool:
     return line.strip().removeprefix("./").removeprefix("/workspace/") in names
 
 
-TOOLS.add(NAME, ToolPart("Run code on the pictures, in a sandbox.", opened=None, credit=LOOKS))
+TOOLS.add(
+    NAME,
+    ToolPart(
+        "Run code on the pictures, in a sandbox.",
+        opened=None,
+        example={CODE: 'print(image.size)\nimage.crop((8, 8, 40, 40)).save("look.png")'},
+        credit=LOOKS,
+    ),
+)

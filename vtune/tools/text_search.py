@@ -247,6 +247,17 @@ def _check_asking(section: TextSearchRecipe) -> None:
                 )
 
 
+def _indexed(folder: Path) -> dict[str, Any]:
+    """An index of two passages."""
+    from vtune.tools.bm25_build import build_index
+
+    texts = {"Ulm": "The minster has 768 steps.", "Bern": "The bears live by the river."}
+    passages = [Passage(id=title, title=title, text=text) for title, text in texts.items()]
+    (folder / "passages").mkdir()
+    build_index(passages, folder / "passages", lambda: None)
+    return {"index": str(folder / "passages"), "top_k": 1, "max_chars": 200}
+
+
 TOOLS.add(
     NAME,
     ToolPart(
@@ -260,6 +271,8 @@ TOOLS.add(
         recipe=TextSearchRecipe,
         check=_check,
         check_asking=_check_asking,
+        example={"query": "steps of the minster"},
+        settings=_indexed,
         credit=QUERIES,
     ),
 )

@@ -103,9 +103,10 @@ class ToolPart:
     check_sample: Callable[[Any, Sample], None] | None = None
     """(section, a sample that offers it) -> nothing; raises DataError where the sample lacks something."""
     example: Mapping[str, Any] | None = None
-    """Arguments of a call that any picture allows: what a user's own tool is tried with."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """What its section says then; `recipe` may need some keys."""
+    """Arguments of a call that any picture allows: what it is tried with; of code, `code` alone."""
+    settings: Mapping[str, Any] | Callable[[Path], Mapping[str, Any]] = field(default_factory=dict)
+    """What its section says then; `recipe` may need some keys. Or what makes them of an empty folder, for an
+    index or another file that they name."""
     look: Callable[[int, Box, tuple[int, int]], Mapping[str, Any]] | None = None
     """(number of a picture, region in its pixels, its (width, height)) -> arguments of the call that shows
     the region: what traces of `vtune data make traces` ask for. None: it does not look."""

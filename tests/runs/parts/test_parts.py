@@ -124,6 +124,25 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
             "the same call gives the same",
             "gives something else after others",
         ),
+        (
+            "        angle, out = int(",
+            "        scene.sample.extra['turned'] = True\n        angle, out = int(",
+            "it changes nothing of a sample",
+            "copy what you change",
+        ),
+        (
+            "opened=opened,",
+            "opened=opened, check=lambda section: 1 / 0,",
+            "it opens and answers a call",
+            "division by zero",
+        ),
+        (
+            "opened=opened,",
+            "opened=opened, check_sample=lambda section, sample: sample.extra['map'],",
+            "it opens and answers a call",
+            "KeyError: 'map'",
+        ),
+        ("opened=opened,", "opened=None,", "it opens and answers a call", "give ToolPart `opened`"),
         (", matrix=back(angle, *picture.size)", "", "its pictures show what it says", "a red flag (`faked`)"),
         (
             "return (0, -1, width, 1, 0, 0)",
@@ -156,6 +175,20 @@ def test_a_tool_whose_section_needs_keys_is_tried_with_its_settings(tmp_path: Pa
     text = text.replace("yield Rotate()", "assert section.step == 7\n    yield Rotate()")
     path = tmp_path / "mine.py"
     path.write_text(text.replace("opened=opened,", "opened=opened, recipe=Turning, settings={'step': 7},"))
+    assert broken(path) == {}
+
+
+def test_a_tool_makes_the_file_that_its_settings_name(tmp_path: Path) -> None:
+    text = (OWN / "rotate.py").read_text()
+    turning = TURNING.replace("step: int", "file: str")
+    makes = (
+        '\n\ndef made(folder):\n    (folder / "steps").write_text("7")\n'
+        '    return {"file": str(folder / "steps")}\n'
+    )
+    text = text.replace("from vtune.tools import TOOLS", f"{BROUGHT}{turning}{makes}")
+    text = text.replace("yield Rotate()", "assert open(section.file).read() == '7'\n    yield Rotate()")
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("opened=opened,", "opened=opened, recipe=Turning, settings=made,"))
     assert broken(path) == {}
 
 
@@ -195,6 +228,24 @@ def test_a_tool_is_told_that_its_look_is_not_verified(tmp_path: Path, old: str, 
             "ends as error",
         ),
         ("raise Mistake(f", "raise KeyError(f", "odd turns are the model's mistake", "KeyError"),
+        (
+            "        named = [",
+            "        turn.last and 1 / 0\n        named = [",
+            "a last turn is observed, too",
+            "division by zero",
+        ),
+        (
+            "return Maze(sample",
+            "sample.extra['opened'] = True\n    return Maze(sample",
+            "it changes nothing of a sample",
+            "keep state in the episode",
+        ),
+        (
+            'environment="maze",',
+            'environment="maze", tools=("zom",),',
+            "the tools of its trial open",
+            "there is no tool `zom`",
+        ),
         ("return Outcome(float(there)", "return Outcome(1.5", "a reward lies in [0, 1]", "got 1.5"),
         (
             "return Maze(sample",
@@ -221,6 +272,16 @@ def test_a_promise_of_an_environment_that_is_not_kept_is_found(
     path = tmp_path / "mine.py"
     path.write_text(text)
     assert found in broken(path)[check]
+
+
+def test_the_trial_of_an_environment_has_the_tools_that_its_sample_offers(tmp_path: Path) -> None:
+    text = (OWN / "maze.py").read_text()
+    offered = "image_zoom_in_tool", "text_search_tool"
+    text = text.replace('environment="maze",', f'environment="maze", tools={offered},')
+    asked = f"    assert start.services.tools.names(sample.tools) == {offered}\n    return Maze(sample"
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("    return Maze(sample", asked))
+    assert broken(path) == {}
 
 
 @pytest.mark.parametrize(
@@ -483,9 +544,11 @@ def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
 
 OURS_TRIED: dict[Kind, list[str]] = {
     "verifier": [name for name in OURS["verifier"] if name != "environment_reward"],  # it reads no reply
-    "tool": ["image_zoom_in_tool"],  # the others need a sandbox, an index or the web
     "format": [name for name in OURS["format"] if name != "hf"],  # it has no layout of its own
-    **{kind: list(OURS[kind]) for kind in ("scorer", "prompt", "protocol", "evidence", "filter", "reward")},
+    **{
+        kind: list(OURS[kind])
+        for kind in ("scorer", "prompt", "protocol", "evidence", "filter", "reward", "tool", "environment")
+    },
 }
 """Kind -> parts of ours that are tried as a user's are; losses and families are beside their own tests."""
 

@@ -28,15 +28,16 @@ def gradient() -> bytes:
     return out.getvalue()
 
 
-SHOWN = Sample(
-    id="check/1",
-    source="check",
-    prompt=(Message("user", f"{IMAGE}\nWhich one?"),),
-    images=(Picture(data=gradient()),),
-    ground_truth="A",
-    verifier="",
-)
-"""A question about a picture."""
+def question() -> Sample:
+    """A question about a picture, new each time: a part may have changed the one before."""
+    return Sample(
+        id="check/1",
+        source="check",
+        prompt=(Message("user", f"{IMAGE}\nWhich one?"),),
+        images=(Picture(data=gradient()),),
+        ground_truth="A",
+        verifier="",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,25 @@
 """What an environment promises, tried on the short conversation that it brings."""
 
 import asyncio
+import copy
+import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from vtune.environments import ENVIRONMENTS
 from vtune.environments.environment import Act, Episode, Services, Start, Trial, Turn
 from vtune.environments.opened import opened
 from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
-from vtune.runs.parts.checks.tool import SLOW, SLOWEST_TOOL
+from vtune.runs.parts.checks.tool import SLOW, SLOWEST_TOOL, open_tool
 from vtune.runs.parts.checks.verifier import ODD
 from vtune.sandbox import Sandbox
 from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.trajectory import Outcome
+from vtune.tools import TOOLS
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.toolbox import Toolbox
 
@@ -28,9 +32,17 @@ def check_environment(name: str) -> list[Check]:
     """It opens, answers, ends and closes; two at once are as one alone; its reward lies in [0, 1]."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        sandbox = runner.run(stack.enter_async_context(Sandbox(warm=1, at_once=False)))
+        found: list[_Played] = []
+
+        def open_all() -> str:
+            found.append(runner.run(_opened(name, stack)))
+            return "open"
+
         try:
-            trial = _Played(name, sandbox)
+            first = tried("the tools of its trial open", open_all)
+            if not found:
+                return [first]
+            (trial,) = found
 
             def run(check: Callable[[], Coroutine[Any, Any, str]]) -> Callable[[], str]:
                 return lambda: runner.run(check())
@@ -39,13 +51,26 @@ def check_environment(name: str) -> list[Check]:
                 tried("it opens and answers a turn", run(trial.answers)),
                 tried("its turns bring it to an end", run(trial.ends)),
                 tried("odd turns are the model's mistake", run(trial.odd)),
+                tried("a last turn is observed, too", run(trial.lasts)),
                 tried("two trajectories share no state", run(trial.apart)),
+                tried("it changes nothing of a sample", run(trial.unchanged)),
                 tried("a reward lies in [0, 1]", run(trial.pays)),
                 tried("it closes, also before the first turn", run(trial.closes)),
                 tried("fast enough", trial.fast),
             ]
         finally:
             runner.run(stack.aclose())
+
+
+async def _opened(name: str, stack: AsyncExitStack) -> "_Played":
+    """Its trial, with a sandbox and the tools that the sample of it offers, as long as `stack` is."""
+    sandbox = await stack.enter_async_context(Sandbox(warm=1))
+    trial, tools = ENVIRONMENTS[name].trial, {}
+    for tool in trial.sample.tools if trial is not None else ():
+        if TOOLS[TOOLS.known(tool)].opened is not None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            tools[tool] = await stack.enter_async_context(open_tool(tool, folder))
+    return _Played(name, sandbox, Toolbox(tools))
 
 
 class _Eyes:
@@ -77,12 +102,14 @@ class _Played:
     Args:
         name: Of the environment.
         sandbox: Runs code, should it run any.
+        tools: That the sample offers.
     """
 
-    def __init__(self, name: str, sandbox: Sandbox) -> None:
+    def __init__(self, name: str, sandbox: Sandbox, tools: Toolbox) -> None:
         self._name = name
         self._part = ENVIRONMENTS[name]
         self._sandbox = sandbox
+        self._tools = tools
         self._first: _Walk | None = None
         self._under_way: set[asyncio.Task[None]] = set()
         self.slowest = 0.0
@@ -117,6 +144,20 @@ class _Played:
         for text in ODD:
             await self._walk([text])
         return f"{len(ODD)} turns without sense"
+
+    async def lasts(self) -> str:
+        """Where no turn is left, what comes back is recorded, and nobody sees it."""
+        said = (await self._walk(self._trial.turns[:1], last=True)).said[0]
+        return "it ends it" if said is None else f"{len(said)} act(s)"
+
+    async def unchanged(self) -> str:
+        """The rollouts of a group share the sample, and the reward reads it."""
+        start, fresh = self._start(), copy.deepcopy(self._trial.sample)
+        async with opened(start) as episode:
+            await self._played(episode, self._trial.turns)
+        if start.sample != replace(fresh, environment=self._name):
+            raise Broken("the sample is another after its trial", "keep state in the episode")
+        return "after its trial"
 
     async def apart(self) -> str:
         turns = self._trial.turns
@@ -160,10 +201,10 @@ class _Played:
         return trial
 
     def _start(self) -> Start:
-        sample = replace(self._trial.sample, environment=self._name)
+        sample = copy.deepcopy(replace(self._trial.sample, environment=self._name))
         services = Services(
             sandbox=self._sandbox,
-            tools=Toolbox({}),
+            tools=self._tools,
             results=ResultCache(),
             pictures=_Eyes(),
             lost=lambda: None,
@@ -175,16 +216,16 @@ class _Played:
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         self._under_way.add(asyncio.create_task(work))
 
-    async def _walk(self, turns: Sequence[str]) -> _Walk:
+    async def _walk(self, turns: Sequence[str], *, last: bool = False) -> _Walk:
         async with opened(self._start()) as episode:
-            return await self._played(episode, turns)
+            return await self._played(episode, turns, last=last)
 
     def fast(self) -> str:
         if not self.slowest:
             raise Broken("no turn was observed", "correct what is broken above")
         return in_time(self.slowest, SLOWEST_TOOL, "a turn", SLOW)
 
-    async def _played(self, episode: Episode, turns: Sequence[str]) -> _Walk:
+    async def _played(self, episode: Episode, turns: Sequence[str], *, last: bool = False) -> _Walk:
         opening = episode.opening
         pictures = [picture.data or b"" for picture in self._trial.sample.images]
         pictures += opening.images if opening is not None else ()
@@ -192,11 +233,11 @@ class _Played:
         for text in turns:
             began = time.perf_counter()
             acts = await episode.observe(
-                Turn(text=text, stopped=text.endswith(episode.stop), last=False, pictures=tuple(pictures))
+                Turn(text=text, stopped=text.endswith(episode.stop), last=last, pictures=tuple(pictures))
             )
             self.slowest = max(self.slowest, time.perf_counter() - began)
             pictures += [data for act in acts or () for data in act.seen.images]
-            said.append(None if acts is None else tuple(acts))
+            said.append(None if acts is None else tuple(map(_timeless, acts)))
             if acts is None:
                 break
         return _Walk(
@@ -204,3 +245,8 @@ class _Played:
             tuple(said),
             await episode.outcome(),
         )
+
+
+def _timeless(act: Act) -> Act:
+    """An act without what the machine's speed decides."""
+    return replace(act, seen=replace(act.seen, seconds=0.0))

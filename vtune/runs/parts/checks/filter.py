@@ -24,7 +24,7 @@ from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.rows import Rows
 from vtune.runs.curate.workers import looking
-from vtune.runs.parts.checks.check import SHOWN, Broken, Check, in_time, section_of, tried
+from vtune.runs.parts.checks.check import Broken, Check, in_time, question, section_of, tried
 from vtune.runs.parts.checks.model import answering
 from vtune.schema.message import Message
 from vtune.schema.parquet import write_samples, write_trajectories
@@ -37,20 +37,8 @@ TIMES = 5
 SLOWEST_ROW = 0.1
 """Seconds of a row at most, ours: 100,000 rows take three hours of a processor at that."""
 
-SAMPLE = replace(SHOWN, verifier=exact.NAME)
 TOKENS = 8
 """Of a trace that nobody drew, so that a call that a row brings has a place."""
-TRACE = Trajectory(
-    sample_id=SHOWN.id,
-    source=SHOWN.source,
-    messages=(replace(SHOWN.prompt[0], images=(0,)), Message("assistant", "<answer>A</answer>")),
-    images=SHOWN.images,
-    token_ids=(0,) * TOKENS,
-    loss_mask=(False,) * TOKENS,
-    logprobs=(None,) * TOKENS,
-    answer="A",
-)
-"""A question that was answered at once."""
 KNOWN = {field.name for field in fields(Sample)} & {field.name for field in fields(Trajectory)}
 """What both kinds of rows say."""
 
@@ -95,8 +83,8 @@ class _Trial:
 
     def records(self, kind: Records, order: Sequence[int]) -> list[Record]:
         """Its rows, by their numbers; those that say nothing of their id have different ones."""
-        name, plain = ("id", SAMPLE) if kind == "samples" else ("sample_id", TRACE)
-        return [replace(plain, **{name: f"check/{number}", **self.rows[number]}) for number in order]
+        name = "id" if kind == "samples" else "sample_id"
+        return [replace(_plain(kind), **{name: f"check/{number}", **self.rows[number]}) for number in order]
 
     def items(self, kind: Records) -> list[Item]:
         """Its rows, in order."""
@@ -242,6 +230,23 @@ class _Trial:
             self.direct(items)
         seconds = (time.perf_counter() - began) / TIMES / len(items)
         return in_time(seconds, SLOWEST_ROW, "a row", "prepare what is the same for all rows once")
+
+
+def _plain(kind: Records) -> Record:
+    """A row of a kind: a question, or one that was answered at once."""
+    asked = replace(question(), verifier=exact.NAME)
+    if kind == "samples":
+        return asked
+    return Trajectory(
+        sample_id=asked.id,
+        source=asked.source,
+        messages=(replace(asked.prompt[0], images=(0,)), Message("assistant", "<answer>A</answer>")),
+        images=asked.images,
+        token_ids=(0,) * TOKENS,
+        loss_mask=(False,) * TOKENS,
+        logprobs=(None,) * TOKENS,
+        answer="A",
+    )
 
 
 def _reason(rule: Callable[[Any, Item], Any], section: Selected, item: Item) -> Any:

@@ -5,14 +5,16 @@ import time
 from dataclasses import dataclass, replace
 
 from vtune.rollout.prompts import STYLES
-from vtune.runs.parts.checks.check import SHOWN, SIDES, Broken, Check, in_time, tried
+from vtune.runs.parts.checks.check import SIDES, Broken, Check, in_time, question, tried
 from vtune.runs.parts.checks.verifier import INLINE, TIMES
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
 from vtune.tools.tool import function
 
+DRAWS = 8
+"""That may show different words; ours."""
 QUESTION = "Which one?"
-"""What `SHOWN` asks."""
+"""What is asked of each."""
 SCHEMA = function("check_tool", "Show a part of the picture.", {"part": {"type": "string"}}, ["part"])
 """A tool that the style may speak of."""
 
@@ -23,15 +25,22 @@ class _Trial:
 
     name: str
 
-    def turns(self, pictures: int, *, offered: bool = False) -> tuple[Message, ...]:
-        names = [f"image_{number}.png" for number in range(pictures)]
-        sample: Sample = replace(
-            SHOWN,
+    def sample(self, pictures: int, *, offered: bool = False) -> Sample:
+        """A question about some pictures."""
+        plain = question()
+        return replace(
+            plain,
             prompt=(Message("user", f"{IMAGE * pictures}\n{QUESTION}"),),
-            images=SHOWN.images * pictures,
+            images=plain.images * pictures,
             tools=("check_tool",) if offered else (),
         )
-        found = STYLES[self.name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], 0)
+
+    def turns(self, pictures: int, *, offered: bool = False, draw: int = 0) -> tuple[Message, ...]:
+        names = [f"image_{number}.png" for number in range(pictures)]
+        sample = self.sample(pictures, offered=offered)
+        found = STYLES[self.name].turns(sample, names, [SIDES] * pictures, [SCHEMA] if offered else [], draw)
+        if sample != self.sample(pictures, offered=offered):
+            raise Broken("the sample is another after it", "copy what you change")
         if not isinstance(found, tuple) or not all(isinstance(turn, Message) for turn in found):
             raise Broken(f"it gives {type(found).__name__}", "return a tuple of Message")
         return found
@@ -61,6 +70,18 @@ class _Trial:
                 raise Broken(f"no turn has {QUESTION!r}", "keep the text of the sample's turns")
         return "with a tool and without"
 
+    def draws(self) -> str:
+        found = [self.turns(1, draw=draw) for draw in range(DRAWS)]
+        several = any(turns != found[0] for turns in found)
+        if several and not STYLES[self.name].draws:
+            raise Broken("turns differ by `draw`", "say draws=True, or leave `draw` alone")
+        if not several and STYLES[self.name].draws:
+            raise Broken(f"{DRAWS} draws give the same turns", "leave draws=True out, or let `draw` decide")
+        for turns in found:
+            if not any(QUESTION in turn.content for turn in turns):
+                raise Broken(f"no turn has {QUESTION!r} in some draws", "keep the text of the sample's turns")
+        return f"{DRAWS} draws {'differ' if several else 'are alike'}"
+
     def elsewhere(self) -> str:
         found = self.turns(1)
         if pickle.loads(pickle.dumps(found)) != found:
@@ -82,6 +103,7 @@ def check_prompt(name: str) -> list[Check]:
         tried("a sample becomes turns", trial.becomes),
         tried("all its pictures are there", trial.shows),
         tried("the question is there", trial.asks),
+        tried("its words are drawn as it says", trial.draws),
         tried("turns cross processes", trial.elsewhere),
         tried("fast enough", trial.fast),
     ]

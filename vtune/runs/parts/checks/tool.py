@@ -5,7 +5,8 @@ import io
 import json
 import random
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,24 +17,29 @@ from vtune.errors import RunFailed
 from vtune.looks.geometry import map_of, onto
 from vtune.looks.pictures import decoded, viewed
 from vtune.looks.verify import check
+from vtune.parts import OURS
 from vtune.runs.agent.tools import NoSettings
 from vtune.runs.parts.checks.check import (
-    SHOWN,
     SIDES,
     Broken,
     Check,
     gradient,
     in_time,
+    question,
     raised,
     section_of,
     tried,
 )
+from vtune.sandbox import Sandbox
 from vtune.schema.box import area, clamp
 from vtune.schema.pixels import size_of
+from vtune.schema.sample import Sample
 from vtune.sections import Strict
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
 from vtune.tools.observation import IMAGE_MARK, Observation
+from vtune.tools.python import CODE, run_python
+from vtune.tools.recoverable_session import RecoverableSession
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene, Tool, ToolPart, View
 from vtune.tools.toolbox import Toolbox
@@ -43,6 +49,9 @@ ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {
 
 TEXTURED = (256, 192)
 """Width and height of a picture with detail everywhere, in which every place is known by its pixels."""
+
+SEED = 1
+"""Of the sessions that code runs in."""
 
 SLOW = "do less, or give up in time: the policy waits for it"
 SLOWEST_TOOL = 10.0
@@ -79,7 +88,7 @@ def check_tool(name: str) -> list[Check]:
         return f"{len(found.text)} characters" + (f", pictures {shown}" if shown else "")
 
     def refuses() -> str:
-        found = called({"no such argument": 1})
+        found = called(_wrong(name))
         if found.status != "error":
             raise Broken(f"an unknown argument ends as {found.status}", "raise Mistake (see `check_names`)")
         return found.error
@@ -102,9 +111,26 @@ def check_tool(name: str) -> list[Check]:
         tried("bad arguments are the model's mistake", refuses),
         tried("so are odd values", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
+        tried("it changes nothing of a sample", lambda: _leaves(name)),
         tried("its pictures show what it says", lambda: _shows(name)),
         tried("fast enough", fast),
     ]
+
+
+def _wrong(name: str) -> Mapping[str, Any]:
+    """Arguments that no call may have; of code, what is none."""
+    if TOOLS[name].opened is None:
+        return dict.fromkeys(TOOLS[name].example or {}, "no such name")
+    return {"no such argument": 1}
+
+
+def _leaves(name: str) -> str:
+    """The rollouts of a group share the sample, and the reward reads it."""
+    sample = question()
+    asyncio.run(_called(name, TOOLS[name].example or {}, sample=sample))
+    if sample != question():
+        raise Broken("the sample is another after a call", "copy what you change")
+    return "after a call"
 
 
 def _repeats(name: str) -> str:
@@ -169,32 +195,61 @@ def _as_floats(value: Any) -> list[float]:
 
 
 async def _called(
-    name: str, *asked: Mapping[str, Any], picture: bytes = b"", sides: tuple[int, int] = SIDES
+    name: str,
+    *asked: Mapping[str, Any],
+    picture: bytes = b"",
+    sides: tuple[int, int] = SIDES,
+    sample: Sample | None = None,
 ) -> list[Observation]:
     """What comes of calls about a picture, a gradient if none is given."""
-    part = TOOLS[name]
+    part, data, sample = TOOLS[name], picture or gradient(), sample or question()
+    scene = Scene(sample, (data,), (View(data, 0, None, sides),))
     if part.opened is None:
-        raise Broken("`opened` is None: only vtune's own `python` takes code", "give ToolPart `opened`")
-    data = picture or gradient()
-    scene = Scene(SHOWN, (data,), (View(data, 0, None, sides),))
-    section = _section(part)
+        if name not in OURS[TOOLS.kind]:
+            raise Broken("`opened` is None: only vtune's own `python` takes code", "give ToolPart `opened`")
+        return await _ran(asked, scene)
     with tempfile.TemporaryDirectory() as folder:
-        async with part.opened(section, Path(folder) / "record.jsonl") as tool:
-            if tool.schema["function"]["name"] != name:
-                raise Broken(
-                    f"its schema is called {tool.schema['function']['name']!r}",
-                    f"call it {name!r}, as the part",
-                )
-            _check_schema(tool)
+        async with open_tool(name, Path(folder), scene.sample) as tool:
             toolbox = Toolbox({name: tool})
             return [await _survived(toolbox, Asked(name, one, "", 0), scene) for one in asked]
 
 
-def _section(part: ToolPart) -> Strict:
+@asynccontextmanager
+async def open_tool(name: str, folder: Path, sample: Sample | None = None) -> AsyncIterator[Tool]:
+    """A tool with the settings that it is tried with, of a sample or of any; its files are in a folder."""
+    part = TOOLS[name]
+    assert part.opened is not None
+    section = _section(part, folder)
+    if part.check is not None:
+        part.check(section)
+    if part.check_sample is not None and sample is not None:
+        part.check_sample(section, sample)
+    async with part.opened(section, folder / "record.jsonl") as tool:
+        if tool.schema["function"]["name"] != name:
+            raise Broken(
+                f"its schema is called {tool.schema['function']['name']!r}", f"call it {name!r}, as the part"
+            )
+        _check_schema(tool)
+        yield tool
+
+
+async def _ran(asked: Sequence[Mapping[str, Any]], scene: Scene) -> list[Observation]:
+    """What comes of code, each in a session of its own, as the first call of a trajectory."""
+    found = []
+    async with Sandbox(warm=1, at_once=False) as sandbox:
+        for arguments in asked:
+            session = await RecoverableSession.open(sandbox, scene.images, seed=SEED, lost=lambda: None)
+            try:
+                found.append(await run_python(session, str(arguments[CODE])))
+            finally:
+                await session.close()
+    return found
+
+
+def _section(part: ToolPart, folder: Path) -> Strict:
     """What a recipe says of a tool when it is tried."""
-    return section_of(
-        part.recipe or NoSettings, part.settings, "give ToolPart `settings` that it is tried with"
-    )
+    said = part.settings(folder) if callable(part.settings) else part.settings
+    return section_of(part.recipe or NoSettings, said, "give ToolPart `settings` that it is tried with")
 
 
 def _check_schema(tool: Tool) -> None:
