@@ -385,6 +385,15 @@ def test_a_map_that_names_no_column_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column `qq`") as caught:
         list(FORMATS["hf"].read(file, Options(columns=columns)))
     assert "q, a" in caught.value.fix
+    for name, text in (("own.csv", "q,a\n"), ("own.tsv", "q\ta\n")):
+        table = tmp_path / name
+        table.write_text(text)  # a table without a row names its columns, too
+        with pytest.raises(DataError, match="no column `qq`") as caught:
+            list(FORMATS["hf"].read(table, Options(columns=columns)))
+        assert "q, a" in caught.value.fix
+    for name, text in (("none.csv", ""), ("right.csv", "qq,a\n"), ("none.json", "[]")):
+        (tmp_path / name).write_text(text)
+        assert list(FORMATS["hf"].read(tmp_path / name, Options(columns=columns))) == []
     with pytest.raises(RecipeError, match="map of columns"):
         list(FORMATS["hf"].read(file, Options()))
 

@@ -7,6 +7,7 @@ timestamp, all of it before anybody could object.
 import csv
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -72,6 +73,15 @@ def columns(rows: Iterator[Row | DataError], wanted: Sequence[str]) -> list[str]
         if isinstance(row, Cells) or (number >= FIRST and there.keys() >= set(wanted)):
             break
     return list(there)
+
+
+def heading(file: TextFile) -> list[str]:
+    """The columns that a table names, also where no row follows; empty where none can be read, or of JSON."""
+    if file.separator is None:
+        return []
+    with suppress(OSError, csv.Error, UnicodeDecodeError), _open(file.address) as stream:
+        return _header(next((one for one in csv.reader(_Lines(stream), delimiter=file.separator) if one), []))
+    return []
 
 
 def _open(address: str) -> BinaryIO:

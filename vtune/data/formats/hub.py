@@ -16,12 +16,13 @@ from pydantic import BeforeValidator, Field
 
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
-from vtune.data.formats.cells import SEPARATORS, Cells, TextFile, columns, text_file, text_rows
+from vtune.data.formats.cells import SEPARATORS, Cells, TextFile, columns, heading, text_file, text_rows
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.questions import AnswerIs, question_sample
 from vtune.data.formats.regions import BoxColumn
 from vtune.data.formats.samples import json_object
 from vtune.data.formats.source import Place, Raw
+from vtune.data.formats.specimens import Specimen, picture_file
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import text_of
 from vtune.data.offer import offering
@@ -214,7 +215,8 @@ def _chosen(path: Path, names: ColumnMap) -> Iterable[Any]:
         return opened.rows()
     if isinstance(opened, list):
         # From the start again: a first row may lack what others have.
-        if there := columns(text_rows(opened), _wanted(names)):
+        there = columns(text_rows(opened), _wanted(names))
+        if there := there or [column for file in opened for column in heading(file)]:
             _check_columns(path, names, there)
         return text_rows(opened)
     # Packed text has no schema ahead of its rows.
@@ -326,11 +328,22 @@ def _plain_files(builder: Any, split: str) -> list[TextFile] | ParquetFiles | No
     return [TextFile(file, separator) for file in files]
 
 
+def _mapped(folder: Path) -> Specimen:
+    """A table of somebody's, and the map of its columns."""
+    rows = ["photo,what,says", f"{picture_file(folder, 0)},Which number does the sign say?,12"]
+    rows += [f"{picture_file(folder, 1)},How many signs are there?,3"]
+    (folder / "signs.csv").write_text("\n".join([*rows, ""]), encoding="utf-8")
+    columns = folder / "columns.yaml"
+    columns.write_text("source: {value: signs}\nquestion: what\nanswer: says\nimages: photo\n", "utf-8")
+    return Specimen(folder / "signs.csv", columns=columns)
+
+
 FORMATS.add(
     "hf",
     Format(
         read_hub,
         "any data set of `datasets`, with --columns",
         takes=("images", "verifier", "tools", "columns"),
+        specimen=_mapped,
     ),
 )

@@ -29,6 +29,8 @@ class Specimen:
     path: Path
     images: Path | None = None
     """Folder of the pictures, where the layout keeps them apart."""
+    columns: Path | None = None
+    """The column map, where the rows have the shape that one says."""
 
 
 def samples(folder: Path) -> Specimen:

@@ -96,7 +96,7 @@ class Format:
     broad: bool = False
     """Others are special cases of it: a file that also looks like one of those is theirs."""
     specimen: Callable[[Path], Specimen] | None = None
-    """Writes a few rows of it into a folder; None where the rows have no shape of their own."""
+    """Writes a few rows of it into a folder: what it is tried with."""
     writes: Writer | None = None
     """How `vtune data export` writes it; None where it is only read."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None

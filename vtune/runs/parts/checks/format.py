@@ -36,9 +36,13 @@ class _Trial:
             raise Broken("it has none", "give Format a `specimen` that writes a few rows into a folder")
         return self._layout.specimen(self._folder)
 
+    @property
+    def options(self) -> Options:
+        """What the caller of an import says of it."""
+        return Options(images=self.specimen.images, columns=self.specimen.columns)
+
     def entries(self) -> list[Sample | Trajectory]:
-        found = self.specimen
-        entries = [entry for _, entry in self._layout.read(found.path, Options(images=found.images))]
+        entries = [entry for _, entry in self._layout.read(self.specimen.path, self.options)]
         for entry in entries:
             if isinstance(entry, DataError):
                 raise Broken(entry.what, entry.fix)
@@ -77,7 +81,7 @@ class _Trial:
             return "it reads a folder"
         path.write_text(NONSENSE, encoding="utf-8")
         try:
-            entries = [entry for _, entry in self._layout.read(path, Options())]
+            entries = [entry for _, entry in self._layout.read(path, self.options)]
         except VtuneError as error:
             return error.what
         errors = [entry for entry in entries if isinstance(entry, DataError)]

@@ -268,7 +268,7 @@ def _imported(command: Command, folder: Path) -> Path:
 
 def _specimen(layout: str, folder: Path, where: str) -> Specimen:
     write = format_of(layout).specimen
-    if write is None:
+    if write is None or "columns" in format_of(layout).takes:  # a map of columns says what its rows are
         raise DataError(
             f"rows of the format {layout} have no shape of their own",
             where=where,
