@@ -1,6 +1,6 @@
 """Free answers: does a model say that it means the same?"""
 
-from vtune.errors import DataError, ServiceError
+from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
@@ -13,6 +13,7 @@ from vtune.verifiers.verifier import (
     no_answer,
     options,
     quote,
+    undecided,
     unreadable,
     where,
 )
@@ -23,31 +24,6 @@ THREE_WAY = "attempted"
 """The grading whose judge may find that nothing was attempted."""
 ATTEMPTED = "not_attempted"
 """In `parts` of a verdict by that grading: 1 where the judge finds so, else 0. So its mean is a share."""
-
-
-def decide(reply: str, sample: Sample) -> Verdict | str:
-    """The verdict where a rule decides, else the answer that a judge has to compare with the ground truth.
-
-    An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge; nor
-    does a reply without an answer. `answer_in` says where the answer is. `grading` names another rule by
-    which it is read and compared (see `vtune.verifiers.gradings`).
-
-    Source: CodeV's code asks a judge where math-verify finds no match; SenseNova-MARS, where the text is not
-    the same. The second is done here.
-
-    Raises:
-        DataError: As `check_judge` does.
-    """
-    right = _accepted(sample)
-    grading = grading_of(sample)
-    given = grading.read(reply, sample)
-    if given is None:
-        return no_answer(sample)
-    if not given or (grading.longest is not None and len(given) >= grading.longest):
-        return unreadable(f"the answer has {len(given)} characters")
-    if grading.plain is not None and grading.plain(given) in {grading.plain(truth) for truth in right}:
-        return answered(1.0, f"{quote(given)} is the truth, word for word")
-    return given
 
 
 def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
@@ -66,18 +42,27 @@ def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
 def verify_judge(reply: str, sample: Sample) -> Verdict:
     """Score what a rule decides; what only a judge can tell is not scored here.
 
+    An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge; nor
+    does a reply without an answer. `answer_in` says where the answer is. `grading` names another rule by
+    which it is read and compared (see `vtune.verifiers.gradings`).
+
+    Source: CodeV's code asks a judge where math-verify finds no match; SenseNova-MARS, where the text is not
+    the same. The second is done here.
+
     Raises:
         DataError: As `check_judge` does.
-        ServiceError: If only a judge can tell: then the reply is unscored.
+        Undecided: If only a judge can tell.
     """
-    outcome = decide(reply, sample)
-    if isinstance(outcome, str):
-        raise ServiceError(
-            f"only a judge can tell whether {quote(outcome)} is right, and there is none",
-            where=where(sample),
-            fix="set reward.judge in the recipe",
-        )
-    return outcome
+    right = _accepted(sample)
+    grading = grading_of(sample)
+    given = grading.read(reply, sample)
+    if given is None:
+        return no_answer(sample)
+    if not given or (grading.longest is not None and len(given) >= grading.longest):
+        return unreadable(f"the answer has {len(given)} characters")
+    if grading.plain is not None and grading.plain(given) in {grading.plain(truth) for truth in right}:
+        return answered(1.0, f"{quote(given)} is the truth, word for word")
+    raise undecided(given, sample)
 
 
 def check_judge(sample: Sample) -> None:

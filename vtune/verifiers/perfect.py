@@ -6,7 +6,7 @@ from vtune.verifiers import scored_elsewhere, verdict_on, verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.gradings import grading_of
 from vtune.verifiers.spaces import with_shown_size
-from vtune.verifiers.verifier import where
+from vtune.verifiers.verifier import Undecided, where
 
 TIGHTEST = 0.99
 """IoU threshold of the proof, the tightest that V-Triune trains with."""
@@ -53,7 +53,10 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     if verifier.reads_outcome or not provable(sample):
         return
     judged = with_iou(sample, (TIGHTEST,)) if verifier.reads_iou else sample
-    verdict = verdict_on(perfect_reply(judged), judged)
+    try:
+        verdict = verdict_on(perfect_reply(judged), judged)
+    except Undecided:
+        return
     if verdict.score < 1.0 - ROUNDING:
         raise DataError(
             f"the ground truth itself earns {verdict.score:.3g}: {verdict.why}",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from vtune.errors import DataError
+from vtune.errors import DataError, ServiceError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import tags
@@ -54,7 +54,7 @@ class Verifier:
 
     verify: Callable[[str, Sample], Verdict]
     """(reply, sample) -> a score in [0, 1], with `unreadable` (1 or 0) among the parts. Never raises
-    because of the reply."""
+    because of the reply, but `undecided` where it `asks_judge`."""
     check_ground_truth: Callable[[Sample], None]
     """Raises DataError where no reply could earn 1: that is our mistake, and no reply pays for it."""
     form: Callable[[Sample], str]
@@ -77,12 +77,30 @@ class Verifier:
     reads_iou: bool = False
     """It needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see `with_iou`)."""
     asks_judge: bool = False
-    """Some answers are left to a model: `Verifying` asks it."""
+    """Some answers are left to a model: `verify` raises `undecided`, and `Verifying` asks it."""
     reads_outcome: bool = False
     """It reads no reply, but what the sample's environment gave: `outcome` in verifier_parm."""
     elsewhere: Callable[[Sample], bool] | None = None
     """Whether only the official scorer of a benchmark can tell, so that replies to the sample stay unscored
     here until its scores are imported. None: never."""
+
+
+class Undecided(ServiceError):
+    """An answer of which only a model can tell whether it is right (see `undecided`)."""
+
+    answer: str = ""
+    """What the model compares with the ground truth."""
+
+
+def undecided(answer: str, sample: Sample) -> Undecided:
+    """The error by which a verifier leaves an answer to a model; where there is none, it is unscored."""
+    error = Undecided(
+        f"only a judge can tell whether {quote(answer)} is right, and there is none",
+        where=where(sample),
+        fix="set reward.judge in the recipe",
+    )
+    error.answer = answer
+    return error
 
 
 def where(sample: Sample) -> str:

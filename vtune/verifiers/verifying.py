@@ -13,8 +13,8 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS, verdict_on, verifier_of
-from vtune.verifiers.judge import decide, judged
-from vtune.verifiers.verifier import where
+from vtune.verifiers.judge import judged
+from vtune.verifiers.verifier import Undecided, where
 from vtune.verifiers.worker import Fast, Question, Worker, ready_to_fork
 from vtune.verifiers.worker_pool import WorkerPool
 
@@ -84,7 +84,7 @@ class Verifying:
         Args:
             reply: Everything that the policy wrote.
             sample: What was asked.
-            judge: Asked by verifier `judge`; without one, what no rule decides is unscored.
+            judge: Asked where the verifier leaves the answer to a model; without one, it is unscored.
 
         Raises:
             DataError: If the sample names no verifier, or its ground truth cannot be read.
@@ -93,10 +93,7 @@ class Verifying:
         """
         verifier = verifier_of(sample)
         if verifier.asks_judge and judge is not None:
-            outcome = decide(reply, sample)
-            if isinstance(outcome, Verdict):
-                return outcome
-            return judged(outcome, sample, same=await judge(outcome, sample))
+            return await asking(reply, sample, judge)
         if not verifier.in_worker:
             return verdict_on(reply, sample)
         try:
@@ -122,6 +119,20 @@ class Verifying:
         question.slow = True
         asyncio.get_running_loop().call_later(SLOW_WAIT, self._slow.give_up, question)
         self._slow.ask(question)
+
+
+async def asking(reply: str, sample: Sample, judge: AskJudge) -> Verdict:
+    """The verdict of a verifier that leaves some answers to a model, which is asked about those.
+
+    Raises:
+        DataError: If the ground truth cannot be read.
+        ServiceError: If the model did not answer.
+    """
+    try:
+        return verdict_on(reply, sample)
+    except Undecided as left:
+        answer = left.answer
+    return judged(answer, sample, same=await judge(answer, sample))
 
 
 def _without_pictures(sample: Sample) -> Sample:

@@ -1,8 +1,10 @@
 """`vtune parts`: what is there, and whether a user's file keeps what its kind promises."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,16 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
+from tests.schema.records import SAMPLE
 from vtune.data.formats.table import written
-from vtune.errors import RecipeError
+from vtune.errors import RecipeError, ServiceError
 from vtune.parts import OURS, Kind
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
-from vtune.uses import forget, used
+from vtune.schema.sample import Sample
+from vtune.uses import forget, use, used
+from vtune.verifiers import verdict_on
+from vtune.verifiers.perfect import check_full_marks
+from vtune.verifiers.verifying import Verifying
 
 OWN = ROOT / "tests/own"
 
@@ -77,6 +84,32 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
             "say in_worker=True",
         ),
         ("share:.2f", "missing:.2f", "the gold answer earns full marks", "NameError"),
+        ("TOO_FAR else 0.0", "TOO_FAR else -0.1", "scores are as it says", "a score is -0.1: let scores"),
+        ('f"{share:.2f} of the text differs"', "''", "every verdict has a reason", "is '': say what it goes"),
+        (
+            "    check(sample)",
+            "    check(sample)\n    sample.verifier_parm['answer_in'] = 'tag'",
+            "it changes nothing of a sample",
+            "copy what you change",
+        ),
+        (
+            "    check(sample)",
+            "    check(sample)\n    global TOO_FAR\n    TOO_FAR = 0.5 - TOO_FAR",
+            "the same reply scores the same",
+            "take chance and state out",
+        ),
+        (
+            "partial_credit=True,",
+            "partial_credit=True, right=lambda sample: 'none',",
+            "so does the ground truth, as an answer",
+            "the ground truth itself earns 0",
+        ),
+        (
+            "partial_credit=True,",
+            "partial_credit=True, reads_outcome=True,",
+            "a broken ground truth is an error",
+            "verify takes no outcome: raise DataError",
+        ),
     ],
 )
 def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
@@ -87,6 +120,40 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
     path = tmp_path / "mine.py"
     path.write_text(text.replace(old, new))
     assert found in broken(path)[check]
+
+
+def left_to_a_model(folder: Path) -> Path:
+    """A verifier of one's own that leaves to a model what is near, and no more."""
+    text = (OWN / "anls.py").read_text()
+    text = text.replace("answered, given_answer", "answered, given_answer, undecided")
+    near = "    if 0.0 < share < TOO_FAR:\n        raise undecided(answer, sample)\n    return answered("
+    text = text.replace("    return answered(", near).replace('{"answer_in"}', '{"answer_in", "unit"}')
+    path = folder / "mine.py"
+    path.write_text(text.replace("partial_credit=True,", "asks_judge=True,"))
+    return path
+
+
+def test_a_verifier_of_ones_own_has_its_own_rule_and_leaves_the_rest_to_a_model(tmp_path: Path) -> None:
+    assert broken(left_to_a_model(tmp_path)) == {}
+    forget(used())
+    use([tmp_path / "mine.py"])
+    asked = replace(SAMPLE, verifier="anls", ground_truth="NO PARKING", verifier_parm={"unit": "m"})
+    seen: list[str] = []
+
+    async def model(answer: str, sample: Sample) -> bool:
+        seen.append(answer)
+        return True
+
+    async def scores(*answers: str) -> list[float]:
+        async with Verifying() as verifying:
+            replies = [f"<answer>{answer}</answer>" for answer in answers]
+            return [(await verifying.verify(one, asked, judge=model)).score for one in replies]
+
+    assert asyncio.run(scores("no  parking", "NO PARKIN", "keep out of here")) == [1.0, 1.0, 0.0]
+    assert seen == ["NO PARKIN"]
+    check_full_marks(asked, None)
+    with pytest.raises(ServiceError, match="only a judge can tell whether 'NO PARKIN' is right"):
+        verdict_on("<answer>NO PARKIN</answer>", asked)
 
 
 BROUGHT = (
@@ -543,11 +610,20 @@ def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
 
 
 OURS_TRIED: dict[Kind, list[str]] = {
-    "verifier": [name for name in OURS["verifier"] if name != "environment_reward"],  # it reads no reply
     "format": [name for name in OURS["format"] if name != "hf"],  # it has no layout of its own
     **{
         kind: list(OURS[kind])
-        for kind in ("scorer", "prompt", "protocol", "evidence", "filter", "reward", "tool", "environment")
+        for kind in (
+            "scorer",
+            "prompt",
+            "protocol",
+            "evidence",
+            "filter",
+            "reward",
+            "tool",
+            "environment",
+            "verifier",
+        )
     },
 }
 """Kind -> parts of ours that are tried as a user's are; losses and families are beside their own tests."""

@@ -23,7 +23,8 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
 from vtune.verifiers.gradings import KEY, OURS
-from vtune.verifiers.judge import ATTEMPTED, decide, judged
+from vtune.verifiers.judge import ATTEMPTED
+from vtune.verifiers.verifying import asking
 
 CACHE = "judge.jsonl"
 """In the folder of an evaluation: replies of the judge, by what was asked."""
@@ -124,14 +125,11 @@ async def _verdict(
     trajectory: Trajectory, samples: Mapping[str, Sample], client: JudgeClient
 ) -> Verdict | ServiceError:
     sample = samples[trajectory.sample_id]
-    outcome = decide(trajectory.reply, sample)
-    if isinstance(outcome, Verdict):
-        return outcome
+    compared = partial(compare, client, pictures=trajectory.images[: len(sample.images)])
     try:
-        same = await compare(client, outcome, sample, trajectory.images[: len(sample.images)])
+        return await asking(trajectory.reply, sample, compared)
     except ServiceError as error:
         return error
-    return judged(outcome, sample, same=same)
 
 
 def _grade(verdict: Verdict) -> Grade:

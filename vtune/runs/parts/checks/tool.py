@@ -118,7 +118,7 @@ def check_tool(name: str) -> list[Check]:
 
 
 def _wrong(name: str) -> Mapping[str, Any]:
-    """Arguments that no call may have; of code, what is none."""
+    """Arguments that no call may have; of code, what cannot run."""
     if TOOLS[name].opened is None:
         return dict.fromkeys(TOOLS[name].example or {}, "no such name")
     return {"no such argument": 1}

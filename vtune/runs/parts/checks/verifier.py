@@ -1,17 +1,24 @@
 """What a verifier promises."""
 
 import asyncio
+import copy
 import pickle
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from vtune.errors import DataError
 from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Outcome
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS, Verifier
-from vtune.verifiers.verifying import SLICE, Verifying
+from vtune.verifiers.environment_reward import OUTCOME, with_outcome
+from vtune.verifiers.perfect import check_full_marks
+from vtune.verifiers.verifier import Undecided
+from vtune.verifiers.verifying import SLICE, Verifying, asking
 
 INLINE = 0.005
 """Seconds of a verdict at most where a verifier is not `in_worker`, ours: a loop of rollouts waits for it."""
@@ -28,7 +35,26 @@ class _VerifierTrial:
     """A verifier, and the example that it brings."""
 
     verifier: Verifier
-    sample: Sample
+    made: Sample
+
+    @property
+    def sample(self) -> Sample:
+        """The sample of its case, new each time: a verifier may have changed the one before."""
+        return copy.deepcopy(self.made)
+
+    @property
+    def best(self) -> Sample:
+        """The sample to which the gold reply is right: where it takes an environment's reward, that is 1."""
+        if not self.verifier.reads_outcome:
+            return self.sample
+        return with_outcome(self.sample, Outcome(1.0, "for the check"))
+
+    @property
+    def worst(self) -> Sample:
+        """The same where nothing is right: where it takes an environment's reward, that is 0."""
+        if not self.verifier.reads_outcome:
+            return self.sample
+        return with_outcome(self.sample, Outcome(0.0, "for the check"))
 
     @property
     def gold(self) -> str:
@@ -40,33 +66,54 @@ class _VerifierTrial:
         """A reply that earns nothing."""
         return f"<answer>{self.verifier.case.wrong}</answer>"
 
+    @property
+    def pairs(self) -> Sequence[tuple[str, Sample]]:
+        """Replies of all kinds, each with the sample that it answers."""
+        cut = f"<answer>{self.verifier.case.gold[:-1]}</answer>"
+        return [(self.gold, self.best), *((reply, self.worst) for reply in (*ODD, cut, self.wrong))]
+
+    def verdict(self, reply: str, sample: Sample, *, same: bool = False) -> Verdict:
+        """What it says; a model that is asked says whether the answer is the same as the truth."""
+        if not self.verifier.asks_judge:
+            return self.verifier.verify(reply, sample)
+
+        async def says(answer: str, of: Sample) -> bool:
+            return same
+
+        return asyncio.run(asking(reply, sample, says))
+
     def full_marks(self) -> str:
-        self.verifier.check_ground_truth(self.sample)
-        return _expect(self.verifier.verify(self.gold, self.sample), 1.0, GOLD)
+        self.verifier.check_ground_truth(self.best)
+        return _expect(self.verdict(self.gold, self.best, same=True), 1.0, GOLD)
+
+    def truth(self) -> str:
+        """What `vtune data validate` tries of every row."""
+        check_full_marks(self.best, None)
+        return "the environment judges" if self.verifier.reads_outcome else self.verifier.right(self.best)
 
     def nothing(self) -> str:
         for reply in ODD:
-            _expect(self.verifier.verify(reply, self.sample), 0.0, NO_ANSWER, f"reply {reply!r}")
-        if self.verifier.verify("", self.sample).parts.get("unreadable") != 1.0:
+            _expect(self.verdict(reply, self.worst), 0.0, NO_ANSWER, f"reply {reply!r}")
+        if self.verifier.reads_outcome:
+            return f"{len(ODD)} replies score what the environment gave, 0"
+        if self.verdict("", self.sample).parts.get("unreadable") != 1.0:
             raise Broken('the verdict on an empty reply has no part "unreadable" of 1', NO_ANSWER)
         return f"{len(ODD)} replies score 0"
 
     def wrong_answer(self) -> str:
-        if self.verifier.asks_judge:
-            return "a model decides"
-        return _expect(self.verifier.verify(self.wrong, self.sample), 0.0, "score `wrong` of its case 0")
+        return _expect(self.verdict(self.wrong, self.worst), 0.0, "score `wrong` of its case 0")
 
     def broken_gold(self) -> str:
-        bad = replace(self.sample, ground_truth=self.verifier.case.broken_gold)
-        for what, run in (
-            ("check_ground_truth", lambda: self.verifier.check_ground_truth(bad)),
-            ("verify", lambda: self.verifier.verify(self.gold, bad)),
-        ):
-            try:
-                run()
-            except DataError:
-                continue
-            raise Broken(f"{what} takes the ground truth {bad.ground_truth!r}", "raise DataError")
+        verifier, sample = self.verifier, self.sample
+        if verifier.reads_outcome:
+            far = replace(sample, verifier_parm={**sample.verifier_parm, OUTCOME: "far"})
+            _refuses("verify", "no outcome", lambda: verifier.verify(self.gold, with_outcome(sample, None)))
+            bad, what = far, "the outcome 'far'"
+        else:
+            bad = replace(sample, ground_truth=verifier.case.broken_gold)
+            what = f"the ground truth {bad.ground_truth!r}"
+        _refuses("check_ground_truth", what, lambda: verifier.check_ground_truth(bad))
+        _refuses("verify", what, lambda: verifier.verify(self.gold, bad))
         return "DataError"
 
     def unknown_option(self) -> str:
@@ -78,23 +125,58 @@ class _VerifierTrial:
         raise Broken("an unknown key of verifier_parm passes", "read the options with `options(sample, {…})`")
 
     def scores(self) -> str:
-        texts = [*ODD, self.gold, f"<answer>{self.verifier.case.gold[:-1]}</answer>", self.wrong]
-        if self.verifier.asks_judge:
-            texts = [*ODD, self.gold]
-        found = [self.verifier.verify(text, self.sample).score for text in texts]
+        found = [self.verdict(reply, sample).score for reply, sample in self.pairs]
+        if min(found) < 0.0:
+            raise Broken(f"a score is {min(found):.3g}", "let scores lie in [0, 1]")
         between = [score for score in found if 0.0 < score < 1.0]
         if between and not self.verifier.partial_credit:
             raise Broken(f"a score is {between[0]:.3g}", "say partial_credit=True, or give 0 or 1")
         return "partial credit" if self.verifier.partial_credit else "0 or 1"
 
+    def same(self) -> str:
+        for reply, sample in self.pairs:
+            first, again = self.verdict(reply, sample), self.verdict(reply, sample)
+            if first != again:
+                raise Broken(f"reply {reply!r} gets {first} and then {again}", "take chance and state out")
+        return f"{len(self.pairs)} replies, twice"
+
+    def reasons(self) -> str:
+        for reply, sample in self.pairs:
+            why = self.verdict(reply, sample).why
+            if not isinstance(why, str) or not why.strip():
+                raise Broken(f"the reason of the verdict on {reply!r} is {why!r}", "say what it goes by")
+        return self.verdict(self.wrong, self.worst).why
+
+    def unchanged(self) -> str:
+        """All rollouts of a group are judged by one sample."""
+        for reply, sample in self.pairs:
+            before = copy.deepcopy(sample)
+            self.verdict(reply, sample)
+            self.verifier.check_ground_truth(sample)
+            if sample != before:
+                raise Broken("the sample is another after a verdict", "copy what you change")
+        return f"{len(self.pairs)} verdicts"
+
+    def undecided(self) -> str:
+        """What is left to a model is the answer alone, and its word counts."""
+        if not self.verifier.asks_judge:
+            return "it asks no model"
+        try:
+            found = self.verifier.verify(self.wrong, self.worst)
+        except Undecided as left:
+            said = self.verdict(self.wrong, self.worst, same=True)
+            return f"{left.answer!r} is left to it: {said.score:g} or 0"
+        return f"a rule decides: {found.why}"
+
     def elsewhere(self) -> str:
-        _expect(pickle.loads(pickle.dumps(self.verifier.verify(self.gold, self.sample))), 1.0, GOLD)
+        sent = pickle.loads(pickle.dumps(self.verdict(self.gold, self.best, same=True)))
+        _expect(sent, 1.0, GOLD)
         if not self.verifier.in_worker:
             return "the verdict can be sent"
 
         async def asked() -> Verdict:
             async with Verifying(workers=1) as verifying:
-                return await verifying.verify(self.gold, self.sample)
+                return await verifying.verify(self.gold, self.best)
 
         return f"{_expect(asyncio.run(asked()), 1.0, GOLD)}, from a worker"
 
@@ -102,7 +184,8 @@ class _VerifierTrial:
         most = SLICE if self.verifier.in_worker else INLINE
         began = time.perf_counter()
         for _ in range(TIMES):
-            self.verifier.verify(self.gold, self.sample)
+            with suppress(Undecided):
+                self.verifier.verify(self.gold, self.best)
         return in_time((time.perf_counter() - began) / TIMES, most, "a reply", "say in_worker=True")
 
 
@@ -122,14 +205,28 @@ def check_verifier(name: str) -> list[Check]:
     trial = _VerifierTrial(verifier, sample)
     return [
         tried("the gold answer earns full marks", trial.full_marks),
+        tried("so does the ground truth, as an answer", trial.truth),
         tried("no answer earns nothing", trial.nothing),
         tried("a wrong answer earns nothing", trial.wrong_answer),
         tried("a broken ground truth is an error", trial.broken_gold),
         tried("an unknown option is an error", trial.unknown_option),
         tried("scores are as it says", trial.scores),
+        tried("the same reply scores the same", trial.same),
+        tried("every verdict has a reason", trial.reasons),
+        tried("it changes nothing of a sample", trial.unchanged),
+        tried("a model says what no rule decides", trial.undecided),
         tried("a verdict crosses processes", trial.elsewhere),
         tried("fast enough", trial.fast),
     ]
+
+
+def _refuses(name: str, what: str, run: Callable[[], object]) -> None:
+    """Hold a function of the verifier to its DataError."""
+    try:
+        run()
+    except DataError:
+        return
+    raise Broken(f"{name} takes {what}", "raise DataError")
 
 
 def _expect(verdict: Verdict, wanted: float, fix: str, of: str = "it") -> str:
