@@ -18,6 +18,8 @@ ORDER = (2, 0, 3, 1)
 """Another order of them."""
 FAR = (-200.0, 200.0)
 """Log-ratios that no `exp` survives in float32, nats."""
+FIELDS = ("old_logprobs", "advantages", "off_policy")
+"""What tokens say beside the log-probabilities that are learnt."""
 NEAR = 1e-5
 """Numbers that differ by less, or by less as a share, are the same."""
 
@@ -28,6 +30,7 @@ def check_loss(name: str) -> list[Check]:
     return [
         tried("its section is strict and can be sent", trial.section),
         tried("one loss value per token", trial.one_per_token),
+        tried("it changes none of its tokens", trial.unchanged),
         tried("loss and gradient are finite", trial.finite),
         tried("no advantage, no gradient", trial.nothing_to_learn),
         tried("the gradient follows the advantage", trial.follows),
@@ -73,6 +76,16 @@ class _Trial:
                 shape, count = tuple(value.shape), len(tokens.logprobs)
                 raise Broken(f"`{field}` has the shape {shape} for {count} tokens", f"give ({count},)")
         return f"{len(terms.loss)} for {len(tokens.logprobs)}"
+
+    def unchanged(self) -> str:
+        """Metrics are made of the same tensors."""
+        tokens = _drawn()
+        before = [value.clone() for value in _values(tokens)]
+        self.terms(tokens)
+        for name, old, new in zip(("logprobs", *FIELDS), before, _values(tokens), strict=True):
+            if not torch.equal(old, new):
+                raise Broken(f"`{name}` is another after it", "leave out what works in place, as `mul_`")
+        return "none of its tensors"
 
     def finite(self) -> str:
         for off in (None, *FAR):

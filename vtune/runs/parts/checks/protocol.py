@@ -1,5 +1,6 @@
 """What a protocol promises."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 from vtune.metrics.benchmarks import SCORERS
@@ -84,6 +85,7 @@ def _judged(rule: Rule, sample: Sample) -> Callable[[], str]:
 
 def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
     def run() -> str:
+        before = copy.deepcopy(sample)
         for text in (*ODD, f"not {right}", sample.prompt[-1].content):
             grade = rule.grade(text, sample)
             if grade != rule.grade(text, sample):
@@ -92,6 +94,8 @@ def _total(rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
                 raise Broken(f"{text[:40]!r} is graded {grade}", "score and fallback lie in [0, 1]")
             if grade.unreadable and grade.score:
                 raise Broken(f"{text[:40]!r} is unreadable, and not wrong", "score what cannot be read 0")
+        if sample != before:
+            raise Broken("the sample is another after `grade`", "copy what you change")
         return f"{len(ODD) + 2} texts"
 
     return run

@@ -1,5 +1,6 @@
 """What a scorer promises."""
 
+import copy
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -61,6 +62,16 @@ def check_scorer(name: str) -> list[Check]:
             raise Broken(f"`score` is {first} or {other}, as marks are ordered", "weigh all marks alike")
         return f"{first:g} for one of four"
 
+    def again() -> str:
+        marks = marks_of((1.0, 0.0, None))
+        before = copy.deepcopy(marks)
+        first = SCORERS[name](marks)
+        if marks != before:
+            raise Broken("the marks are others after it, or in another order", "copy what you change")
+        if SCORERS[name](marks) != first:
+            raise Broken("the same marks give something else again", "take chance and state out of it")
+        return "twice, and the marks stay as they are"
+
     def written() -> str:
         found = SCORERS[name](marks_of((1.0, 0.0, None)))
         try:
@@ -83,6 +94,7 @@ def check_scorer(name: str) -> list[Check]:
         tried("what is unscored has no score", gives((None,) * 4, None, KNOWN)),
         tried("nor does it lower that of others", gives((1.0, 1.0, 1.0, None), 1.0, KNOWN)),
         tried("the order changes nothing", ordered),
+        tried("the same marks give the same", again),
         tried("what it gives can be written", written),
         tried("fast enough", fast),
     ]
