@@ -4,7 +4,7 @@ from typing import Any, get_args
 import pytest
 import torch
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 from pydantic import ValidationError
@@ -149,7 +149,12 @@ def test_every_gradient_is_the_slope_of_its_loss(name: str, sequences: Sequences
         )
 
 
+CANCELLED: Sequences = [[Token(0, 0, -1.0625, False)] * 3, [Token(-0.5, 0, 1.75, False)]]
+"""Two sequences whose losses are 1.0625 and -1.0614: what is left of them is a thousandth."""
+
+
 @settings(max_examples=30)
+@example(sequences=CANCELLED, clip=0.1)
 @given(sequences=ragged, clip=clips)
 def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
     sequences: Sequences, clip: float
@@ -170,7 +175,9 @@ def test_gspo_by_tokens_is_gspo_by_sequences_where_advantages_agree(
     deltas = [[t.now - t.old for t in one] for one in alike]
     assume(all(abs(math.exp(sum(d) / len(d)) - edge) > 1e-4 for d in deltas for edge in (1 - clip, 1 + clip)))
     now, _, loss = loss_of(recipe, alike, torch.float64)
-    assert loss.item() == pytest.approx(by_sequence(deltas), rel=1e-6, abs=1e-9)
+    # Weights of tokens are float32 (a third is off by 1e-8), and losses of sequences may cancel each other.
+    size = sum(abs(one[0].gain) * math.exp(sum(d) / len(d)) for one, d in zip(alike, deltas, strict=True))
+    assert loss.item() == pytest.approx(by_sequence(deltas), rel=1e-6, abs=1e-7 * size + 1e-9)
     (gradient,) = torch.autograd.grad(loss, now)
     slopes = []
     for one in deltas:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.conftest import ROOT
 from tests.update.pair import both_end_well
 from tests.update.two_processes import RUNS
+from vtune.errors import RunFailed
 from vtune.models.network import address_towards, name_interface
 from vtune.update import starting
 from vtune.update.ranks import COLLECTIVES, MEETINGS, Ranks
@@ -55,6 +57,19 @@ def test_a_rank_that_is_twelve_minutes_late_is_waited_for(monkeypatch: pytest.Mo
     ranks.wait()
     ranks.gather("what it drew")
     assert late.patience == {None: COLLECTIVES, "default": COLLECTIVES, "gloo": MEETINGS}
+
+
+@pytest.mark.parametrize("version", ["0.19.0", "0.19.7", "0.19.7+abc"])
+def test_a_deepspeed_that_would_learn_something_else_is_refused(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = f"deepspeed>={starting.DEEPSPEED},<0.20"
+    assert f'"{asked}"' in (ROOT / "pyproject.toml").read_text()
+    monkeypatch.setattr("deepspeed.__version__", version)
+    with pytest.raises(RunFailed) as refused:
+        starting.start(Ranks.of_this_process())
+    assert f"deepspeed {version} sums up micro-batches wrongly" in str(refused.value)
+    assert asked in str(refused.value)
 
 
 MEETS = """

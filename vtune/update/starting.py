@@ -6,11 +6,18 @@ import warnings
 from typing import Any
 
 import torch
+from packaging.version import Version
 
+from vtune.errors import RunFailed
 from vtune.models.import_stubs import skip_muon, uncollected, without_mlflow
 from vtune.models.network import free_port, name_interface
 from vtune.update.heap import keep_freed_memory
 from vtune.update.ranks import COLLECTIVES, Ranks
+
+DEEPSPEED = "0.19.8"
+"""The first that learns what it is told. Before 0.19.4 it does not know `managed_gradient_accumulation`, says
+nothing, and updates of several micro-batches are others; before 0.19.8 a gradient that is not a number has
+the norm of a small one, and goes into the weights."""
 
 
 def start(ranks: Ranks) -> Ranks:
@@ -18,6 +25,9 @@ def start(ranks: Ranks) -> Ranks:
 
     Returns:
         `ranks` with a group for objects and barriers.
+
+    Raises:
+        RunFailed: If the installed DeepSpeed is too old.
     """
     if ranks.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
@@ -26,6 +36,7 @@ def start(ranks: Ranks) -> Ranks:
     with uncollected(), without_mlflow():
         import deepspeed
 
+    _check_learns(deepspeed.__version__)
     # What DeepSpeed calls by an older name is for those who write DeepSpeed.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
     # The current device is this rank's: it is set below.
@@ -59,3 +70,12 @@ def start(ranks: Ranks) -> Ranks:
     # Starting weights and gradients travel in a group that DeepSpeed would make with torch's own patience.
     deepspeed.utils.groups._WORLD_GROUP = torch.distributed.new_group(timeout=COLLECTIVES)
     return ranks.joined()
+
+
+def _check_learns(version: str) -> None:
+    """Refuse a DeepSpeed that would learn something else, and not say so."""
+    if Version(version) < Version(DEEPSPEED):
+        raise RunFailed(
+            f"deepspeed {version} sums up micro-batches wrongly, or takes a gradient that is not a number",
+            fix=f"pip install 'deepspeed>={DEEPSPEED},<0.20'",
+        )
