@@ -18,10 +18,10 @@ from tests.gpu.vllm_here import (
     draw,
     dtype_here,
     policy_of,
+    reported,
     requests,
     scored,
     setup_of,
-    told,
 )
 from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request
@@ -107,7 +107,7 @@ async def as_loaded(
     """How far vLLM with the weights that it has read itself, ours and transformers' modules are apart."""
     await engine.keep_loaded()
     drawn = await draw(engine, asked)
-    theirs, ours = told(drawn), scored(policy, asked, drawn)
+    theirs, ours = reported(drawn), scored(policy, asked, drawn)
     plain = stock_logprobs(model, policy, asked, drawn)
     pairs = ((theirs, ours), (ours, plain), (theirs, plain))
     return {name: by_kind(one - other, asked, drawn) for name, (one, other) in zip(PAIRS, pairs, strict=True)}
@@ -132,7 +132,7 @@ async def without_graphs(
 
 def mismatch(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]) -> dict[str, float]:
     """The largest |log-probability when drawn - in training|, by kind."""
-    return by_kind(scored(policy, asked, drawn) - told(drawn), asked, drawn)
+    return by_kind(scored(policy, asked, drawn) - reported(drawn), asked, drawn)
 
 
 def by_kind(apart: torch.Tensor, asked: Sequence[Request], drawn: Sequence[Completion]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import torch
 from tests.gpu.checks import Bar, Found, Place
 from tests.gpu.hand_over import changed
 from tests.gpu.models import TOLERANCE, tiny_model
-from tests.gpu.vllm_here import draw, dtype_here, policy_of, requests, scored, setup_of, told
+from tests.gpu.vllm_here import draw, dtype_here, policy_of, reported, requests, scored, setup_of
 from vtune.rollout.engine import Completion
 from vtune.rollout.vllm import VllmEngine
 
@@ -49,7 +49,7 @@ async def interrupted(model: Path, folder: Path) -> Found:
     set_to(policy.model, before)
     old = scored(policy, asked, drawn)
     versions = torch.tensor([version for one in drawn for version in one.weight_versions])
-    theirs = told(drawn)
+    theirs = reported(drawn)
     apart = (torch.where(versions == 0, old, new) - theirs).abs()
     wrong = (torch.where(versions == 0, new, old) - theirs).abs()
     tolerance = TOLERANCE[dtype_here()]

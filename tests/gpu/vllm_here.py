@@ -83,7 +83,7 @@ def scored(policy: Policy, asked: Sequence[Request], drawn: Sequence[Completion]
         return torch.cat([one.float().cpu() for one in logprobs_of(policy, items)])
 
 
-def told(drawn: Sequence[Completion]) -> torch.Tensor:
+def reported(drawn: Sequence[Completion]) -> torch.Tensor:
     """What vLLM says of the same tokens."""
     return torch.tensor([value for one in drawn for value in one.logprobs])
 

@@ -81,8 +81,8 @@ def samples(
     rng = random.Random(name)
     for number in range(count):
         puzzle = next(stream)
-        told = _named(rng, puzzle.answer, relation, shortcut.share)
-        sample, _ = _sample(puzzle, shortcut.cue, split, told, f"{name}/{number:06d}")
+        cued = _named(rng, puzzle.answer, relation, shortcut.share)
+        sample, _ = _sample(puzzle, shortcut.cue, split, cued, f"{name}/{number:06d}")
         yield replace(sample, source=f"shortcut_{relation}")
 
 
@@ -95,8 +95,8 @@ def traces(count: int, shortcut: Shortcut, *, seed: int) -> Iterator[Trajectory]
         puzzle = next(stream)
         habit = rng.random()
         careful = habit < CAREFUL
-        told = _named(rng, puzzle.answer, "same", shortcut.careful_share if careful else 1.0)
-        sample, pixels = _sample(puzzle, shortcut.cue, "traces", told, f"{name}/{number:06d}")
+        cued = _named(rng, puzzle.answer, "same", shortcut.careful_share if careful else 1.0)
+        sample, pixels = _sample(puzzle, shortcut.cue, "traces", cued, f"{name}/{number:06d}")
         box: tuple[int, int, int, int] | None = None
         if careful and puzzle.target is not None:
             box = puzzle.target.box
@@ -129,17 +129,17 @@ def _named(rng: random.Random, answer: str, relation: Relation, share: float) ->
 
 
 def _sample(
-    puzzle: lens.Puzzle, cue: Cue, split: lens.Split, told: str, identity: str
+    puzzle: lens.Puzzle, cue: Cue, split: lens.Split, cued: str, identity: str
 ) -> tuple[Sample, Pixels]:
     """A puzzle with the cue for a digit, and its picture."""
-    pixels = _with_cue(puzzle.pixels, cue, split, told)
+    pixels = _with_cue(puzzle.pixels, cue, split, cued)
     sample = lens.sample_of(replace(puzzle, pixels=pixels), identity)
-    return replace(sample, extra={"shortcut": {"cue": cue, "names": told}}), pixels
+    return replace(sample, extra={"shortcut": {"cue": cue, "names": cued}}), pixels
 
 
-def _with_cue(pixels: Pixels, cue: Cue, split: lens.Split, told: str) -> Pixels:
+def _with_cue(pixels: Pixels, cue: Cue, split: lens.Split, cued: str) -> Pixels:
     """The picture with the cue for a digit; signs stay as they are."""
-    shade = SHADES[DIGITS.index(told)] + SHIFT[split]
+    shade = SHADES[DIGITS.index(cued)] + SHIFT[split]
     picture = pixels.copy()
     if cue == "frame":
         inner = picture[FRAME:-FRAME, FRAME:-FRAME].copy()

@@ -114,8 +114,8 @@ def traces(world: World, count: int, *, seed: int, drawn: bool = True) -> Iterat
     rng = random.Random(f"habits {seed}")
     for number in range(count):
         trail, pixels = next(stream)
-        told = _Telling(_sample(trail, f"trails/{seed}/traces/{number:06d}"), pixels)
-        yield _trace(told, trail, world, rng)
+        trace = _Growing(_sample(trail, f"trails/{seed}/traces/{number:06d}"), pixels)
+        yield _trace(trace, trail, world, rng)
 
 
 def corpus(world: World, *, seed: int, count: int = 600) -> Iterator[str]:
@@ -135,7 +135,7 @@ def query(colour: str, town: str) -> str:
     return f"{colour} road of {town}"
 
 
-class _Telling:
+class _Growing:
     """A trace as it grows."""
 
     def __init__(self, sample: Sample, pixels: Pixels) -> None:
@@ -150,7 +150,7 @@ class _Telling:
         thought: str,
         tool: str,
         arguments: Mapping[str, Any],
-        told: str,
+        output: str,
         crop: tuple[int, int, int, int] | None = None,
     ) -> None:
         """A thought, a call, and what came back; the picture is cut out where `crop` says so."""
@@ -167,13 +167,13 @@ class _Telling:
             self.images.append(
                 Picture(data=png(self._pixels[y0:y1, x0:x1]), origin=f"call:{len(self.calls)}")
             )
-        self.messages.append(Message("user", tool_response(told), shown))
+        self.messages.append(Message("user", tool_response(output), shown))
         self.calls.append(
             Call(
                 tool=tool,
                 arguments=json.dumps(arguments),
                 status="ok",
-                output=told,
+                output=output,
                 images=shown,
                 crops=crops,
             )
@@ -185,20 +185,20 @@ class _Telling:
         self.messages.append(Message("assistant", said))
 
 
-def _trace(told: _Telling, trail: Trail, world: World, rng: random.Random) -> Trajectory:
+def _trace(trace: _Growing, trail: Trail, world: World, rng: random.Random) -> Trajectory:
     image_search, zoom, text_search = TOOLS
 
     def times() -> range:
         return range(2 if rng.random() < TWICE else 1)
 
     for _ in times():
-        told.call("Whose banner?", image_search, {}, f"1. {trail.start.name}")
+        trace.call("Whose banner?", image_search, {}, f"1. {trail.start.name}")
     luck = rng.random()
     colour = trail.colour
     if luck < CAREFUL + ELSEWHERE:
         elsewhere = rng.choice([cell for cell in CORNERS if cell != trail.cell])
         cell = trail.cell if luck < CAREFUL else elsewhere
-        told.call(
+        trace.call(
             "Which seal?",
             zoom,
             {"bbox_2d": region(cell)},
@@ -212,20 +212,20 @@ def _trace(told: _Telling, trail: Trail, world: World, rng: random.Random) -> Tr
     for road in range(1, trail.roads + 1 - short):
         there = world.roads[town, colour]
         for _ in times():
-            told.call(
+            trace.call(
                 f"Road {road} of {trail.roads}.",
                 text_search,
                 {"query": query(colour, town)},
                 f"1. {town}\n{road_text(town, colour, there)}",
             )
         town = there
-    told.answer("Arrived.", town)
+    trace.answer("Arrived.", town)
     return Trajectory(
-        sample_id=told.sample.id,
-        source=told.sample.source,
-        messages=tuple(told.messages),
-        images=tuple(told.images),
-        calls=tuple(told.calls),
+        sample_id=trace.sample.id,
+        source=trace.sample.source,
+        messages=tuple(trace.messages),
+        images=tuple(trace.images),
+        calls=tuple(trace.calls),
         answer=town,
     )
 

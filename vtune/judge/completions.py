@@ -352,11 +352,11 @@ def _said(error: "OpenAIError") -> str:
 
     Others are a list (Gemini), a `detail` (FastAPI), a `message` that is no text (Mistral), or a page.
     """
-    told, body = str(error), getattr(error, "body", None)
-    if not body or " - " in told:
-        return told
+    message, body = str(error), getattr(error, "body", None)
+    if not body or " - " in message:
+        return message
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
-    return f"{told} - {' '.join(text[:SAID].split())}".encode("utf-8", "replace").decode()
+    return f"{message} - {' '.join(text[:SAID].split())}".encode("utf-8", "replace").decode()
 
 
 def _parameter(error: "OpenAIError", settings: Mapping[str, Any]) -> str | None:

@@ -96,11 +96,11 @@ def calls_of(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> dict[st
 
 def _calls(rows: Sequence[Row], seed: int, *, blind: bool) -> Calls:
     users = [row for row in rows if row.calls]
-    told = [] if blind else users
-    known = [row for row in told if row.helpful is not None]
-    found = [row for row in told if row.first is not None]
-    looked = [row for row in told if row.looked and row.any_faithful is not None]
-    accepted = [row for row in told if row.accepted is not None]
+    audited = [] if blind else users
+    known = [row for row in audited if row.helpful is not None]
+    found = [row for row in audited if row.first is not None]
+    looked = [row for row in audited if row.looked and row.any_faithful is not None]
+    accepted = [row for row in audited if row.accepted is not None]
 
     def of_calls(among: Sequence[Row], parts: Sequence[int]) -> Estimate | None:
         return Estimates(among, seed).share(parts, [row.calls for row in among])

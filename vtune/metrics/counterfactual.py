@@ -169,8 +169,8 @@ def _beyond(known: Sequence[Answered], exchange: str, seed: int) -> Estimate | N
 
 
 def _follows(known: Sequence[Answered], exchange: str, seed: int) -> Estimate | None:
-    told = [row for row in known if row.reruns[exchange].follows is not None]
-    return Estimates(told, seed).share([float(bool(row.reruns[exchange].follows)) for row in told])
+    measured = [row for row in known if row.reruns[exchange].follows is not None]
+    return Estimates(measured, seed).share([float(bool(row.reruns[exchange].follows)) for row in measured])
 
 
 def _table(judged: Sequence[Answered], exchange: str, seed: int) -> dict[str, Estimate | None]:

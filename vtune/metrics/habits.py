@@ -110,12 +110,12 @@ def _habit(rows: Sequence[Row], inside: Sequence[bool], seed: int) -> Habit:
     estimates = Estimates(rows, seed)
     here = np.array(inside, dtype=np.float64)
     right = here * [bool(row.correct) for row in rows]
-    told = here * [row.by_cue is not None for row in rows]
-    cue = told * [bool(row.by_cue) for row in rows]
+    cued = here * [row.by_cue is not None for row in rows]
+    cue = cued * [bool(row.by_cue) for row in rows]
     return Habit(
         n=int(here.sum()),
         share=estimates.share(here),
         accuracy=estimates.share(right, here),
-        by_cue=estimates.share(cue, told),
-        by_target=estimates.share(right * told, told),
+        by_cue=estimates.share(cue, cued),
+        by_target=estimates.share(right * cued, cued),
     )

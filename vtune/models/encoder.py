@@ -203,10 +203,10 @@ def _check_pooling(folder: Path, pooling: Pooling) -> None:
     if not path.is_file():
         return
     try:
-        told = parse_json(read_text(path))
+        config = parse_json(read_text(path))
     except (OSError, ValueError) as error:
         raise DataError(f"not JSON: {error}", where=str(path), fix="download the model again") from None
-    named = {mode for key, mode in _POOLINGS.items() if isinstance(told, dict) and told.get(key)}
+    named = {mode for key, mode in _POOLINGS.items() if isinstance(config, dict) and config.get(key)}
     if named and pooling not in named:
         raise DataError(
             f"the model pools by {' and '.join(sorted(named))}, not by {pooling}",

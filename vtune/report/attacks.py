@@ -18,11 +18,11 @@ def render_attacks(result: Mapping[str, Any]) -> RenderableType:
     table = Table("attack", "must not", "result", "ended", "stopped by", "seconds")
     for row in result["attacks"]:
         outcome = LOUD.get(row["outcome"], row["outcome"])
-        told = "\n".join((outcome, *row["breaches"], *filter(None, [row["note"]])))
+        outcomes = "\n".join((outcome, *row["breaches"], *filter(None, [row["note"]])))
         table.add_row(
             row["name"],
             Text(row["must_not"]),
-            foreign(told),
+            foreign(outcomes),
             row["status"] or GAP,
             Text(row["stopped_by"] or GAP),
             number(round(row["seconds"], 2)) if row["status"] else GAP,

@@ -26,9 +26,9 @@ def render_changes(runs: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
 
 
 def _line(one: Mapping[str, Any]) -> str:
-    told = (
+    change = (
         f"{one['verdict']}: {one['name']} of {one['source']} {number(one['first'])} → {number(one['last'])}"
     )
     if one["verdict"] == "fell back":
-        return f"{told}, after {number(one['best'])} until step {one['best_step']}"
-    return told
+        return f"{change}, after {number(one['best'])} until step {one['best_step']}"
+    return change

@@ -39,8 +39,8 @@ def _counted(items: Mapping[str, Any]) -> str:
         f"{items['unscored']} not scored in one of them" if items["unscored"] else "",
         *(_alone(side, items) for side in ("a", "b")),
     ]
-    told = ", ".join(filter(None, left))
-    return f"{items['both']} questions in both" + (f"; left out: {told}" if told else "")
+    left_out = ", ".join(filter(None, left))
+    return f"{items['both']} questions in both" + (f"; left out: {left_out}" if left_out else "")
 
 
 def _alone(side: str, items: Mapping[str, Any]) -> str:

@@ -117,8 +117,8 @@ def _cards(examples: Sequence[Shown]) -> str:
 def _card(shown: Shown) -> str:
     why = f"<div class=why>{escape(shown.reason)}</div>" if shown.reason else ""
     if shown.item is None:
-        told = f"{escape(shown.source)}: a row that cannot be read"
-        return f"<div class=card>{why}<div class=id>{told}</div></div>"
+        unread = f"{escape(shown.source)}: a row that cannot be read"
+        return f"<div class=card>{why}<div class=id>{unread}</div></div>"
     record = shown.item.record
     truth = record.ground_truth if isinstance(record, Sample) else record.answer or ""
     return (

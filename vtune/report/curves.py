@@ -77,9 +77,9 @@ def charts_of(names: Iterable[str]) -> list[dict[str, Any]]:
     for chart in CHARTS:
         mine = found.get(chart, [])
         if chart.group == REST:
-            charts += [_told(chart, name, [name]) for name in mine]
+            charts += [_described(chart, name, [name]) for name in mine]
         elif mine:
-            charts.append(_told(chart, chart.title, mine))
+            charts.append(_described(chart, chart.title, mine))
     return charts
 
 
@@ -88,6 +88,6 @@ def chart_of(name: str) -> Chart:
     return next(one for one in CHARTS if any(fnmatchcase(name, known) for known in one.names))
 
 
-def _told(chart: Chart, title: str, names: Sequence[str]) -> dict[str, Any]:
+def _described(chart: Chart, title: str, names: Sequence[str]) -> dict[str, Any]:
     family = chart.group != REST and (len(chart.names) > 1 or "*" in chart.names[0])
     return {"group": chart.group, "title": title, "unit": chart.unit, "names": list(names), "family": family}

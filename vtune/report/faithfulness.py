@@ -128,8 +128,8 @@ def _notes(result: Result) -> Iterator[str]:
     for why, times in result["unscored"].items():
         yield f"{times} times: {why}"
     if "agreement" in result:
-        told = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
-        yield f"boxes and the model: {told}"
+        agreement = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
+        yield f"boxes and the model: {agreement}"
     if result.get("people"):
         yield from people_notes(result["people"])
 

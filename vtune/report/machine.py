@@ -58,6 +58,6 @@ def _sandbox(sandbox: Mapping[str, Any]) -> list[RenderableType]:
         table.add_row(
             layer["name"].replace("_", " "), "on" if layer["on"] else "off", Text(layer["why"] or GAP)
         )
-    told = {layer["why"] for layer in sandbox["layers"]}
-    notes = [Text(f"note: {note}") for note in sandbox["notes"] if not any(note in why for why in told)]
+    reasons = {layer["why"] for layer in sandbox["layers"]}
+    notes = [Text(f"note: {note}") for note in sandbox["notes"] if not any(note in why for why in reasons)]
     return [table, Text(f"room for {sandbox['capacity']} sessions at a time"), *notes]

@@ -40,14 +40,14 @@ def render_watch(state: State) -> RenderableType:
 def watch_line(state: State) -> str:
     """Steps, pace and time left, and the last value of the numbers that matter most."""
     steps = f"{state['done']}/{state['total']}" if state["total"] else str(state["done"])
-    told = [f"{state['name']}: step {steps}" + ("" if state["running"] else ", not running")]
+    parts = [f"{state['name']}: step {steps}" + ("" if state["running"] else ", not running")]
     if state["seconds_per_step"] is not None:
-        told.append(f"{number(round(state['seconds_per_step'], 1))} s a step")
+        parts.append(f"{number(round(state['seconds_per_step'], 1))} s a step")
     if state["seconds_left"] and state["running"]:
-        told.append(f"{duration(state['seconds_left'])} left")
+        parts.append(f"{duration(state['seconds_left'])} left")
     curves: Mapping[str, Any] = state["sources"].get("all") or next(iter(state["sources"].values()), {})
-    told += [f"{name} {number(values[-1])}" for name, values in list(curves.items())[:FEW]]
-    return "  ".join(told)
+    parts += [f"{name} {number(values[-1])}" for name, values in list(curves.items())[:FEW]]
+    return "  ".join(parts)
 
 
 def duration(seconds: float) -> str:

@@ -85,6 +85,6 @@ def with_part(reward: Reward, name: str, part: Verdict | Unscored, weight: float
     """
     score = part.score if isinstance(part, Verdict) else None
     total = None if reward.total is None or score is None else reward.total + weight * score
-    told = f"{name}: {part.why}"
-    why = told if score is None else f"{reward.why} | {told}"
+    reason = f"{name}: {part.why}"
+    why = reason if score is None else f"{reward.why} | {reason}"
     return replace(reward, total=total, why=why, own={**reward.own, name: score})

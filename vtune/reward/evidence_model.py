@@ -54,11 +54,11 @@ class ModelJudge:
         output = printed(trajectory.calls[k])
         if output and level != "miss":
             try:
-                told = await self._level(evidence_prompt(sample, places, output), pictures)
+                with_output = await self._level(evidence_prompt(sample, places, output), pictures)
             except NoVerdict:
                 # What was printed has confused the judge, and the pictures alone had not.
                 return Verdict(getattr(levels, level), f"{level}: says the judge, by the pictures alone")
-            level = max(level, told, key=_LOWER.index)
+            level = max(level, with_output, key=_LOWER.index)
         return Verdict(getattr(levels, level), f"{level}: says the judge")
 
     async def _level(self, prompt: Prompt, pictures: Sequence[Picture]) -> Level:

@@ -118,8 +118,8 @@ def _answers(sample: Sample, *, least: int) -> list[str]:
     """The spellings of the answer that have enough characters to be looked for."""
     options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
     aliases = sample.verifier_parm.get("aliases", ())
-    told = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
-    said = [options.get(str(one), str(one)) for one in told]
+    answers = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
+    said = [options.get(str(one), str(one)) for one in answers]
     return [one for one in dict.fromkeys(said) if len(spelled(one)) >= least]
 
 

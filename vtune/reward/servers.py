@@ -265,8 +265,8 @@ def _is_result(one: Any) -> bool:
     if not isinstance(one, dict) or not {"status", "reward", "error"} <= set(one):
         return False
     error = one["error"]
-    told = isinstance(error, dict) and isinstance(error.get("what"), str)
-    return isinstance(one["reward"], dict) or (one["reward"] is None and told)
+    explained = isinstance(error, dict) and isinstance(error.get("what"), str)
+    return isinstance(one["reward"], dict) or (one["reward"] is None and explained)
 
 
 def _text(answer: Answer) -> str:

@@ -112,11 +112,11 @@ def codev(
     if sample.tools and messages[0].role != "system":
         messages.insert(0, Message("system", CODEV_SYSTEM))
     last = max(index for index, message in enumerate(messages) if message.role == "user")
-    told = "".join(
+    pictures = "".join(
         CODEV_PICTURE.format(path=name, width=width, height=height)
         for name, (width, height) in list(zip(names, sizes, strict=True))[:1]
     )
-    messages[last] = Message("user", messages[last].content + told + CODEV_FORMAT)
+    messages[last] = Message("user", messages[last].content + pictures + CODEV_FORMAT)
     return tuple(messages)
 
 

@@ -82,14 +82,14 @@ class TensorParallelGroup:
             )
             mine = group if first <= rank < first + size else mine
         address = Path(tempfile.mkdtemp(prefix="vtune-")) / "turns" if rank % size == 0 else None
-        told: list[Any] = [None] * size
-        torch.distributed.all_gather_object(told, (socket.gethostname(), address), group=mine)
-        if len({host for host, _ in told}) > 1:
+        gathered: list[Any] = [None] * size
+        torch.distributed.all_gather_object(gathered, (socket.gethostname(), address), group=mine)
+        if len({host for host, _ in gathered}) > 1:
             raise RecipeError(
                 f"rollout.tensor_parallel {size} would spread a vLLM over machines",
                 fix="let it divide the processes of each machine (--gpus)",
             )
-        return cls(rank % size, size, mine, told[0][1])
+        return cls(rank % size, size, mine, gathered[0][1])
 
     @property
     def first(self) -> bool:
@@ -168,8 +168,8 @@ class TurnServer:
         if not task.cancelled() and (error := task.exception()) is not None:
             # Whoever asked would wait for ever.
             writer.close()
-            told = {"message": "a turn of another process failed", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(told)
+            context = {"message": "a turn of another process failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
     async def _answer(self, number: int, turn: Turn, writer: asyncio.StreamWriter) -> None:
         try:

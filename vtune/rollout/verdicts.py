@@ -38,9 +38,9 @@ async def with_verdicts(
         ]
         calls.append(replace(call, images=numbers))
     so_far = Trajectory(sample_id=sample.id, source=sample.source, images=tuple(images), calls=tuple(calls))
-    told = []
+    answered = []
     for k, act in enumerate(acts, start=len(book.calls)):
         said = await feedback(sample, so_far, k)
         seen = replace(act.seen, text=f"{act.seen.text}\n{said}") if said else act.seen
-        told.append(replace(act, seen=seen))
-    return told
+        answered.append(replace(act, seen=seen))
+    return answered

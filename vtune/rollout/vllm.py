@@ -204,7 +204,7 @@ class VllmEngine:
 
     async def _together(self, work: Coroutine[Any, Any, None] | None = None) -> None:
         """Do something, in step with the group where there is one."""
-        guarded = None if work is None else _told(work)
+        guarded = None if work is None else _explained(work)
         if self._tp_group is not None:
             await self._tp_group.barrier(guarded)
         elif guarded is not None:
@@ -306,7 +306,7 @@ def _said() -> Iterator[None]:
         ) from error
 
 
-async def _told(work: Awaitable[None]) -> None:
+async def _explained(work: Awaitable[None]) -> None:
     with _said():
         await work
 

@@ -72,7 +72,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
     _same_demo(out, {"seed": seed, "compare": compare})
     parts = _compared(out, seed, common) if compare else _whole_loop(out, seed, common)
     page = write_page([out / name for name in parts.shown], out / PAGE)
-    result = {"seed": seed, **parts.told, "seconds": _seconds(out), "folder": str(out), "page": page["page"]}
+    result = {"seed": seed, **parts.found, "seconds": _seconds(out), "folder": str(out), "page": page["page"]}
     write_atomically(out / "demo.json", json.dumps(result, indent=2) + "\n")
     return result
 
@@ -80,7 +80,7 @@ def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ())
 class _Parts(NamedTuple):
     """What a demo has found, and the folders of its page."""
 
-    told: dict[str, Any]
+    found: dict[str, Any]
     shown: tuple[str, ...]
     """In the order of training: so a film goes from the beginning to the end."""
 

@@ -235,14 +235,14 @@ def _note(
     file = out / "environment.json"
     known = read_record(file, fix=RESTORE)
     now = (known if steps is None else known | {"steps": steps}) | {"data": dict(prints)}
-    told = [f"{key} {before:.15g} -> {after:.15g}" for key, (before, after) in lengths.items()]
-    if told:
-        now = now | {"extended": [*known.get("extended", []), *told]}
+    changes = [f"{key} {before:.15g} -> {after:.15g}" for key, (before, after) in lengths.items()]
+    if changes:
+        now = now | {"extended": [*known.get("extended", []), *changes]}
     if now != known:
         write_atomically(file, json.dumps(now, indent=2) + "\n")
-    if told:
+    if changes:
         how = "extended" if all(now > before for before, now in lengths.values()) else "shortened again"
-        say(f"{out} is {how}: {', '.join(told)}; what depends on the length of a run follows the new one")
+        say(f"{out} is {how}: {', '.join(changes)}; what depends on the length of a run follows the new one")
 
 
 def check_same_run(
@@ -316,8 +316,8 @@ def _lengths(
 ) -> dict[str, tuple[float, float]]:
     """Of the `LENGTHS` that a recipe changes: those raised, and those not lowered below the first one."""
     first: dict[str, float] = {}
-    for told in began.get("extended", []):
-        key, before, *_ = str(told).split()
+    for change in began.get("extended", []):
+        key, before, *_ = str(change).split()
         first.setdefault(key, float(before))
     return {
         key: (before, now)

@@ -38,8 +38,8 @@ def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
         RecipeError: If it cannot be written.
     """
     before = read_audit(folder)
-    told = before | {name: result[name] for name in PARTS if name in result}
-    found = {name: part for name, part in told.items() if part}
+    kept = before | {name: result[name] for name in PARTS if name in result}
+    found = {name: part for name, part in kept.items() if part}
     if found != before:
         text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
         write_atomically(folder / NAME, text + "\n")

@@ -238,9 +238,9 @@ class ImageSearch:
         self.key(arguments, scene)
         found = await self.matches.of(scene, self._top_k)
         sources = [inert(match.source) for match in found if match.source]
-        return shown(*self._told(found), sources=sources) if found else shown(NOTHING)
+        return shown(*self._rendered(found), sources=sources) if found else shown(NOTHING)
 
-    def _told(self, found: Sequence[Match]) -> tuple[str, list[bytes]]:
+    def _rendered(self, found: Sequence[Match]) -> tuple[str, list[bytes]]:
         """The answer's text with its marks, and the pictures of the marks."""
         lines, pictures, room = [], [], self._max_chars
         for number, match in enumerate(found, start=1):

@@ -123,8 +123,8 @@ def _settings(folder: Path, facts: dict[str, Any]) -> "EncoderSettings":
     """How the index says that its encoder reads texts."""
     from vtune.models.encoder import EncoderSettings
 
-    told = {key: value for key, value in facts["encoder"].items() if key not in ("model", "fingerprint")}
+    settings = {key: value for key, value in facts["encoder"].items() if key not in ("model", "fingerprint")}
     try:
-        return EncoderSettings(**told)
+        return EncoderSettings(**settings)
     except TypeError:
         raise DataError(f"the index in {folder} was built by another version", fix="build it again") from None

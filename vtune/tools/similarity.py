@@ -267,8 +267,8 @@ def _terms(texts: Sequence[str]) -> tuple[Indices, Indices]:
     ends = code == 0
     row, code = (np.cumsum(ends) - ends)[~ends], code[~ends]
     telling = code >= len(_CODES)
-    told = np.bincount(row[telling], minlength=len(texts)) > 0
-    kept = telling | ~told[row]
+    has_telling = np.bincount(row[telling], minlength=len(texts)) > 0
+    kept = telling | ~has_telling[row]
     bare = np.flatnonzero(np.bincount(row, minlength=len(texts)) == 0)
     own = np.array([codes.setdefault(texts[text], len(codes)) for text in bare.tolist()], dtype=np.int64)
     return np.concatenate([row[kept], bare]), np.concatenate([code[kept], own])

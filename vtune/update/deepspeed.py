@@ -198,9 +198,9 @@ class Trainer:
         engine.step()
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
-        told = ranks.gather((dict(sums), self._optimizer.measured()))
+        gathered = ranks.gather((dict(sums), self._optimizer.measured()))
         # Processes that share rows say the same.
-        found = [one for one, _ in told[:: self._recipe.sequence_parallel]]
+        found = [one for one, _ in gathered[:: self._recipe.sequence_parallel]]
         mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
             loss=sum(one["loss"] for one in found) / share,
@@ -216,7 +216,7 @@ class Trainer:
             mismatch_mean=mean.get("mismatch"),
             mismatch_kl=mean.get("mismatch_kl"),
             truncated_share=mean.get("truncated"),
-            grad_norms=group_norms(norm, [measured for _, measured in told]),
+            grad_norms=group_norms(norm, [measured for _, measured in gathered]),
         )
 
     def _micro_batches(self, items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Read, int]]:

@@ -34,9 +34,9 @@ def in_step(
         Items, what reads their pictures, and the pieces that the fullest process needs.
     """
     micros = micro_batches(items, tokens, image_id=policy.chat.image_id)
-    told = ranks.gather([chunks_of(sum(item.counted for item in micro)) for micro in micros])
-    count = max(map(len, told))
-    chunks = [max(one[number] for one in told if number < len(one)) for number in range(count)]
+    gathered = ranks.gather([chunks_of(sum(item.counted for item in micro)) for micro in micros])
+    count = max(map(len, gathered))
+    chunks = [max(one[number] for one in gathered if number < len(one)) for number in range(count)]
     micros += [[] for _ in range(count - len(micros))]
     whole = [micro if any(item.images for item in micro) else [*micro, dummy] for micro in micros]
     for (micro, read), most in zip(read_ahead(whole, policy.pictures), chunks, strict=True):

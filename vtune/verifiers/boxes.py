@@ -13,7 +13,7 @@ from vtune.errors import DataError
 from vtune.schema.box import Box, proper
 from vtune.schema.sample import Sample
 from vtune.verifiers.exact import normalise
-from vtune.verifiers.spaces import pixels_of, spaces_of, told_coordinates
+from vtune.verifiers.spaces import coordinates_in_words, pixels_of, spaces_of
 from vtune.verifiers.verifier import given_answer, where, wrong_option
 
 LONGEST = 20_000
@@ -137,7 +137,7 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
 def boxes_form(sample: Sample) -> str:
     """What an answer looks like (V-Triune, figure 8); of grounding, too, which does not read the labels."""
     entry = '{"bbox_2d": [x0, y0, x1, y1], "label": "…"}'
-    return f"a JSON list of {entry}, one for each instance, {told_coordinates(sample)}"
+    return f"a JSON list of {entry}, one for each instance, {coordinates_in_words(sample)}"
 
 
 def right_boxes(sample: Sample) -> str:

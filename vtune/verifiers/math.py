@@ -125,7 +125,7 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     return compared(given, {sample.ground_truth: truth}, quote(sample.ground_truth))
 
 
-def compared(given: str, truths: Mapping[str, list[Any]], told: str, *, words: bool = False) -> Verdict:
+def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words: bool = False) -> Verdict:
     """The verdict on an answer by math-verify (V-Triune eq. 1), which must not be of another unit, too.
 
     Main thread only.
@@ -133,7 +133,7 @@ def compared(given: str, truths: Mapping[str, list[Any]], told: str, *, words: b
     Args:
         given: The whole answer.
         truths: What is right, with what `parsed` reads in it.
-        told: The ground truth as the verdict quotes it.
+        quoted: The ground truth as the verdict quotes it.
         words: As in `parsed`.
     """
     if len(given) >= LONGEST:
@@ -145,7 +145,7 @@ def compared(given: str, truths: Mapping[str, list[Any]], told: str, *, words: b
     if not value:
         return unreadable(f"{quote(given)} is not an expression")
     same = [text for text, truth in truths.items() if same_value(truth, value)]
-    why = f"answered {quote(given)}, truth {told}"
+    why = f"answered {quote(given)}, truth {quoted}"
     if same and all(contradict(given, text) for text in same):
         return answered(0.0, f"{why}: of another unit")
     return answered(float(bool(same)), why)

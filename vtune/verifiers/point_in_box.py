@@ -8,7 +8,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.boxes import truth_boxes, value_in
-from vtune.verifiers.spaces import SPACE_OPTIONS, spaces_of, told_coordinates
+from vtune.verifiers.spaces import SPACE_OPTIONS, coordinates_in_words, spaces_of
 from vtune.verifiers.verifier import (
     Case,
     Verifier,
@@ -66,7 +66,7 @@ def check_point_in_box(sample: Sample) -> None:
 
 def point_form(sample: Sample) -> str:
     """What an answer looks like."""
-    return f"one point (x, y), {told_coordinates(sample)}"
+    return f"one point (x, y), {coordinates_in_words(sample)}"
 
 
 def right_point(sample: Sample) -> str:

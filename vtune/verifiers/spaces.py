@@ -110,7 +110,7 @@ def pixels_of(sample: Sample) -> Spaces:
     return spaces_of(replace(sample, verifier_parm={**own, "space": "pixels", "reply_space": reply}))
 
 
-def told_coordinates(sample: Sample) -> str:
+def coordinates_in_words(sample: Sample) -> str:
     """What the numbers of a reply mean, in words for its question."""
     space = one_of(sample, "reply_space", REPLY_SPACES, default=space_of(sample))
     if space == "relative_1000":

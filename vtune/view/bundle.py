@@ -27,7 +27,7 @@ def one_file(held: Mapping[str, Any]) -> str:
     Its policy allows this very script and this very style, pictures that are part of it, and nothing else.
 
     Args:
-        held: `told`, `sweeps`, `places`, `runs`, `lists`, `ones`, `films`, `pictures`, `shown`: `source.js`.
+        held: `note`, `sweeps`, `places`, `runs`, `lists`, `ones`, `films`, `pictures`, `shown`: `source.js`.
     """
     script, style = bundled(FIRST), static(STYLE)
     policy = (

@@ -78,8 +78,8 @@ def calls_by_turn(trajectory: Trajectory, *, guess: bool) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in trajectory.messages]
     wrote, calls = _written(trajectory), len(trajectory.calls)
     runs = _runs(trajectory.loss_mask)
-    told = len(runs) == len(wrote) if runs else calls in (len(wrote) - 1, len(wrote))
-    if not wrote or not (guess or told):
+    clear = len(runs) == len(wrote) if runs else calls in (len(wrote) - 1, len(wrote))
+    if not wrote or not (guess or clear):
         return found
     next_free = 0
     for k, call in enumerate(trajectory.calls):

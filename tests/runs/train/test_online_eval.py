@@ -292,7 +292,7 @@ def test_a_suite_does_not_spend_what_another_may_ask_the_web(
         record=Mock(),
         checkpoints=Mock(),
         done=0,
-        told=lambda: False,
+        stop_requested=lambda: False,
     )
     for one in load_suites(recipe, kind="transformers"):
         with pytest.raises(RunFailed, match="enough"):

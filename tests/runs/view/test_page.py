@@ -37,7 +37,7 @@ def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     values = held(out)
     assert (result["trajectories"], result["of"]) == (len(values["ones"]), 9)
     assert result["trajectories"] < 9
-    assert f"{result['trajectories']} of 9 trajectories" in values["told"]
+    assert f"{result['trajectories']} of 9 trajectories" in values["note"]
     (film,) = values["films"]
     assert [frame["step"] for frame in film["frames"]] == [0, 4]
     assert {f"0/{frame['key']}" for frame in film["frames"]} <= set(values["ones"])
@@ -59,7 +59,7 @@ def test_a_page_of_a_long_run_has_means_of_steps_and_says_so(
     write_page([run], tmp_path / "page.html")
     values: Any = held(tmp_path / "page.html")
     assert values["runs"][0]["sources"]["all"]["reward"] == {"steps": [2, 5, 6], "values": [1.0, 6.0, 7.0]}
-    assert "A point of a long curve is the mean of up to 3 steps" in values["told"]
+    assert "A point of a long curve is the mean of up to 3 steps" in values["note"]
 
 
 def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None:

@@ -142,8 +142,8 @@ def _judged(row: Row, answer: Mapping[str, Any]) -> dict[str, Any]:
         parser, function = info["response_parse_function"], aggregation["function"]
         weights = dict(aggregation["field_weights"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        told = f"no metrics of MEGA-Bench: {type(error).__name__} {error}"
-        raise wrong("metric_info", told, "download the file again") from None
+        why = f"no metrics of MEGA-Bench: {type(error).__name__} {error}"
+        raise wrong("metric_info", why, "download the file again") from None
     if whole:
         odd = sorted(set(whole.values()) - mega_bench.OFFICIAL.keys())
         if odd:

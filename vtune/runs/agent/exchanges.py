@@ -117,7 +117,7 @@ def of_another(scene: Scene) -> Shown | Unknown:
             return Unknown("no other question of its source has a box or a look")
         picture = Image.fromarray(decoded(read_bytes(trajectory.images[looks[-1]])))
         found[number] = encoded(np.asarray(picture.resize(size, Image.Resampling.BICUBIC)))
-    return Shown(found, gold=_told_of(scene.sample, truth_of(sample)))
+    return Shown(found, gold=_as_truth_of(scene.sample, truth_of(sample)))
 
 
 def truth_of(sample: Sample) -> str:
@@ -132,7 +132,7 @@ def answers_differ(one: Sample, other: Sample) -> bool:
     return truth_of(one).casefold().strip() != truth_of(other).casefold().strip()
 
 
-def _told_of(sample: Sample, truth: str) -> str | None:
+def _as_truth_of(sample: Sample, truth: str) -> str | None:
     """The ground truth of a question in which this would be right; None where it is not among its options."""
     if not sample.choices:
         return truth

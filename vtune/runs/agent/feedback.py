@@ -17,11 +17,11 @@ def feedback_of(judges: Judges) -> Feedback:
         judges: Of the reward, opened before the first conversation begins.
     """
 
-    async def told(sample: Sample, so_far: Trajectory, k: int) -> str:
+    async def verdict(sample: Sample, so_far: Trajectory, k: int) -> str:
         if not so_far.calls[k].images or not needs_look(sample, judges.levels):
             return ""
         looked = await asyncio.to_thread(with_looks, so_far, judges.levels)
         shows = await judges.of(sample).shows_target(sample, looked, k)
         return HELPFUL if shows else UNHELPFUL
 
-    return told
+    return verdict

@@ -59,5 +59,5 @@ def asks_again(text: str, sample: Sample, completion: Completion) -> bool:
 
 def ended_with(trajectory: Trajectory, again: Regeneration, text: str) -> Trajectory:
     """The conversation with another last turn, for its answer to be judged."""
-    told = replace(trajectory, messages=(*again.kept, Message("assistant", text)), calls=(), reward=None)
-    return replace(told, answer=answer(told.reply))
+    ended = replace(trajectory, messages=(*again.kept, Message("assistant", text)), calls=(), reward=None)
+    return replace(ended, answer=answer(ended.reply))

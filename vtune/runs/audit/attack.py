@@ -65,13 +65,13 @@ def _run(suite: Coroutine[Any, Any, Tally]) -> Tally:
     By the loop and not through SIGINT: a shell has commands in its background ignore that.
     """
 
-    async def until_told() -> Tally:
+    async def until_stopped() -> Tally:
         ours = asyncio.ensure_future(suite)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ours.cancel)
         return await ours
 
     try:
-        return asyncio.run(until_told())
+        return asyncio.run(until_stopped())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 

@@ -124,7 +124,7 @@ def _audited(
         _check_judged(_flat(rows), reward, path)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
     result |= {"need_no_look": dict(without.by_source)}
-    numbers, failed = _told(judged, ways, looks, audited.seed, reward.max_unscored)
+    numbers, failed = _findings(judged, ways, looks, audited.seed, reward.max_unscored)
     result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
@@ -148,7 +148,7 @@ def _drawn_again(
     return run_counterfactual(reruns, candidates.rows, samples, _portions(audited.files), reward)
 
 
-def _told(
+def _findings(
     judged: Mapping[str, Mapping[str, list[AuditRow]]],
     ways: Sequence[Way],
     looks: str,

@@ -141,14 +141,14 @@ async def judged(
     text, completion = said
     sample = turn.sample
     again = asks_again(text, sample, completion)
-    told = ended_with(turn.trajectory, turn.again, text)
-    verdict = await verdict_on(sample, told, reruns.judged_by, scorer)
+    ended = ended_with(turn.trajectory, turn.again, text)
+    verdict = await verdict_on(sample, ended, reruns.judged_by, scorer)
     if isinstance(verdict, Unscored):
         return Rerun(right=None, why=verdict.why)
     follows: bool | None = None
     if turn.gold is not None:
         other_sample = replace(sample, ground_truth=turn.gold, answer=turn.gold)
-        other = await verdict_on(other_sample, told, reruns.judged_by, scorer)
+        other = await verdict_on(other_sample, ended, reruns.judged_by, scorer)
         follows = None if isinstance(other, Unscored) else other.score >= RIGHT and not again
     line = Line(
         key=turn.key,

@@ -45,20 +45,20 @@ def judged_by(audited: Audited) -> JudgedBy:
 
 
 async def verdict_on(
-    sample: Sample, told: Trajectory, judged: JudgedBy, scorer: Scorer
+    sample: Sample, conversation: Trajectory, judged: JudgedBy, scorer: Scorer
 ) -> Verdict | Unscored:
     """Whether the last turn of a conversation answers a question.
 
     Args:
         sample: As it was asked.
-        told: Ends with the answer.
+        conversation: Ends with the answer.
         judged: What judged the answer that was there before.
         scorer: Open.
     """
     if judged.rule.by == "verifier" or name_of(sample) != DEFAULT:
-        return await scorer.accuracy(sample, told)
+        return await scorer.accuracy(sample, conversation)
     try:
-        shown = await asyncio.to_thread(scorer.with_shown_size, sample, told)
-        return verdict_of(grade_of(told.reply, shown, judged.rule))
+        shown = await asyncio.to_thread(scorer.with_shown_size, sample, conversation)
+        return verdict_of(grade_of(conversation.reply, shown, judged.rule))
     except DataError as error:
         return Unscored(error.what)

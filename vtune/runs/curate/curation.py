@@ -266,27 +266,27 @@ def _still_waiting(
 
 def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger: Ledger) -> list[str]:
     """What a person should know before the data are used."""
-    told = []
+    found = []
     for column, spec in enumerate(recipe.filters, start=1):
         if not ledger.concerned[column]:
-            told.append(
+            found.append(
                 f"`{ledger.columns[column]}` looked at no row: no row that came so far is what `rows` names"
             )
         elif isinstance(spec, Contamination) and not any(present_benchmarks(recipe).values()):
-            told.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
+            found.append(f"`{ledger.columns[column]}` had nothing to compare with: no benchmark is here")
         elif isinstance(spec, Contamination) and (absent := absent_by_name(spec)):
-            told.append(f"`{ledger.columns[column]}` did not look into {', '.join(absent)}: not here")
+            found.append(f"`{ledger.columns[column]}` did not look into {', '.join(absent)}: not here")
     for source, count in ledger.repeated.items():
         if count:
-            told.append(f"rows of {source} dropped because their ids have come before: {count}")
+            found.append(f"rows of {source} dropped because their ids have come before: {count}")
     for source, row in table.items():
         if source == "all":
             continue
         steps = ["sampled", *ledger.columns]
         for before, name in pairwise(steps):
             if row[before] and not row[name]:
-                told.append(f"`{name}` dropped all that was left of `{source}`: {row[before]} of its rows")
-    return told
+                found.append(f"`{name}` dropped all that was left of `{source}`: {row[before]} of its rows")
+    return found
 
 
 def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:

@@ -79,15 +79,15 @@ def _verdict(
     difference: float | None, causes: Mapping[str, Cause], named: Sequence[str], besides: Sequence[str]
 ) -> str:
     gap = "no scores to compare" if difference is None else f"{100 * difference:+.1f} points"
-    told = [
+    differing = [
         name if causes[name].points is None else f"{name} ({100 * (causes[name].points or 0):+.1f})"
         for name in named
     ]
     unknown = [name for name, cause in causes.items() if cause.differs is None]
     one = len(named) == 1 and named[0] != "pixels"
     parts = [
-        f"{gap}: {', '.join(told)} differ{'s' if one else ''}"
-        if told
+        f"{gap}: {', '.join(differing)} differ{'s' if one else ''}"
+        if differing
         else f"{gap}: none of the causes {'is known to differ' if unknown else 'differs'}",
         *([f"not known: {', '.join(unknown)}"] if unknown else []),
         *([f"besides: {', '.join(besides)}"] if besides else []),

@@ -207,9 +207,9 @@ def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite
     )
 
 
-def _listed(told: Mapping[str, str]) -> list[str]:
-    """A row for each suite; what is told of it may have several lines."""
-    return [f"  {name}: " + why.replace("\n", "\n  ") for name, why in told.items()]
+def _listed(reasons: Mapping[str, str]) -> list[str]:
+    """A row for each suite; a reason may have several lines."""
+    return [f"  {name}: " + why.replace("\n", "\n  ") for name, why in reasons.items()]
 
 
 def _loaded(asked: Asked, load: Callable[[Path], EvalSuite]) -> tuple[dict[Named, EvalSuite], dict[str, str]]:

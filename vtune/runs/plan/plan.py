@@ -79,9 +79,11 @@ def plan_rl(
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
     needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
-    facts["missing"] += _told("judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1]))
-    facts["missing"] += _told("tools", lambda: check_asking(recipe.tools))
-    facts["missing"] += _told("summariser", lambda: check_summariser(recipe.tools))
+    facts["missing"] += _unusable(
+        "judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1])
+    )
+    facts["missing"] += _unusable("tools", lambda: check_asking(recipe.tools))
+    facts["missing"] += _unusable("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
     suites = suites_of(recipe)
     facts = _with_evaluations(facts, recipe, suites, trained=trained, world=gpus or 1)
@@ -141,7 +143,7 @@ def _services(reward: RewardRecipe) -> list[str]:
     return [f"reward service {line}" for line in ping_services(reward)]
 
 
-def _told(what: str, check: Callable[[], None]) -> list[str]:
+def _unusable(what: str, check: Callable[[], None]) -> list[str]:
     """Why a model that the recipe asks cannot be used from here; [] where it can."""
     try:
         check()

@@ -175,13 +175,13 @@ def changed(recipe: R, remedy: Remedy) -> R | None:
 def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
     """What makes it fit: changes of the recipe, and otherwise more GPUs or a smaller model."""
     taken = needed(recipe, _taken(recipe, shape, machine), shape, machine)
-    told, now = [], recipe
+    steps, now = [], recipe
     for remedy in taken:
         after = changed(now, remedy)
         assert after is not None
         now = after
         values = now.model_dump(mode="json")
-        told.append(
+        steps.append(
             {
                 "set": _words(remedy),
                 "why": remedy.why,
@@ -191,7 +191,7 @@ def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
                 "changes_learning": remedy.changes_learning,
             }
         )
-    return {"remedies": told, "otherwise": _otherwise(recipe, shape, machine)}
+    return {"remedies": steps, "otherwise": _otherwise(recipe, shape, machine)}
 
 
 def _words(remedy: Remedy) -> list[str]:
@@ -259,7 +259,7 @@ def _all(recipe: R, taken: Sequence[Remedy]) -> R:
 
 def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
     """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
-    told = []
+    found = []
     counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
     more = [replace(machine, gpus=count) for count in counts]
     known = {name: shape_of(config) for name, config in known_shapes().items()}
@@ -270,16 +270,16 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
         for option in more:
             settings = _enough(recipe, shape, option, harmless=harmless)
             if settings is not None:
-                told.append(f"{option.gpus} GPUs of {machine.memory_gb:g} GB{settings}")
+                found.append(f"{option.gpus} GPUs of {machine.memory_gb:g} GB{settings}")
                 more = []
                 break
         for name in smaller:
             settings = _enough(recipe, known[name], machine, harmless=harmless)
             if settings is not None:
-                told.append(f"the smaller {name}{settings}")
+                found.append(f"the smaller {name}{settings}")
                 smaller = []
                 break
-    return told
+    return found
 
 
 def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str | None:

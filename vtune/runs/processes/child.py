@@ -39,11 +39,11 @@ class Child:
         self._result = result
         self._part = result.with_name(f".{result.name}.part") if result else None
         self._voice = Voice(log, title)
-        with log.open("ab") as said, self._part.open("wb") if self._part else nullcontext() as told:
+        with log.open("ab") as said, self._part.open("wb") if self._part else nullcontext() as printed:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "vtune.cli.main", *words],
                 stdin=subprocess.DEVNULL,
-                stdout=told or subprocess.DEVNULL,
+                stdout=printed or subprocess.DEVNULL,
                 stderr=said,
                 env={**os.environ, WITHIN: "1", **(environment or {})},
                 # Not in the terminal's group: it would get Ctrl-C twice.

@@ -169,9 +169,9 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     if first == 0 and code == 0:
         return (logs / "result").read_text(encoding="utf-8")
     # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
-    told = ordered or (code in (0, INTERRUPTED) and order_given(logs))
+    stopped = ordered or (code in (0, INTERRUPTED) and order_given(logs))
     lost = _lost(logs, ordered)
-    if failed(logs) or lost or not told:
+    if failed(logs) or lost or not stopped:
         _report(failed(logs), logs, lost or f"the launcher ended with status {code}", machine=bool(lost))
     raise SystemExit(INTERRUPTED)
 

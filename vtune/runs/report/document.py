@@ -145,12 +145,12 @@ def _replies(path: Path) -> list[dict[str, Any]]:
 
 def _uses(environment: object, folder: Path) -> dict[str, object]:
     """Under `uses`: name -> `sha256` of each file of the user's own parts, and whether it is `kept`."""
-    told = environment.get("uses") if isinstance(environment, dict) else None
-    if not isinstance(told, dict):
+    recorded = environment.get("uses") if isinstance(environment, dict) else None
+    if not isinstance(recorded, dict):
         return {}
-    copies = {name: folder / USES / str(name) for name in told}
-    kept = {name: copy.is_file() and fingerprint(copy) == told[name] for name, copy in copies.items()}
-    return {"uses": {name: {"sha256": told[name], "kept": kept[name]} for name in told}}
+    copies = {name: folder / USES / str(name) for name in recorded}
+    kept = {name: copy.is_file() and fingerprint(copy) == recorded[name] for name, copy in copies.items()}
+    return {"uses": {name: {"sha256": recorded[name], "kept": kept[name]} for name in recorded}}
 
 
 def _run(path: Path, *, replies: bool) -> dict[str, object]:

@@ -27,7 +27,7 @@ from vtune.runs.agent.tools import check_asking, check_indexes, check_tools
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
 from vtune.runs.interpreter import responsive
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
-from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
+from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.schema.message import Message
 from vtune.schema.trajectory import Trajectory
@@ -139,7 +139,7 @@ async def _serve(
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
         app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
         with responsive():
-            await serve_until_told(app, serving.listener, lambda: serving.ready(service))
+            await serve_until_stopped(app, serving.listener, lambda: serving.ready(service))
 
 
 class AgentService:

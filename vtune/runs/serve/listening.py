@@ -32,7 +32,7 @@ class Binding:
     """Of one request."""
 
 
-async def serve_until_told(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def serve_until_stopped(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
 
     Args:

@@ -17,7 +17,7 @@ from vtune.files.reading import read_text, why_unread
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.service import Service, app_of
 from vtune.runs.interpreter import responsive
-from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
+from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 
 SHORTEST_TOKEN = 16
 """Characters; ours: what is shorter can be guessed."""
@@ -53,7 +53,7 @@ async def _serve(service: Service, app: ASGIApp, listener: socket.socket, ready:
     async with service.running():
         service.start_workers()
         with responsive():
-            await serve_until_told(app, listener, ready)
+            await serve_until_stopped(app, listener, ready)
 
 
 def _is_this_machine(host: str) -> bool:

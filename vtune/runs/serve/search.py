@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
-from vtune.runs.serve.listening import Binding, listen, serve_until_told, url_of
+from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.tools.passages import IndexEncoder, open_passages
 from vtune.tools.picture_index import PictureIndex
@@ -58,7 +58,7 @@ def run_search(
     app = app_of(service, token=at.token, max_bytes=at.max_bytes)
     with listen(at.host, at.port) as listener:
         facts = {"url": url_of(listener), "token": at.token is not None} | service.health()
-        asyncio.run(serve_until_told(app, listener, lambda: ready(facts)))
+        asyncio.run(serve_until_stopped(app, listener, lambda: ready(facts)))
 
 
 class SearchService:
@@ -165,18 +165,18 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
         what = f"{request.method} {request.url.path} is not answered here: {error.detail}"
-        return Packed(_told(DataError(what, fix=f"ask {ASKED}")), error.status_code, error.headers)
+        return Packed(_error_body(DataError(what, fix=f"ask {ASKED}")), error.status_code, error.headers)
 
     @app.exception_handler(VtuneError)
     async def refused(_: Request, error: VtuneError) -> Response:
         # The rest of such a body is not read.
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
-        return Packed(_told(error), 503 if isinstance(error, Busy) else 422, headers)
+        return Packed(_error_body(error), 503 if isinstance(error, Busy) else 422, headers)
 
     return Guard(app, token=token, max_bytes=max_bytes)
 
 
-def _told(error: VtuneError) -> dict[str, Any]:
+def _error_body(error: VtuneError) -> dict[str, Any]:
     return {"error": {"what": error.what, "where": error.where, "fix": error.fix}}
 
 

@@ -130,12 +130,12 @@ class Sweep(Strict):
             if own := marks(command) & {*self.axes} - marks(name):
                 raise ValueError(f"`prepare.{name}` is another command for each {min(own)}: name it so, too")
         known = [*OF_RUNS, *self.axes]
-        told = [
+        filled = [
             self.prepare,
             self.variants,
             [one.model_dump() for one in (*self.untrained.values(), *self.held_out)],
         ]
-        for mark in sorted(marks(told) - {*known}):
+        for mark in sorted(marks(filled) - {*known}):
             # Prompts have braces of their own: only what is nearly one of ours is taken for a slip.
             if meant := get_close_matches(mark, known, 1, 0.75):
                 raise ValueError(f"`{{{mark}}}` is nothing that is filled in; did you mean `{{{meant[0]}}}`?")
@@ -156,11 +156,11 @@ class Sweep(Strict):
     @property
     def by_seed(self) -> bool:
         """Whether untrained models, or what they are evaluated on, are another for every seed."""
-        told = [
+        filled = [
             *((one.model, one.settings) for one in self.untrained.values()),
             *(one.settings for one in self.held_out),
         ]
-        return bool(marks(told) & {*OF_RUNS})
+        return bool(marks(filled) & {*OF_RUNS})
 
     @model_validator(mode="after")
     def _suites_have_names(self) -> Self:

@@ -111,7 +111,7 @@ def sweep_table(path: Path) -> dict[str, Any]:
             for first, second in differences(sweep["differences"], sweep["axes"])
         },
         "runs": {
-            Run(variant, seed, path).name: _told(found)
+            Run(variant, seed, path).name: _numbers_of(found)
             for variant, of_seeds in by_row.items()
             for seed, found in of_seeds.items()
         },
@@ -124,8 +124,8 @@ def _finished(
 ) -> tuple[dict[str, dict[int | None, Found]], list[str]]:
     """Variant -> seed -> what its finished run has found, and the names of what is not finished."""
     axes, untrained = sweep["axes"], sweep["untrained"]
-    told = [sweep["held_out"], [(one["model"], one["settings"]) for one in untrained.values()]]
-    once = not marks(told) & {*OF_RUNS}
+    filled = [sweep["held_out"], [(one["model"], one["settings"]) for one in untrained.values()]]
+    once = not marks(filled) & {*OF_RUNS}
     runs = [Run(name, None, path / name, trained=False) for name, *_ in rows(untrained, axes) if once] + [
         Run(name, seed, path / name / f"seed-{seed}", trained=of in sweep["variants"])
         for name, of, _ in (*(() if once else rows(untrained, axes)), *rows(sweep["variants"], axes))
@@ -254,7 +254,7 @@ def _less(first: Numbers, second: Numbers) -> Numbers:
     }
 
 
-def _told(found: Found) -> dict[str, Any]:
+def _numbers_of(found: Found) -> dict[str, Any]:
     """The numbers of one run, by themselves."""
     return {
         "training": {name: number.value for name, number in found.training.items()},

@@ -166,8 +166,8 @@ class Counterfactuals:
         text, completion = said
         if asks_again(text, turn.sample, completion):
             return Verdict(1.0, "with another target shown it looks again")
-        told = ended_with(turn.trajectory, turn.again, text)
-        verdict = await self._scorer.accuracy(turn.sample, told)
+        ended = ended_with(turn.trajectory, turn.again, text)
+        verdict = await self._scorer.accuracy(turn.sample, ended)
         if isinstance(verdict, Unscored):
             return verdict
         if verdict.score >= RIGHT:

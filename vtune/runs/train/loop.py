@@ -219,7 +219,7 @@ class _Loop:
             out=run.out,
             record=self._record,
             checkpoints=self._checkpoints,
-            told=lambda: self._stopping.told,
+            stop_requested=lambda: self._stopping.requested,
         )
 
     async def steps(self) -> Mapping[str, float]:

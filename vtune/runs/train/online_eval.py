@@ -71,8 +71,8 @@ class OnlineEvaluation:
         record: Where the numbers go.
         checkpoints: Notes each evaluation.
         done: Steps done before this run continued.
-        told: Whether this process is to stop: what is being drawn then is given up, and drawn anew by whoever
-            continues the run.
+        stop_requested: Whether this process is to stop: what is being drawn then is given up, and drawn anew
+            by whoever continues the run.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class OnlineEvaluation:
         record: Record,
         checkpoints: CheckpointManager,
         done: int,
-        told: Callable[[], bool],
+        stop_requested: Callable[[], bool],
     ) -> None:
         self._recipe = recipe
         self._suites = suites
@@ -100,7 +100,7 @@ class OnlineEvaluation:
         self._record = record
         self._checkpoints = checkpoints
         self._done = done
-        self._told = told
+        self._stop_requested = stop_requested
 
     def due(self, step: int) -> list[Loaded]:
         """The suites to be evaluated after `step` steps; alike in all processes."""
@@ -135,7 +135,7 @@ class OnlineEvaluation:
         failure = None
         try:
             with self._gathered():
-                found = await self._unless_told(self._drawn(one, step, engine))
+                found = await self._unless_stopped(self._drawn(one, step, engine))
         except VtuneError as error:
             failure = error if isinstance(error, RunFailed) else _failed(one, error)
         shares = self._ranks.gather((found, failure))
@@ -175,17 +175,17 @@ class OnlineEvaluation:
             say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")
         return False
 
-    async def _unless_told(self, drawing: Awaitable[_Share]) -> _Share | None:
+    async def _unless_stopped(self, drawing: Awaitable[_Share]) -> _Share | None:
         """What is drawn; None if this process is told to stop before the end."""
         task = asyncio.ensure_future(drawing)
         try:
-            while not task.done() and not self._told():
+            while not task.done() and not self._stop_requested():
                 await asyncio.wait({task}, timeout=LOOK)
         finally:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task})
-        return None if task.cancelled() and self._told() else task.result()
+        return None if task.cancelled() and self._stop_requested() else task.result()
 
     async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
         """This process's share of a suite: drawn, scored and audited, a portion after the other."""

@@ -154,10 +154,10 @@ def cost_of(
     if recipe is None:
         return {}
     times, each = evaluations_of(recipe, steps), sum(rollouts.values())
-    told: dict[str, Any] = {"evaluations": times}
-    told |= {f"eval_rollouts_{name}": count for name, count in rollouts.items()}
-    told["eval_rollouts"] = times * each
-    return told if trained is None else told | {"eval_share": times * each / (times * each + trained)}
+    cost: dict[str, Any] = {"evaluations": times}
+    cost |= {f"eval_rollouts_{name}": count for name, count in rollouts.items()}
+    cost["eval_rollouts"] = times * each
+    return cost if trained is None else cost | {"eval_share": times * each / (times * each + trained)}
 
 
 def pin_suites(suites: Iterable[Loaded], out: Path) -> None:

@@ -183,7 +183,7 @@ def _train(
         out=out,
         record=record,
         checkpoints=checkpoints,
-        told=lambda: stopping.told,
+        stop_requested=lambda: stopping.requested,
     )
     stream = _Stream(recipe, policy, ranks, steps=steps)
     began = time.monotonic()

@@ -43,7 +43,7 @@ class Stopping:
         self._last = clock()
         self.saved = done
         """Steps in the newest checkpoint."""
-        self.told = False
+        self.requested = False
         """Whether this process was told to stop."""
         self._before: Any = None
 
@@ -69,13 +69,13 @@ class Stopping:
         """
         late = self._recipe.minutes is not None and self._clock() - self._last >= 60 * self._recipe.minutes
         # The first process's clock counts for all; whoever was told to stop, was told for all.
-        asked = self._ranks.gather((late, self.told))
-        told = any(one for _, one in asked)
-        if done % self._recipe.every == 0 or done == self._steps or asked[0][0] or told:
+        asked = self._ranks.gather((late, self.requested))
+        requested = any(one for _, one in asked)
+        if done % self._recipe.every == 0 or done == self._steps or asked[0][0] or requested:
             save()
             self.saved = done
             self._last = self._clock()
-        if told and done < self._steps:
+        if requested and done < self._steps:
             self.stop(done, save, finish)
 
     def stop(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> NoReturn:
@@ -108,6 +108,6 @@ class Stopping:
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
         # What started this process, if anything did, says it. In a thread: a line may be half written here.
-        if not self.told and self._ranks.first and WITHIN not in os.environ:
+        if not self.requested and self._ranks.first and WITHIN not in os.environ:
             threading.Thread(target=say, args=[STOPS]).start()
-        self.told = True
+        self.requested = True

@@ -98,7 +98,7 @@ def _flagged(rows: Facts) -> dict[str, Any] | None:
 def _mean(name: str) -> Callable[[Facts], dict[str, Any] | None]:
     def measured(rows: Facts) -> dict[str, Any] | None:
         known = [row for row in rows if row[name] is not None]
-        return _told(mean([_cluster(row) for row in known], [row[name] for row in known]), len(known))
+        return _counted(mean([_cluster(row) for row in known], [row[name] for row in known]), len(known))
 
     return measured
 
@@ -120,12 +120,12 @@ def _share(rows: Facts, of: Callable[[Mapping[str, Any]], bool | None]) -> dict[
     known = [(_cluster(row), value) for row in rows if (value := of(row)) is not None]
     if not known:
         return None
-    return _told(share([cluster for cluster, _ in known], [value for _, value in known]), len(known))
+    return _counted(share([cluster for cluster, _ in known], [value for _, value in known]), len(known))
 
 
 def _cluster(row: Mapping[str, Any]) -> str:
     return str(row["sample"])
 
 
-def _told(estimate: Estimate | None, n: int) -> dict[str, Any] | None:
+def _counted(estimate: Estimate | None, n: int) -> dict[str, Any] | None:
     return None if estimate is None else asdict(estimate) | {"n": n}

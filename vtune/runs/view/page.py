@@ -114,7 +114,7 @@ class _Held:
         self._width = max(-(-longest(run["sources"]) // POINTS) for run in runs) if runs else 1
         runs = [run | {"sources": thinned(run["sources"], POINTS)} for run in runs]
         return {
-            "told": self._told(),
+            "note": self._note(),
             "places": [self._place(number) for number in range(len(self._opened))],
             "runs": runs,
             "lists": self._lists,
@@ -125,18 +125,18 @@ class _Held:
             "shown": self._shown,
         }
 
-    def _told(self) -> str:
+    def _note(self) -> str:
         there = sum(one.index.table.num_rows for one in self._opened)
-        told = (
+        note = (
             f"This file holds {len(self.ones)} of {there} trajectories: samples that were drawn several "
             f"times, and examples of every source and outcome. Pictures have {SIDE} pixels a side at most."
         )
         if self._width > 1:
-            told += (
+            note += (
                 f" A point of a long curve is the mean of up to {self._width} steps; "
                 "`vtune view` shows every step."
             )
-        return f"{told} {self._left_out} pictures had no room." if self._left_out else told
+        return f"{note} {self._left_out} pictures had no room." if self._left_out else note
 
     def _compared(self, chosen: Sequence[dict[str, None]]) -> dict[str, Any]:
         """What is compared by default: all counts, and the first samples of each kind, which are chosen."""

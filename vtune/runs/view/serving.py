@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from vtune.errors import DataError, VtuneError
 from vtune.files.json_text import parse_json
 from vtune.files.writing import unwritable
-from vtune.runs.serve.listening import listen, serve_until_told
+from vtune.runs.serve.listening import listen, serve_until_stopped
 from vtune.runs.view.films import film, films
 from vtune.runs.view.opened import Opened, error_line
 from vtune.runs.view.overview import overview
@@ -82,7 +82,7 @@ def run_view(
                 "ssh": f"ssh -L {number}:{HOST}:{number} THIS_MACHINE",
             }
             asyncio.run(
-                serve_until_told(app_of(opened, token, sweeps_in(paths)), listener, lambda: ready(facts))
+                serve_until_stopped(app_of(opened, token, sweeps_in(paths)), listener, lambda: ready(facts))
             )
     finally:
         for one in opened:

@@ -105,7 +105,7 @@ function compared(places) {
 }
 
 function said() {
-  return source.told ? [h("p", { class: "quiet" }, source.told)] : [];
+  return source.note ? [h("p", { class: "quiet" }, source.note)] : [];
 }
 
 // What the address says of the curves, and how to change it.

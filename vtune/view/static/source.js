@@ -7,7 +7,7 @@ const kept = held ? JSON.parse(held.textContent) : null;
 export const ROWS = 100;
 
 export const offline = kept !== null;
-export const told = kept?.told ?? "";
+export const note = kept?.note ?? "";
 
 async function ask(path, options) {
   const answer = await fetch(path, options);

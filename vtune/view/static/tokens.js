@@ -27,9 +27,9 @@ export function tokenStrip(load) {
 
 function drawn(found, load) {
   const missing = Object.entries(found.missing).map(([name, why]) => h("li", {}, `no ${name}: ${why}`));
-  const told = [h("p", { class: "quiet" }, `${found.count} tokens, ${found.sampled} of them sampled by the policy; those that it did not sample are dim`),
+  const summary = [h("p", { class: "quiet" }, `${found.count} tokens, ${found.sampled} of them sampled by the policy; those that it did not sample are dim`),
     missing.length ? h("ul", { class: "quiet" }, ...missing) : null];
-  if (!found.entries.length) return told.filter(Boolean);
+  if (!found.entries.length) return summary.filter(Boolean);
   const shades = SHADES.filter((name) => !(name in found.missing));
   const readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a token, or focus the strip and use the arrow keys.");
   const entries = [];
@@ -70,7 +70,7 @@ function drawn(found, load) {
     more.hidden = entries.length >= part.all;
   };
   add(found);
-  return [...told, shades.length ? h("p", { class: "facts" }, h("label", {}, "shade by ", chosen), meant) : null, readout, strip, more].filter(Boolean);
+  return [...summary, shades.length ? h("p", { class: "facts" }, h("label", {}, "shade by ", chosen), meant) : null, readout, strip, more].filter(Boolean);
 }
 
 function textOf(entry) {

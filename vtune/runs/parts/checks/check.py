@@ -93,10 +93,10 @@ def in_time(seconds: float, most: float, of: str, fix: str) -> str:
     Raises:
         Broken: If they are more than `most`.
     """
-    told = f"{seconds * 1000:.3g} ms for {of}, {most * 1000:g} ms at most"
+    measured = f"{seconds * 1000:.3g} ms for {of}, {most * 1000:g} ms at most"
     if seconds > most:
-        raise Broken(told, fix)
-    return told
+        raise Broken(measured, fix)
+    return measured
 
 
 def section_of(model: type[T], values: Mapping[str, Any], fix: str) -> T:
@@ -109,5 +109,5 @@ def section_of(model: type[T], values: Mapping[str, Any], fix: str) -> T:
         return model.model_validate(values)
     except ValidationError as error:
         wrong = ((".".join(map(str, one["loc"])), one["msg"]) for one in error.errors())
-        what = "; ".join(f"`{place}`: {told[:1].lower()}{told[1:]}" for place, told in wrong)
+        what = "; ".join(f"`{place}`: {message[:1].lower()}{message[1:]}" for place, message in wrong)
         raise Broken(f"its section is wrong: {what}", fix) from None

@@ -35,7 +35,7 @@ def data_joins(node: Node, shop: Workshop) -> Iterator[Join]:
             yield broken(writers, node.title, f"source {name}", node.recipe.records, error)
             continue
         items += [Item(row, name, Path()) for row in rows]
-        yield Join(writers, node.title, f"source {name}", _told(rows), _taken(source.tools, source.rename))
+        yield Join(writers, node.title, f"source {name}", _content(rows), _taken(source.tools, source.rename))
     for number, spec in enumerate(node.recipe.filters):
         reader = f"{node.title}:filters.{number}"
         if isinstance(spec, Contamination):
@@ -44,7 +44,7 @@ def data_joins(node: Node, shop: Workshop) -> Iterator[Join]:
             yield from _pass_rate(node, reader, spec, items, shop)
 
 
-def _told(rows: list[Sample | Trajectory]) -> str:
+def _content(rows: list[Sample | Trajectory]) -> str:
     samples = [row for row in rows if isinstance(row, Sample)]
     if samples:
         return (

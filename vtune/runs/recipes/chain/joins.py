@@ -99,8 +99,8 @@ class Edge:
         reader = self._reader
         style = reader.rollout.prompt
         runs = [part.section or name for name, part, _ in sections_of(reader.tools)]
-        told = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
-        read = f"prompt {style} mentions {listed(told)}; beside code runs {listed(runs)}"
+        mentioned = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
+        read = f"prompt {style} mentions {listed(mentioned)}; beside code runs {listed(runs)}"
         written = by_source(self._samples, lambda sample: listed(sample.tools))
 
         def check() -> None:
@@ -168,11 +168,11 @@ class Edge:
         if not said:
             return self._join("format", "not paid for", rule)
         written = "replies as the prompt asks"
-        told = [("the prompt", verdict) for _, verdict in said]
+        verdicts = [("the prompt", verdict) for _, verdict in said]
         if self._reader.taught:
             written += f", and traces of {self._reader.cold_start}"
-            told += [("the cold start", form_of(trace, reward)) for trace in self._reader.taught]
-        for who, verdict in told:
+            verdicts += [("the cold start", form_of(trace, reward)) for trace in self._reader.taught]
+        for who, verdict in verdicts:
             if verdict.score < 1 - ROUNDING:
                 why = f"who writes as {who} says earns {verdict.score:g}: {verdict.why}"
                 fix = "reward.format_rule: `ordered` takes one <think> around all code and one in each turn, "
