@@ -160,6 +160,8 @@ class Fetcher:
         try:
             found = ipaddress.ip_address(host)
         except ValueError:
+            if _is_number(host):
+                raise NotRead(f"{host} is a number, not the name of a host") from None
             return address
         if not _is_public(str(found)) and f"{host}:{address.port}" not in self._limits.private:
             raise NotRead(f"{host} is not a public address")
@@ -238,6 +240,18 @@ class _Public(AbstractResolver):
 
 _COMPATIBLE, _NAT64 = ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96")
 """IPv6 networks whose last 32 bits are an IPv4 address, beside those that the standard library knows."""
+
+
+def _is_number(host: str) -> bool:
+    """Whether a host is an IPv4 address as the C library also takes it: `2130706433`, `0x7f.1`, `127.1`.
+
+    aiohttp before 3.14.1 takes most of them for addresses too, and asks no resolver.
+    """
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        return False
+    return True
 
 
 def _is_public(address: str) -> bool:
