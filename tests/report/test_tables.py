@@ -2,7 +2,7 @@ import doctest
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
@@ -80,6 +80,7 @@ def test_the_examples_in_the_docstrings_are_true() -> None:
     assert (failed, tried) == (0, 3)
 
 
+@example([0.0, 2.3e-308], 2)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50), st.integers(1, 20))
 def test_a_sparkline_fits_and_its_lowest_point_is_lowest(values: list[float], width: int) -> None:
     line = numbers.sparkline(values, width)

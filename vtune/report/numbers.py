@@ -40,5 +40,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
     parts = [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
     means = [sum(part) / len(part) for part in parts]
     low, high = min(means, default=0.0), max(means, default=0.0)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+    wide = high - low or 1.0
+    # Divided first: one by the smallest floats is infinite.
+    return "".join(_BARS[round((mean - low) / wide * (len(_BARS) - 1))] for mean in means)
