@@ -91,6 +91,9 @@ class Undecided(ServiceError):
     answer: str = ""
     """What the model compares with the ground truth."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return *super().__reduce__(), {"answer": self.answer}
+
 
 def undecided(answer: str, sample: Sample) -> Undecided:
     """The error by which a verifier leaves an answer to a model; where there is none, it is unscored."""

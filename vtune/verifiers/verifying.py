@@ -91,9 +91,17 @@ class Verifying:
             ServiceError: If a worker died or did not answer in time, or none can be started, or the judge did
                 not answer, or there is none: the reply is unscored.
         """
+        try:
+            return await self._by_rule(reply, sample)
+        except Undecided as left:
+            if judge is None or not verifier_of(sample).asks_judge:
+                raise
+            answer = left.answer
+        return judged(answer, sample, same=await judge(answer, sample))
+
+    async def _by_rule(self, reply: str, sample: Sample) -> Verdict:
+        """What the verifier says by itself, here or in a worker."""
         verifier = verifier_of(sample)
-        if verifier.asks_judge and judge is not None:
-            return await asking(reply, sample, judge)
         if not verifier.in_worker:
             return verdict_on(reply, sample)
         try:
@@ -119,20 +127,6 @@ class Verifying:
         question.slow = True
         asyncio.get_running_loop().call_later(SLOW_WAIT, self._slow.give_up, question)
         self._slow.ask(question)
-
-
-async def asking(reply: str, sample: Sample, judge: AskJudge) -> Verdict:
-    """The verdict of a verifier that leaves some answers to a model, which is asked about those.
-
-    Raises:
-        DataError: If the ground truth cannot be read.
-        ServiceError: If the model did not answer.
-    """
-    try:
-        return verdict_on(reply, sample)
-    except Undecided as left:
-        answer = left.answer
-    return judged(answer, sample, same=await judge(answer, sample))
 
 
 def _without_pictures(sample: Sample) -> Sample:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -98,6 +99,12 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
             "take chance and state out",
         ),
         (
+            "    check(sample)",
+            "    from vtune.verifiers.verifier import undecided\n    raise undecided('?', sample)",
+            "a wrong answer earns nothing",
+            "it leaves an answer to a model: say asks_judge=True",
+        ),
+        (
             "partial_credit=True,",
             "partial_credit=True, right=lambda sample: 'none',",
             "so does the ground truth, as an answer",
@@ -153,6 +160,34 @@ def test_a_verifier_of_ones_own_has_its_own_rule_and_leaves_the_rest_to_a_model(
     check_full_marks(asked, None)
     with pytest.raises(ServiceError, match="only a judge can tell whether 'NO PARKIN' is right"):
         verdict_on("<answer>NO PARKIN</answer>", asked)
+
+
+def test_such_a_verifier_has_a_process_of_its_own_where_it_may_take_long(tmp_path: Path) -> None:
+    path = left_to_a_model(tmp_path)
+    text = path.read_text().replace("asks_judge=True,", "asks_judge=True, in_worker=True,")
+    text = text.replace("0.0 < share < TOO_FAR", "share < TOO_FAR")
+    text = text.replace('f"{share:.2f} of the text differs"', 'f"seen by {os.getpid()}"')
+    path.write_text(text.replace("from vtune", "import os\nfrom vtune", 1))
+    assert broken(path) == {}
+    forget(used())
+    use([path])
+    asked = replace(SAMPLE, verifier="anls", ground_truth="NO PARKING", verifier_parm={})
+    seen: list[str] = []
+
+    async def model(answer: str, sample: Sample) -> bool:
+        seen.append(answer)
+        return True
+
+    async def reasons(*answers: str) -> list[str]:
+        async with Verifying(workers=1) as verifying:
+            replies = [f"<answer>{answer}</answer>" for answer in answers]
+            return [(await verifying.verify(one, asked, judge=model)).why for one in replies]
+
+    by_rule, by_model = asyncio.run(reasons("keep out of here", "NO PARKIN"))
+    assert by_rule.startswith("seen by")
+    assert by_rule != f"seen by {os.getpid()}"
+    assert by_model == "the judge finds 'NO PARKIN' the same as 'NO PARKING'"
+    assert seen == ["NO PARKIN"]
 
 
 BROUGHT = (

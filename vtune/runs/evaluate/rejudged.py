@@ -24,7 +24,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import verifier_of
 from vtune.verifiers.gradings import KEY, OURS
 from vtune.verifiers.judge import ATTEMPTED
-from vtune.verifiers.verifying import asking
+from vtune.verifiers.verifying import Verifying
 
 CACHE = "judge.jsonl"
 """In the folder of an evaluation: replies of the judge, by what was asked."""
@@ -83,8 +83,8 @@ async def judge_again(
         RunFailed: As `check_judged`.
         RecipeError: If the environment variable of the key is not set.
     """
-    async with JudgeClient(judge, cache=folder / CACHE) as client:
-        judge_all = partial(_verdicts, stored, samples, client)
+    async with JudgeClient(judge, cache=folder / CACHE) as client, Verifying() as verifying:
+        judge_all = partial(_verdicts, stored, samples, client, verifying)
         if judge.batch:
             state = folder / BATCH
             await client.ask_in_batches(judge_all, state=state, poll_s=judge.batch_poll_s, tell=say)
@@ -106,7 +106,10 @@ async def judge_again(
 
 
 async def _verdicts(
-    stored: Callable[[], Iterable[Trajectory]], samples: Mapping[str, Sample], client: JudgeClient
+    stored: Callable[[], Iterable[Trajectory]],
+    samples: Mapping[str, Sample],
+    client: JudgeClient,
+    verifying: Verifying,
 ) -> dict[Key, Verdict | ServiceError]:
     found: dict[Key, Verdict | ServiceError] = {}
     asked = (
@@ -115,19 +118,19 @@ async def _verdicts(
         if one.stop_reason != "error" and verifier_of(samples[one.sample_id]).asks_judge
     )
     for group in portions(asked, rows=AT_ONCE, size=BYTES):
-        verdicts = await asyncio.gather(*(_verdict(one, samples, client) for one in group))
+        verdicts = await asyncio.gather(*(_verdict(one, samples, client, verifying) for one in group))
         keys = [(one.sample_id, one.rollout) for one in group]
         found.update(zip(keys, verdicts, strict=True))
     return found
 
 
 async def _verdict(
-    trajectory: Trajectory, samples: Mapping[str, Sample], client: JudgeClient
+    trajectory: Trajectory, samples: Mapping[str, Sample], client: JudgeClient, verifying: Verifying
 ) -> Verdict | ServiceError:
     sample = samples[trajectory.sample_id]
     compared = partial(compare, client, pictures=trajectory.images[: len(sample.images)])
     try:
-        return await asking(trajectory.reply, sample, compared)
+        return await verifying.verify(trajectory.reply, sample, judge=compared)
     except ServiceError as error:
         return error
 

@@ -16,9 +16,10 @@ from vtune.schema.trajectory import Outcome
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS, Verifier
 from vtune.verifiers.environment_reward import OUTCOME, with_outcome
+from vtune.verifiers.judge import judged
 from vtune.verifiers.perfect import check_full_marks
 from vtune.verifiers.verifier import Undecided
-from vtune.verifiers.verifying import SLICE, Verifying, asking
+from vtune.verifiers.verifying import SLICE, Verifying
 
 INLINE = 0.005
 """Seconds of a verdict at most where a verifier is not `in_worker`, ours: a loop of rollouts waits for it."""
@@ -74,13 +75,12 @@ class _VerifierTrial:
 
     def verdict(self, reply: str, sample: Sample, *, same: bool = False) -> Verdict:
         """What it says; a model that is asked says whether the answer is the same as the truth."""
-        if not self.verifier.asks_judge:
+        try:
             return self.verifier.verify(reply, sample)
-
-        async def says(answer: str, of: Sample) -> bool:
-            return same
-
-        return asyncio.run(asking(reply, sample, says))
+        except Undecided as left:
+            if not self.verifier.asks_judge:
+                raise Broken("it leaves an answer to a model", "say asks_judge=True") from None
+            return judged(left.answer, sample, same=same)
 
     def full_marks(self) -> str:
         self.verifier.check_ground_truth(self.best)
@@ -174,9 +174,12 @@ class _VerifierTrial:
         if not self.verifier.in_worker:
             return "the verdict can be sent"
 
+        async def agrees(answer: str, sample: Sample) -> bool:
+            return True
+
         async def asked() -> Verdict:
             async with Verifying(workers=1) as verifying:
-                return await verifying.verify(self.gold, self.best)
+                return await verifying.verify(self.gold, self.best, judge=agrees)
 
         return f"{_expect(asyncio.run(asked()), 1.0, GOLD)}, from a worker"
 
