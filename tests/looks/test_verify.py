@@ -624,3 +624,15 @@ def placed(picture: Pixels) -> Checked:
     whole = SCENE.copy()
     whole[80:190, 120:250] = drawn()
     return check(whole, View(np.ascontiguousarray(picture), (130, 110)), onto(BOX, (130, 110)), BOX)
+
+
+@pytest.mark.parametrize("seen", [(56, 56), (84, 84), (84, 112)])
+@pytest.mark.parametrize("size", [21, 31])
+def test_a_glyph_in_hatching_that_is_closed_to_a_block_is_not_verified(
+    seen: tuple[int, int], size: int
+) -> None:
+    source, wide = hatched_plate(), (140.0, 85.0, 240.0, 185.0)
+    kernel = np.ones((size, size), np.uint8)
+    closed = np.ascontiguousarray(cv2.morphologyEx(scatter(crop(wide, source)), cv2.MORPH_CLOSE, kernel))
+    found = verify.check(source, View(closed, seen), onto(wide, (100, 100)), (150.0, 100.0, 222.0, 172.0))
+    assert found.look != "verified"

@@ -24,6 +24,10 @@ NARROWEST = 12
 FADED = 0.6
 """Share of a region's own contrast below which too little of it is left on a grid; ours. Of hatching pixel by
 pixel 0.1 to 0.5 is left on 64 pixels for 72, or between pixels."""
+CLEAR = 0.62
+"""Mean agreement that a view needs which is verified on a region's own pixels alone; ours. Thresholds and
+outlines of hatching have 0.77 and more; a glyph that was closed to a block, and says nothing of its digit, 0.59
+at most."""
 ENOUGH = 64
 """Longer side that a region needs, of its own pixels, so that a smaller view of it is compared as it is.
 Details finer than this are not asked for; in a smaller region every pixel may count."""
@@ -98,7 +102,8 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
         return found
     way, size = moved(*_corner(source, box)), _size(_own(source, box))
     again = _on_grid(source, view, claim, box, way, size, side, own=True)
-    return again if again.look == "verified" else found
+    clear = again.found is not None and again.found.mean >= CLEAR
+    return again if again.look == "verified" and clear else found
 
 
 def _fades(source: Pixels, box: Box, size: tuple[int, int]) -> bool:
