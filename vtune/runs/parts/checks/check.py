@@ -1,6 +1,7 @@
 """A promise of a part, tried."""
 
 import io
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -85,6 +86,16 @@ def raised(error: Exception) -> str:
         error = error.__cause__
     what = error.what if isinstance(error, VtuneError) else error
     return f"{type(error).__name__}: {what} ({Path(where).name})"
+
+
+def quickest(times: int, run: Callable[[], object]) -> float:
+    """Seconds of the quickest of several runs: on a busy machine any other one may have had to wait."""
+    found = []
+    for _ in range(times):
+        began = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - began)
+    return min(found)
 
 
 def in_time(seconds: float, most: float, of: str, fix: str) -> str:

@@ -1,11 +1,10 @@
 """What a prompt style promises."""
 
 import pickle
-import time
 from dataclasses import dataclass, replace
 
 from vtune.rollout.prompts import STYLES
-from vtune.runs.parts.checks.check import SIDES, Broken, Check, in_time, question, tried
+from vtune.runs.parts.checks.check import SIDES, Broken, Check, in_time, question, quickest, tried
 from vtune.runs.parts.checks.verifier import INLINE, TIMES
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
@@ -89,11 +88,8 @@ class _Trial:
         return "they can be sent"
 
     def fast(self) -> str:
-        began = time.perf_counter()
-        for _ in range(TIMES):
-            self.turns(1, offered=True)
         most = "make what is the same for all samples once, when the file is loaded"
-        return in_time((time.perf_counter() - began) / TIMES, INLINE, "a sample", most)
+        return in_time(quickest(TIMES, lambda: self.turns(1, offered=True)), INLINE, "a sample", most)
 
 
 def check_prompt(name: str) -> list[Check]:
