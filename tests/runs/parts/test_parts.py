@@ -14,9 +14,10 @@ import pytest
 from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
-from vtune.errors import RecipeError, ServiceError
+from vtune.errors import RecipeError, SandboxUnavailable, ServiceError
 from vtune.parts import OURS
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
+from vtune.sandbox import Sandbox
 from vtune.schema.sample import Sample
 from vtune.uses import forget, use, used
 from vtune.verifiers import verdict_on
@@ -373,6 +374,16 @@ def test_a_promise_of_an_environment_that_is_not_kept_is_found(
     path = tmp_path / "mine.py"
     path.write_text(text)
     assert found in broken(path)[check]
+
+
+def test_where_no_sandbox_starts_an_environment_that_needs_none_is_not_blamed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def up(sandbox: Sandbox) -> None:
+        raise SandboxUnavailable("no tier: landlock: the kernel lacks it")
+
+    monkeypatch.setattr(Sandbox, "_up", up)
+    assert broken(OWN / "maze.py") == {}
 
 
 def test_the_trial_of_an_environment_has_the_tools_that_its_sample_offers(tmp_path: Path) -> None:
