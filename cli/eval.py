@@ -198,9 +198,11 @@ def _plan(wanted: Wanted, *, as_json: bool) -> None:
     """What `--dry-run` does."""
     from vtune.report.values import render_values
     from vtune.runs.evaluate.groups import plan_several
+    from vtune.runs.versions import warn_of_versions
 
     from .output import show, stdout_for_the_result
 
+    warn_of_versions()
     named = wanted.named()
 
     def check(name: str, suite: "EvalSuite") -> dict[str, Any]:
@@ -227,9 +229,11 @@ def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> No
     from vtune.runs.evaluate.groups import check_failed, run_several
     from vtune.runs.evaluate.identity import check_new
     from vtune.runs.evaluate.suite import begun
+    from vtune.runs.versions import warn_of_versions
 
     from .output import show, stdout_for_the_result
 
+    warn_of_versions()
     named = wanted.named()
     folder = out or _folder(named, wanted.model)
 

@@ -76,10 +76,12 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
         sys.stdout.write(said)
         return
     from vtune.report.values import render_values
+    from vtune.runs.versions import warn_of_versions
     from vtune.update.ranks import Ranks
 
     first = Ranks.of_this_process().first
     if first:
+        warn_of_versions()
         check_start(folder, resume=start.resume)  # a run finds it too, after its data are read
     with stdout_for_the_result():
         result = verb.run(recipe, folder, resume=start.resume, track=start.track, profile=start.profile)

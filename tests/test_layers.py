@@ -27,7 +27,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
-    {"moved", "start"},
+    {"moved", "start", "versions"},
     {"folder", "interpreter"},
     {"agent", "data", "processes"},
     {"evaluate"},
@@ -37,7 +37,7 @@ ROOMS = [
     {"view"},
     {"demo", "plan"},
 ]
-"""Of `vtune/runs/`; `moved`, `start`, `folder`, `interpreter` and `demo` are of one module each."""
+"""Of `vtune/runs/`; those of rooms one and two, and `demo`, are of one module each."""
 FLOOR = {name: floor for floor, names in enumerate(ROOMS) for name in names}
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef

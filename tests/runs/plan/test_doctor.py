@@ -10,6 +10,7 @@ from tests.report.test_tables import printed
 from tests.runs.commands import vtune
 from vtune.errors import SandboxUnavailable
 from vtune.report.machine import render_machine
+from vtune.runs import versions
 from vtune.runs.plan import doctor
 
 
@@ -62,8 +63,8 @@ def test_a_machine_without_a_sandbox_is_a_row_and_exit_1(monkeypatch: pytest.Mon
 def test_a_package_is_held_against_its_range(
     need: str, installed: str | None, ok: bool, note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "_version", lambda name: installed)
-    row = doctor._package(Requirement(need))
+    monkeypatch.setattr(versions, "_version", lambda name: installed)
+    row = versions.package(Requirement(need))
     assert (row["installed"], row["ok"], row["note"]) == (installed, ok, note)
 
 

@@ -1,7 +1,6 @@
 """`vtune doctor`: what this machine can run, why not, and what to do about it."""
 
 import asyncio
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -14,14 +13,13 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from vtune.errors import ServiceError
+from vtune.runs import versions
 from vtune.sandbox import Sandbox
 
 COMMAND_SECONDS = 60.0
 """Importing torch from a cold disk takes its time."""
 OPTIONAL = {"vllm>=0.32,<0.33": "only for rollouts with vLLM"}
 """Packages that vtune does not ask for, in the range that it knows, and what they would be for."""
-TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "vllm": "0.32.0"}
-"""One set that was tested together: what is put in place of a version that does not fit."""
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_GB = 4.0
 """That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 by default."""
@@ -132,33 +130,12 @@ def _memory() -> dict[str, float]:
 
 def _packages() -> list[dict[str, Any]]:
     """Every package that vtune asks for, and the optional ones."""
-    wanted = [Requirement(line) for line in importlib.metadata.requires("vtune") or ()]
-    rows = [_package(need) for need in wanted if need.marker is None or need.marker.evaluate({"extra": ""})]
+    rows = versions.packages()
     for line, purpose in OPTIONAL.items():
-        row = _package(Requirement(line))
+        row = versions.package(Requirement(line))
         absent = row["installed"] is None
         rows.append(row | ({"ok": True, "note": f"optional: {purpose}"} if absent else {}))
     return rows
-
-
-def _package(need: Requirement) -> dict[str, Any]:
-    installed = _version(need.name)
-    good = installed is not None and need.specifier.contains(installed, prereleases=True)
-    note = "" if good else "not installed" if installed is None else "outside the range that was tested"
-    return {
-        "name": need.name,
-        "wanted": str(need.specifier),
-        "installed": installed,
-        "ok": good,
-        "note": note,
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _gpus() -> list[str]:
@@ -212,12 +189,8 @@ def _layer(name: str, value: object, notes: Sequence[str]) -> dict[str, Any]:
     return {"name": name, "on": bool(value), "why": level if value else "; ".join(about)}
 
 
-def _pin(name: str, wanted: str) -> str:
-    return f"'{name}=={TESTED[name]}'" if name in TESTED else f"'{name}{wanted}'"
-
-
 def _fixes(
-    packages: Sequence[dict[str, Any]], gpus: Sequence[str], cuda: str, sandbox: dict[str, Any]
+    packages: list[dict[str, Any]], gpus: Sequence[str], cuda: str, sandbox: dict[str, Any]
 ) -> list[str]:
     """What to do, most urgent first."""
     fixes = []
@@ -230,9 +203,8 @@ def _fixes(
         fixes.append(
             "sandbox: run as root, or allow user namespaces, to hide the names and sizes of host files too"
         )
-    broken = [_pin(row["name"], row["wanted"]) for row in packages if not row["ok"]]
-    if broken:
-        fixes.append(f"packages: pip install {' '.join(broken)}")
+    if remedy := versions.remedy(packages):
+        fixes.append(f"packages: {remedy}")
     if gpus and (not cuda.startswith("torch sees") or cuda.startswith("torch sees 0")):
         fixes.append("GPU: install a torch that was built for the driver's CUDA, see https://pytorch.org")
     return fixes

@@ -1,0 +1,56 @@
+"""Whether the packages that are installed are those that vtune asks for."""
+
+import importlib.metadata
+from typing import Any
+
+from packaging.requirements import Requirement
+
+from vtune.report.progress import say
+
+TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "vllm": "0.32.0"}
+"""One set that was tested together: what is put in place of a version that does not fit."""
+
+
+def packages() -> list[dict[str, Any]]:
+    """Every package that vtune asks for, extras left out, as `package`; none of them is imported."""
+    wanted = [Requirement(line) for line in importlib.metadata.requires("vtune") or ()]
+    return [package(need) for need in wanted if need.marker is None or need.marker.evaluate({"extra": ""})]
+
+
+def package(need: Requirement) -> dict[str, Any]:
+    """`name`, `wanted` (a range), `installed` (None: it is not), `ok`, and a `note` on what is not ok."""
+    installed = _version(need.name)
+    good = installed is not None and need.specifier.contains(installed, prereleases=True)
+    note = "" if good else "not installed" if installed is None else "outside the range that was tested"
+    return {
+        "name": need.name,
+        "wanted": str(need.specifier),
+        "installed": installed,
+        "ok": good,
+        "note": note,
+    }
+
+
+def remedy(rows: list[dict[str, Any]]) -> str:
+    """The command that puts right what is not ok among `packages`; empty where all is."""
+    broken = [_pin(row["name"], row["wanted"]) for row in rows if not row["ok"]]
+    return f"pip install {' '.join(broken)}" if broken else ""
+
+
+def warn_of_versions() -> None:
+    """Say in a line what is installed outside its range, as pip leaves it with --no-deps."""
+    rows = [row for row in packages() if not row["ok"]]
+    if rows:
+        told = [f"{row['name']} {row['installed'] or 'is missing'} (wanted {row['wanted']})" for row in rows]
+        say(f"warning: vtune was not tested with {', '.join(told)}; {remedy(rows)}")
+
+
+def _pin(name: str, wanted: str) -> str:
+    return f"'{name}=={TESTED[name]}'" if name in TESTED else f"'{name}{wanted}'"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
