@@ -112,6 +112,12 @@ def test_text_search_finds_what_python_finds(texts: list[str], wanted: str, cut:
     assert holds(column, wanted).to_pylist() == [wanted in text for text in texts[cut:] + texts]
 
 
+def test_a_query_finds_nothing_in_an_index_of_no_chunks() -> None:
+    """As of a run without trajectories; PyArrow before 26 ended the process there."""
+    table = pa.table({"source": pa.chunked_array([], pa.string())})
+    assert select(table, parse_query("source=puzzles"), {}).to_pylist() == []
+
+
 def test_a_text_in_quotes_is_meant_as_it_stands(tmp_path: Path) -> None:
     """A question may well be answered with "none", which without quotes is what is not known."""
     drawn = [replace(LOOKED, answer="none"), UNSCORED, replace(MISSED, answer="a,b", source="none")]

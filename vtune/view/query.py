@@ -107,6 +107,9 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
         one = pc.fill_null(one, False)
         one = pc.invert(one) if term.negated else one
         mask = one if mask is None else pc.and_(mask, one)
+    if isinstance(mask, pa.ChunkedArray):
+        # Of no chunks at all, as of a run without trajectories, PyArrow before 26 would end the process.
+        mask = mask.combine_chunks()
     numbers = _all(table.num_rows) if mask is None else pc.indices_nonzero(mask)
     if not query.sort:
         return numbers
