@@ -26,8 +26,8 @@ FADED = 0.6
 pixel 0.1 to 0.5 is left on 64 pixels for 72, or between pixels."""
 CLEAR = 0.62
 """Mean agreement that a view needs which is verified on a region's own pixels alone; ours. Thresholds and
-outlines of hatching have 0.77 and more; a glyph that was closed to a block, and says nothing of its digit, 0.59
-at most."""
+outlines of hatching have 0.77 and more; a glyph that was closed to a block, and says nothing of its digit, has
+0.59 at most."""
 ENOUGH = 64
 """Longer side that a region needs, of its own pixels, so that a smaller view of it is compared as it is.
 Details finer than this are not asked for; in a smaller region every pixel may count."""
