@@ -26,7 +26,7 @@ FADED = 0.6
 pixel 0.1 to 0.5 is left on 64 pixels for 72, or between pixels."""
 CLEAR = 0.62
 """Mean agreement that a view needs which is verified on a region's own pixels alone; ours. Thresholds and
-outlines of hatching have 0.77 and more; a glyph that was closed to a block, and says nothing of its digit, has
+outlines of hatching have 0.77 and more; a glyph that was closed to a block, and says nothing of its digit,
 0.59 at most."""
 ENOUGH = 64
 """Longer side that a region needs, of its own pixels, so that a smaller view of it is compared as it is.
