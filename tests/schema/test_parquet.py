@@ -425,7 +425,8 @@ def test_json_columns_hold_what_datasets_says_they_hold(tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     made = datasets.Dataset.from_list(rows, features=features)
     made.to_parquet(str(file))
-    assert [row for _, row in scan_rows(file)] == made.to_list() == rows
+    # Not `to_list`, which datasets before 5 leaves as texts.
+    assert [row for _, row in scan_rows(file)] == list(made) == rows
     assert [row for _, row in scan_rows(file, ["list"])] == [{"list": row["list"]} for row in rows]
 
 
