@@ -1,11 +1,13 @@
-"""What is installed outside its range is told where a run begins."""
+"""A run begins with a line on what is installed outside its range."""
 
 import importlib.metadata
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.runs.commands import vtune
 from vtune.runs import versions
 
@@ -14,8 +16,11 @@ Installed = Callable[[dict[str, str | None]], None]
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> Installed:
-    """Put other versions in place of those that are there."""
-    known = importlib.metadata.requires("vtune") or []
+    """Put other versions in place of those that are there; what is wanted is as this checkout says.
+
+    The metadata of an editable install are those of the day when it was installed.
+    """
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     real = versions._version
 
     def put(others: dict[str, str | None]) -> None:

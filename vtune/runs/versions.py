@@ -41,8 +41,8 @@ def warn_of_versions() -> None:
     """Say in a line what is installed outside its range, as pip leaves it with --no-deps."""
     rows = [row for row in packages() if not row["ok"]]
     if rows:
-        told = [f"{row['name']} {row['installed'] or 'is missing'} (wanted {row['wanted']})" for row in rows]
-        say(f"warning: vtune was not tested with {', '.join(told)}; {remedy(rows)}")
+        named = [f"{row['name']} {row['installed'] or 'is missing'} (wanted {row['wanted']})" for row in rows]
+        say(f"warning: vtune was not tested with {', '.join(named)}; {remedy(rows)}")
 
 
 def _pin(name: str, wanted: str) -> str:

@@ -224,20 +224,20 @@ class _Trial:
             ),
             "the model does not answer": (_Case(free, spoken), _Case(free, spoken, answers=False)),
         }
-        told = []
+        unscored: list[str] = []
         for what, (whole, broken) in pairs.items():
             usual, found = self.found(whole, broken)
             if isinstance(usual, Unscored):
                 raise Broken(f"it is unscored where nothing failed: {usual.why}", "correct `score`")
             if isinstance(found, Unscored):
                 _why(found)
-                told.append(what)
+                unscored.append(what)
             elif found.score != usual.score:
                 raise Broken(
                     f"{what}, and it scores {found.score:g}, not {usual.score:g}",
                     "let the error pass, or return Unscored(why)",
                 )
-        return f"unscored where {' or '.join(told)}" if told else "it needs neither pictures nor a model"
+        return f"unscored where {' or '.join(unscored)}" if unscored else "it needs neither pictures nor a model"
 
     def fast(self) -> str:
         self.first  # noqa: B018 - what is loaded once is no matter of a trajectory
