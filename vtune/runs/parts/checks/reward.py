@@ -237,7 +237,9 @@ class _Trial:
                     f"{what}, and it scores {found.score:g}, not {usual.score:g}",
                     "let the error pass, or return Unscored(why)",
                 )
-        return f"unscored where {' or '.join(unscored)}" if unscored else "it needs neither pictures nor a model"
+        return (
+            f"unscored where {' or '.join(unscored)}" if unscored else "it needs neither pictures nor a model"
+        )
 
     def fast(self) -> str:
         self.first  # noqa: B018 - what is loaded once is no matter of a trajectory
