@@ -268,7 +268,8 @@ def test_a_scheduler_may_tell_every_process_of_both_machines_to_stop(hosts: Host
     run = tmp_path / "run"
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=400", "--out", str(run)]
     started = going(lambda: hosts.start(words, tmp_path / "said", site=IDLES), run)
-    assert sorted(started.ranks()) == [0, 1, 2, 3]
+    # Seen once on a machine under load: a rank that was training was not found in the table of processes.
+    assert eventually(lambda: sorted(started.ranks()) == [0, 1, 2, 3], GONE)
     for pid in started.kinds():
         os.kill(pid, signal.SIGTERM)
     assert started.wait(END) == 130, said_by(started, run)
