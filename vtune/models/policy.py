@@ -164,9 +164,9 @@ def _check_sees(model: Any) -> None:
         import transformers
 
         raise RunFailed(
-            f"transformers {transformers.__version__} does not take features of pictures ({ENCODED}): the "
-            f"model would see none",
-            fix="pip install 'transformers>=5.18,<5.20'",
+            f"{type(model).__name__} of transformers {transformers.__version__} does not take features of "
+            f"pictures ({ENCODED}): the model would see none",
+            fix="pip install 'transformers>=5.18,<5.20'; a family of your own needs a forward that takes them",
         )
 
 

@@ -249,7 +249,11 @@ class _Loop:
         step = self._with_advantages(step)
         step = self._with_credit(step)
         step = await self._updated(step)
-        return self._recorded(step)
+        step = self._recorded(step)
+        if step.updates and not staleness(step.everyone, number):
+            # Behind the record: a curve that ends here shows why.
+            check_mismatch(step.updates[0], self._recipe.rollout.engine)
+        return step
 
     async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
         """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
@@ -293,8 +297,6 @@ class _Loop:
         with phase("update"):
             updates = await self._learn(updates_of(kept, self._recipe.updates_per_step))
         step.clock.lap("update")
-        if updates and not staleness(step.everyone, step.number):
-            check_mismatch(updates[0], self._recipe.rollout.engine)
         return replace(step, updates=updates)
 
     def _recorded(self, step: Step) -> Step:
