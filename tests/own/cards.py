@@ -1,4 +1,4 @@
-"""A data format of a user's own that is written, too: riddles with a picture each, as JSON lines."""
+"""A data format of a user's own that is also written: riddles with a picture each, as JSON lines."""
 
 import base64
 from collections.abc import Iterator

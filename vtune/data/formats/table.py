@@ -106,7 +106,7 @@ class Format:
 
 
 def _about(layout: Format) -> str:
-    return layout.reads if layout.writes is None else f"{layout.reads}; written, too"
+    return layout.reads if layout.writes is None else f"{layout.reads}; also written"
 
 
 FORMATS: Parts[Format] = Parts("format", _about, Format)
@@ -152,7 +152,7 @@ def writer_of(name: str) -> Writer:
     """How the format of a name is written.
 
     Raises:
-        RecipeError: If there is none, or it is only read.
+        RecipeError: If there is no such format, or it is only read.
     """
     plain = name if name in FORMATS else _aliases().get(name)
     if plain is None:

@@ -1,4 +1,4 @@
-"""A model that says what it is told to, in the place of one that a part asks while it is tried."""
+"""A scripted model, in the place of the one that a part asks while it is tried."""
 
 import json
 import threading
