@@ -198,10 +198,11 @@ Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
-def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
     """A folder by its name, filled by the first test worker that wants it. Shared: nobody writes into it."""
     root = tmp_path_factory.getbasetemp()
     root = (root.parent if "PYTEST_XDIST_WORKER" in os.environ else root) / "once"
+    given: dict[Path, dict[Path, tuple[int, int, int]]] = {}
 
     def make(name: str, fill: Callable[[Path], object]) -> Path:
         folder, filled = root / name, root / f"{name}.filled"
@@ -211,9 +212,19 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
             if not filled.exists():
                 fill(folder)
                 filled.touch()
+        given.setdefault(folder, stamps(folder))
         return folder
 
-    return make
+    yield make
+    for folder, before in given.items():
+        # A test of another worker, which read it at that moment, would fail for no reason of its own.
+        assert stamps(folder) == before, f"a test has written into {folder}, which all share"
+
+
+def stamps(folder: Path) -> dict[Path, tuple[int, int, int]]:
+    """What changes of a file that is written or replaced."""
+    facts = ((path, path.lstat()) for path in folder.rglob("*") if not path.is_dir())
+    return {path: (one.st_ino, one.st_mtime_ns, one.st_size) for path, one in facts}
 
 
 # Models are built and torch is imported on first use: tests that need neither stay fast.

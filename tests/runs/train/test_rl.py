@@ -2,6 +2,7 @@ import gzip
 import io
 import json
 import re
+import shutil
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,6 +68,8 @@ STATS = StepStats(
 class Runs:
     words: list[str]
     """Of the run that was killed and resumed."""
+    data: Path
+    """Its own."""
     unbroken: Path
     killed: Path
     after_the_kill: dict[str, object]
@@ -77,8 +80,10 @@ class Runs:
 
 @pytest.fixture(scope="module")
 def runs(schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    killed = tmp_path_factory.mktemp("rl") / "killed"
-    words = rl(schooled.resolve(), lens / "train.parquet", killed)
+    folder = tmp_path_factory.mktemp("rl")
+    killed = folder / "killed"
+    data = Path(shutil.copy(lens / "train.parquet", folder))  # a test changes it
+    words = rl(schooled.resolve(), data, killed)
     ended = python(KILLED, *words)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     left = {
@@ -90,7 +95,7 @@ def runs(schooled: Path, unbroken: Path, lens: Path, tmp_path_factory: pytest.Te
         (killed / f"trajectories/{stale}.parquet").write_text("of a run that went on, and was forgotten")
     # A profile changes nothing of what a run finds.
     resumed = vtune(*words, "--resume", "--profile", "4")
-    return Runs(words, unbroken, killed, left, resumed.code, resumed.err)
+    return Runs(words, data, unbroken, killed, left, resumed.code, resumed.err)
 
 
 def test_the_kill_came_in_mid_step_and_after_work_that_was_not_saved(runs: Runs) -> None:
@@ -229,15 +234,14 @@ def test_resuming_with_another_recipe_names_the_keys(runs: Runs, change: list[st
 
 
 def test_resuming_with_changed_data_is_refused(runs: Runs, lens: Path) -> None:
-    data = lens / "train.parquet"
-    before = data.read_bytes()
+    before = runs.data.read_bytes()
     try:
-        data.write_bytes((lens / "heldout.parquet").read_bytes())
+        shutil.copy(lens / "heldout.parquet", runs.data)
         ended = vtune(*runs.words, "--resume")
     finally:
-        data.write_bytes(before)
+        runs.data.write_bytes(before)
     assert ended.code == 2
-    assert f"{data} is not the file that {runs.killed} began with" in ended.err
+    assert f"{runs.data} is not the file that {runs.killed} began with" in ended.err
 
 
 def test_a_new_run_does_not_go_into_a_folder_that_holds_one(runs: Runs) -> None:
