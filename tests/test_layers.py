@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 LAYERS = [
     {"errors"},
     {"files", "parts", "sections"},
+    {"registry"},
     {"uses"},
     {"config", "schema"},
     {"sandbox", "looks"},

@@ -17,8 +17,9 @@ from vtune.environments import ENVIRONMENTS
 from vtune.errors import RecipeError
 from vtune.metrics.benchmarks import SCORERS
 from vtune.models.families import FAMILIES
-from vtune.parts import OURS, TABLES, Kind
+from vtune.parts import OURS, Kind
 from vtune.protocols import PROTOCOLS
+from vtune.registry import TABLES
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.part import REWARDS
 from vtune.rollout.prompts import STYLES

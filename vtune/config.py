@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.reading import read_text
 from vtune.files.yaml_text import explained, read_yaml
-from vtune.parts import or_yours
+from vtune.registry import or_yours
 from vtune.sections import Named, Open
 from vtune.sections import Strict as Strict
 from vtune.uses import use

@@ -1,7 +1,7 @@
 """`uses` of a recipe: files with a user's own parts, loaded before anything looks for their names.
 
-A file is run once in a process, and what it adds to the tables of `vtune.parts` stays there, as what a module
-brings does. Other processes are given its text, never its path, so that all of them run the same code.
+A file is run once in a process, and what it adds to the tables of `vtune.registry` stays there, as what a
+module brings does. Other processes are given its text, never its path, so that all of them run the same code.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from vtune.errors import BrokenPart, RecipeError, VtuneError
-from vtune.parts import TABLES, WORDS
+from vtune.parts import WORDS
+from vtune.registry import TABLES
 
 T = TypeVar("T")
 

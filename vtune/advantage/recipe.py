@@ -8,7 +8,7 @@ from vtune.advantage.group import Baseline
 from vtune.advantage.tool_types import tool_types
 from vtune.config import Strict
 from vtune.errors import nearest
-from vtune.parts import or_yours
+from vtune.registry import or_yours
 
 
 class Overlong(Strict):

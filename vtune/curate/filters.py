@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from vtune.curate.item import Item, Selected
-from vtune.parts import Parts, first_line
+from vtune.registry import Parts, first_line
 from vtune.sections import Named
 
 Rule = Callable[[Any, Item], str | None]

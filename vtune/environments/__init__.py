@@ -2,7 +2,7 @@
 
 from vtune.environments.environment import EnvironmentPart
 from vtune.errors import DataError
-from vtune.parts import Parts
+from vtune.registry import Parts
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 
 from vtune.errors import DataError
 from vtune.metrics.scores import cluster, interval
-from vtune.parts import Parts, first_line
+from vtune.registry import Parts, first_line
 from vtune.verifiers.boxes import LabelledBox
 
 Scores = dict[str, Any]

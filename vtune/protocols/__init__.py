@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from vtune.parts import Parts
 from vtune.protocols.protocol import Protocol
+from vtune.registry import Parts
 
 PROTOCOLS: Parts[Protocol] = Parts("protocol", lambda protocol: protocol.about, Protocol)
 """Name on the command line and in a suite -> protocol."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import AfterValidator
 
 from vtune.judge.client import JudgeClient
-from vtune.parts import Parts
+from vtune.registry import Parts
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict

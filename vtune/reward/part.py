@@ -8,7 +8,7 @@ from pydantic import Field
 
 from vtune.errors import RecipeError, RunFailed, ServiceError, VtuneError
 from vtune.judge.completions import NoReply
-from vtune.parts import Parts, first_line
+from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from vtune.environments import DEFAULT, name_of
-from vtune.parts import Parts, first_line
+from vtune.registry import Parts, first_line
 from vtune.rollout.prompt_pool import pool_suffix
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample

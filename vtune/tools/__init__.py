@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from vtune.parts import Parts
+from vtune.registry import Parts
 from vtune.tools.tool import ToolPart
 
 NONE, INVALID = "none", "invalid"

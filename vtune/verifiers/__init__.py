@@ -6,7 +6,7 @@ scores, ours are exceptions.
 """
 
 from vtune.errors import DataError
-from vtune.parts import Parts, first_line
+from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.uses import broken, given

@@ -26,7 +26,8 @@ from vtune.cli import main
 from vtune.config import find, load_recipe
 from vtune.errors import BrokenPart, DataError, RunFailed
 from vtune.models.policy import Policy
-from vtune.parts import OURS, TABLES
+from vtune.parts import OURS
+from vtune.registry import TABLES
 from vtune.reward.recipe import RewardService
 from vtune.reward.score import Scorer
 from vtune.rollout.engine import Completion, Request

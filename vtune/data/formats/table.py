@@ -10,7 +10,8 @@ import pyarrow as pa
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.specimens import Specimen
 from vtune.errors import DataError, RecipeError, nearest
-from vtune.parts import OURS, Parts, or_yours
+from vtune.parts import OURS
+from vtune.registry import Parts, or_yours
 from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 

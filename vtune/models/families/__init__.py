@@ -7,7 +7,7 @@ from typing import Any
 
 from vtune.errors import DataError
 from vtune.models.families.family import Family
-from vtune.parts import Parts
+from vtune.registry import Parts
 
 FAMILIES: Parts[Family] = Parts("family", lambda family: family.about, Family)
 """`model_type` -> family."""

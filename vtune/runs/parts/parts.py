@@ -7,7 +7,8 @@ from typing import Any
 
 from vtune.config import read_values
 from vtune.errors import RecipeError
-from vtune.parts import OURS, TABLES, Kind
+from vtune.parts import OURS, Kind
+from vtune.registry import TABLES
 from vtune.runs.parts.checks.check import Check
 from vtune.uses import Used, use
 

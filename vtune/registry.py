@@ -1,0 +1,148 @@
+"""How parts are found by their names: one `Parts` for each kind, in the package that has the kind."""
+
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
+from importlib import import_module
+from typing import Any, TypeVar
+
+from vtune.errors import RecipeError, nearest
+from vtune.parts import OURS, WORDS, Kind
+
+T = TypeVar("T")
+
+YOURS = "To add your own, list its file under `uses: [./mine.py]`, on a command line `--uses mine.py`"
+"""The next step where a name may be that of a part which nobody has brought."""
+
+
+def or_yours(hint: str) -> str:
+    """The next step for an unknown name, and that of bringing a part of that name."""
+    return f"{hint}{'' if hint.endswith('?') else '.'} {YOURS}"
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+"""Names stand in recipes, in columns of metrics and in file names."""
+
+
+TABLES: dict[Kind, "Parts[Any]"] = {}
+"""Kind -> its table, once the package that has it is loaded."""
+
+
+class Parts(Mapping[str, T]):
+    """The parts of one kind, by name: ours first, in the order of `OURS`, then those that files brought.
+
+    What a process has loaded is its own: a table holds what was imported, as `sys.modules` does.
+
+    Args:
+        kind: Of the parts.
+        about: The line that says what a part is.
+        made: What every part is an instance of; None: anything.
+        taken: Words that stand for something else where a name of the kind is expected.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        about: Callable[[T], str],
+        made: type[T] | None = None,
+        taken: Collection[str] = (),
+    ) -> None:
+        self.kind = kind
+        self.word = WORDS.get(kind, kind)
+        """What messages call one of the parts."""
+        self._taken = frozenset(taken)
+        self.about = about
+        self._made = made
+        self._ours = OURS[kind]
+        self._added: dict[str, T] = {}
+        self._places: dict[str, tuple[str, str, int]] = {}
+        """Of a user's own: the module, its file, and the line."""
+        TABLES[kind] = self
+
+    def add(self, name: str, part: T) -> T:
+        """Put a part into the table; to be called where it is defined, when its file is loaded.
+
+        Raises:
+            RecipeError: If the name is another's, or no name, or the part is not of the table's kind.
+        """
+        caller = sys._getframe(1)
+        module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        if name in self._ours and self._ours[name] != module:
+            raise RecipeError(
+                f"`{name}` is the name of vtune's own {self.word}", where=place, fix="give yours another name"
+            )
+        if name in self._taken:
+            raise RecipeError(
+                f"`{name}` is reserved: it cannot name your {self.word}",
+                where=place,
+                fix="give yours another name",
+            )
+        if name in self._places:
+            other, file, line = self._places[name]
+            what = f"line {line} of {'this file' if other == module else file}"
+            raise RecipeError(
+                f"{what} already adds {self.word} `{name}`", where=place, fix="rename one of the two"
+            )
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise RecipeError(
+                f"{name!r} is not a valid name ({self.word})",
+                where=place,
+                fix="start with a letter; then letters, digits, _ and -",
+            )
+        if self._made is not None and not isinstance(part, self._made):
+            raise RecipeError(
+                f"{self.word} `{name}` is of type {type(part).__name__}, not {self._made.__name__}",
+                where=place,
+                fix=f"add a {self._made.__name__}(…): see cli/parts.md",
+            )
+        if name not in self._ours:
+            self._places[name] = module, caller.f_code.co_filename, caller.f_lineno
+        self._added[name] = part
+        return part
+
+    def drop(self, module: str) -> None:
+        """Take out what a user's module has added."""
+        for name in self.of(module):
+            del self._added[name], self._places[name]
+
+    def modules(self) -> set[str]:
+        """Those, not of ours, that have added parts."""
+        return {module for module, *_ in self._places.values()}
+
+    def of(self, module: str) -> list[str]:
+        """The names that a user's module has added."""
+        return [name for name, (where, *_) in self._places.items() if where == module]
+
+    def known(self, name: str) -> str:
+        """The name itself.
+
+        Raises:
+            ValueError: If nothing has it, with the nearest that something has.
+        """
+        if name not in self:
+            raise ValueError(f"there is no {self.word} `{name}`; {self.meant(name)}")
+        return name
+
+    def meant(self, name: str, *others: str) -> str:
+        """The next step for a name that nothing has: the nearest of them and of `others`, or `uses`."""
+        return or_yours(nearest(name, [*self, *others]))
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._added and name in self._ours:
+            import_module(self._ours[name])
+        return self._added[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ours or name in self._added
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._ours
+        yield from self._places
+
+    def __len__(self) -> int:
+        return len(self._ours) + len(self._places)
+
+
+def first_line(thing: object) -> str:
+    """What the documentation of a function or a class says first."""
+    return (thing.__doc__ or "").strip().partition("\n")[0]
