@@ -1,8 +1,8 @@
 """The one table of parts: what a recipe, a suite or a row of data calls by name.
 
 A part is one file that says everything about itself, and adds itself to the table of its kind under its name;
-`OURS` says where each of ours is, which `vtune.registry` imports when somebody first asks for it. A user's own
-part comes from a file that a recipe names under `uses` (`vtune.uses`), and adds itself in the same way.
+`OURS` says where each of ours is, which `vtune.registry` imports when somebody first asks for it. A user's
+own part comes from a file that a recipe names under `uses` (`vtune.uses`), and adds itself in the same way.
 
 To add one of ours: write its file, which ends with `….add("name", …)`, and a line in `OURS`.
 """
