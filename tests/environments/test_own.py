@@ -14,7 +14,7 @@ from PIL import Image
 from tests.environments.worlds import changed, maze, using, way
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, LOOK, SAMPLE, FakeSandbox, job, roll_out
-from vtune.environments import check_environment
+from vtune.environments import check_environment, opened
 from vtune.errors import DataError, RunFailed
 from vtune.models.policy import Policy
 from vtune.reward.score import Scorer
@@ -88,6 +88,17 @@ def test_a_walk_that_runs_out_of_turns_has_its_reward_too(policy: Policy) -> Non
 
 @pytest.mark.usefixtures("world")
 def test_a_mistake_is_told_and_the_walk_goes_on(policy: Policy) -> None:
+    (found,) = roll_out(policy, [WALL, *way()], jobs=[job(maze())], max_turns=4, **LIMITS)
+    assert [one.status for one in found.calls] == ["error", "ok", "ok"]
+    assert found.messages[2].content == "Error: there is a wall"
+    assert found.outcome == Outcome(1.0, "at the goal after 3 moves")
+
+
+@pytest.mark.usefixtures("world")
+def test_so_it_is_in_an_environment_that_ships_with_vtune(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opened, "OURS", {"environment": {"maze": "maze"}})
     (found,) = roll_out(policy, [WALL, *way()], jobs=[job(maze())], max_turns=4, **LIMITS)
     assert [one.status for one in found.calls] == ["error", "ok", "ok"]
     assert found.messages[2].content == "Error: there is a wall"

@@ -29,7 +29,7 @@ async def opened(start: Start) -> AsyncIterator[Episode]:
     part = environment_of(start.sample)
     name = name_of(start.sample)
     if name in OURS[ENVIRONMENTS.kind]:
-        episode = await part.open(start)
+        episode: Episode = Answering(await part.open(start))
     else:
         episode = await _opened(name, start)
     try:
@@ -44,6 +44,33 @@ async def _opened(name: str, start: Start) -> Episode:
         checked = Checked(name, start, episode)
         await checked.check_opening()
         return checked
+
+
+class Answering(Episode):
+    """An episode of ours, of whose mistakes the policy reads.
+
+    Args:
+        episode: As the environment opened it.
+    """
+
+    def __init__(self, episode: Episode) -> None:
+        self._episode = episode
+        self.stop, self.opening, self.sandbox = episode.stop, episode.opening, episode.sandbox
+
+    async def observe(self, turn: Turn) -> Sequence[Act] | None:
+        """What the environment says; the policy reads the message of a `Mistake`."""
+        try:
+            return await self._episode.observe(turn)
+        except Mistake as mistake:
+            return [Act(refused(str(mistake)))]
+
+    async def outcome(self) -> Outcome | None:
+        """The environment's."""
+        return await self._episode.outcome()
+
+    async def close(self) -> None:
+        """Close the environment's."""
+        await self._episode.close()
 
 
 class Checked(Episode):
