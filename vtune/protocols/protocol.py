@@ -99,6 +99,9 @@ class Rule:
     model is asked."""
     needs_judge: bool = False
     """Whether upstream has no rule without a model: then an evaluation has to name one."""
+    example: Callable[[Sample], str] | None = None
+    """(sample) -> a right reply, as `grade` is handed it, for a rule that reads no ground truth that stands
+    alone, e.g. `Answer: B`; None: it does. `vtune parts check` tries it."""
 
     @property
     def asks_model(self) -> bool:

@@ -311,6 +311,48 @@ def test_a_promise_of_a_scorer_a_style_a_filter_or_a_format_that_is_not_kept_is_
     assert found in told[0]
 
 
+MARKED = """
+import re
+
+from vtune.protocols import PROTOCOLS
+from vtune.protocols.protocol import Protocol, Rule, chose
+
+
+def ask(question, sample):
+    return f"{question} End with a line `Answer: LETTER`."
+
+
+def grade(text, sample):
+    found = re.search("Answer: ([A-Z])", text)
+    return chose(found and found[1], sample)
+
+
+RULE = Rule(ask=ask, grade=grade, scorer=None, example=lambda sample: f"Answer: {sample.ground_truth}")
+PROTOCOLS.add("mine", Protocol(about="Mine.", rules={"multiple_choice": RULE}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", ""),
+        ("sample.ground_truth}", "'Z'}", "'Answer: Z' is graded"),
+        (', example=lambda sample: f"Answer: {sample.ground_truth}"', "", "'B' is graded"),
+    ],
+)
+def test_a_protocol_says_how_a_right_reply_looks_where_the_answer_alone_is_none(
+    tmp_path: Path, old: str, new: str, found: str
+) -> None:
+    assert old in MARKED
+    path = tmp_path / "mine.py"
+    path.write_text(MARKED.replace(old, new))
+    told = broken(path)
+    assert set(told) == ({"multiple_choice: the right answer earns 1"} if found else set())
+    for why in told.values():
+        assert found in why
+        assert "or say in `example` of the Rule how a right reply looks" in why
+
+
 @pytest.mark.parametrize("kind", CASES)
 def test_a_check_of_a_broken_part_names_the_part_the_file_and_the_remedy(kind: str, tmp_path: Path) -> None:
     path = breaking(kind, tmp_path)

@@ -1,7 +1,7 @@
 """What a protocol promises."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from vtune.metrics.benchmarks import SCORERS
 from vtune.protocols import PROTOCOLS
@@ -41,7 +41,7 @@ def _checks(kind: str, rule: Rule) -> list[Check]:
         ]
     return [
         tried(f"{kind}: pictures stay in the prompt", _asks(rule, sample)),
-        tried(f"{kind}: the right answer earns 1", _right(rule, sample, (right, *OTHER_FORMS.get(kind, ())))),
+        tried(f"{kind}: the right answer earns 1", _right(kind, rule, sample, right)),
         tried(f"{kind}: any text is graded, twice alike", _total(rule, sample, right)),
         tried(f"{kind}: its scorer is known", _scorer(rule)),
     ]
@@ -60,16 +60,22 @@ def _asks(rule: Rule, sample: Sample) -> Callable[[], str]:
     return run
 
 
-def _right(rule: Rule, sample: Sample, forms: Sequence[str]) -> Callable[[], str]:
-    """The right answer, in one of the forms that protocols ask for."""
+def _right(kind: str, rule: Rule, sample: Sample, right: str) -> Callable[[], str]:
+    """The right answer, as the rule says that it looks, else in one of the forms that protocols ask for."""
 
     def run() -> str:
+        forms = (right, *OTHER_FORMS.get(kind, ()))
         replies = [f"<answer>{form}</answer>" if rule.reads == "reply" else form for form in forms]
+        if rule.example is not None:
+            replies = [rule.example(sample)]
         grades = [rule.grade(reply, sample) for reply in replies]
         for reply, grade in zip(replies, grades, strict=True):
             if grade.score == 1.0 and not grade.unreadable:
                 return f"{reply!r} is 1"
-        raise Broken(f"{replies[0]!r} is graded {grades[0]}", "give the right answer a score of 1 in `grade`")
+        raise Broken(
+            f"{replies[0]!r} is graded {grades[0]}",
+            "give it a score of 1 in `grade`; or say in `example` of the Rule how a right reply looks",
+        )
 
     return run
 
