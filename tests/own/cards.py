@@ -20,13 +20,17 @@ def read(path: Path, options: Options) -> Iterator[Found]:
 
 
 def card(row: Row) -> Sample:
-    """The sample of a line; a column that is missing, or no text, is an error."""
+    """The sample of a line; a column that is missing, or not what it should be, is an error."""
     columns = Fields(row)
+    try:
+        picture = base64.b64decode(columns.text("picture"), validate=True)
+    except ValueError:
+        raise DataError("`picture` is not base64", fix="encode the file's bytes") from None
     return Sample(
         id=columns.text("id"),
         source="cards",
         prompt=(Message("user", f"{IMAGE}\n{columns.text('riddle')}", (0,)),),
-        images=(Picture(data=base64.b64decode(columns.text("picture"))),),
+        images=(Picture(data=picture),),
         ground_truth=columns.text("answer"),
         verifier="exact",
     )

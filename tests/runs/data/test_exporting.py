@@ -57,6 +57,19 @@ def test_a_format_of_ones_own_is_written_and_comes_back(cards: Path, tmp_path: P
     assert list(read_samples(back)) == list(read_samples(cards))
 
 
+def test_a_picture_that_is_not_base64_is_an_error_of_its_row(cards: Path, tmp_path: Path) -> None:
+    assert exported(cards, tmp_path / "out.jsonl").code == 0
+    first, second = (tmp_path / "out.jsonl").read_text().splitlines()
+    damaged = json.loads(first) | {"picture": "abc"}
+    (tmp_path / "in.jsonl").write_text(f"{json.dumps(damaged)}\n{second}\n")
+    forget(used())
+    words = ("--uses", CARDS, "--out", tmp_path / "back.parquet")
+    ended = vtune("data", "import", "cards", tmp_path / "in.jsonl", *words)
+    assert ended.code == 0, ended.err
+    assert "`picture` is not base64" in ended.out + ended.err
+    assert len(list(read_samples(tmp_path / "back.parquet"))) == 1
+
+
 def test_what_a_format_of_ones_own_cannot_hold_is_left_out_and_listed(cards: Path, tmp_path: Path) -> None:
     first, second = read_samples(cards)
     write_samples(tmp_path / "more.parquet", [first, replace(second, tools=("python",))])
