@@ -25,6 +25,7 @@ from vtune.reward.part import REWARDS
 from vtune.rollout.prompts import STYLES
 from vtune.tools import TOOLS
 from vtune.update.losses import LOSSES
+from vtune.uses import use
 from vtune.verifiers import VERIFIERS
 
 TABLE = "vtune/parts.py"
@@ -148,7 +149,7 @@ def test_no_file_spells_the_name_of_another_files_part(kind: Kind) -> None:
         for file, name, line in spelt(kind)
         if (file, name) not in OTHER_MEANINGS and (file, "*") not in OTHER_MEANINGS
     }
-    assert not places
+    assert not places, "import the part's module, and write its `NAME`"
 
 
 def test_every_other_meaning_is_still_met() -> None:
@@ -233,7 +234,8 @@ def test_no_file_asks_for_a_part_of_another_file_by_its_name() -> None:
     scorers = {one for one in found if one[0] == "scorer" and one[2].startswith("vtune/protocols/")}
     assert scorers
     rows = "vtune/data/formats/specimens.py"
-    assert found - scorers == {("tool", "python", rows), ("verifier", "detection", rows)}
+    known = {("tool", "python", rows), ("verifier", "detection", rows)}
+    assert found - scorers == known, "import the part's module, and write its `NAME`"
 
 
 @pytest.mark.parametrize(
@@ -434,6 +436,13 @@ def test_a_name_of_ours_is_not_given_away() -> None:
     with pytest.raises(RecipeError, match="`exact` is the name of vtune's own verifier") as told:
         VERIFIERS.add("exact", VERIFIERS["exact"])
     assert "test_parts.py" in told.value.where
+    assert told.value.fix == "give yours another name"
+
+
+def test_whoever_loads_a_file_of_ours_as_a_part_of_the_users_is_told_what_tries_it() -> None:
+    with pytest.raises(RecipeError, match="`exact` is the name of vtune's own verifier") as told:
+        use([ROOT / "vtune/verifiers/exact.py"])
+    assert "`pytest tests/runs/parts/test_ours.py -k exact` tries it" in told.value.fix
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from vtune.errors import RecipeError, nearest
@@ -69,7 +70,9 @@ class Parts(Mapping[str, T]):
         module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
         if name in self._ours and self._ours[name] != module:
             raise RecipeError(
-                f"`{name}` is the name of vtune's own {self.word}", where=place, fix="give yours another name"
+                f"`{name}` is the name of vtune's own {self.word}",
+                where=place,
+                fix=self._kept(name, caller.f_code.co_filename),
             )
         if name in self._taken:
             raise RecipeError(
@@ -99,6 +102,13 @@ class Parts(Mapping[str, T]):
             self._places[name] = module, caller.f_code.co_filename, caller.f_lineno
         self._added[name] = part
         return part
+
+    def _kept(self, name: str, file: str) -> str:
+        """The next step where a file adds a name of ours; it may be the very file that ours is in."""
+        module = tuple(self._ours[name].split("."))
+        if Path(file).with_suffix("").parts[-len(module) :] == module:
+            return f"this file is that part: `pytest tests/runs/parts/test_ours.py -k {name}` tries it"
+        return "give yours another name"
 
     def drop(self, module: str) -> None:
         """Take out what a user's module has added."""
