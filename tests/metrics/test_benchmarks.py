@@ -134,7 +134,8 @@ def test_facets_split_a_score_in_several_ways_and_a_question_may_have_several_va
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
-    marks = [mark("single", "0", 1.0), mark("single", "0", 0.0), mark("single", "0", None)]
+    scores = (1.0, 0.0, None)
+    marks = [replace(mark("single", "0", score), sample_id=f"s/{score}") for score in scores]
     found = SCORERS[name](marks)  # type: ignore[index]
     assert (found["score"], found["n"], found["unscored"]) == (0.5, 3, 1)
     nothing = SCORERS[name]([mark("single", "0", None)])  # type: ignore[index]

@@ -73,7 +73,9 @@ def test_samples_come_back_whole_from_other_layouts(
     name: str, layout: str, imported: dict, tmp_path: Path
 ) -> None:
     _, out, result = imported[name]
-    there = tmp_path / ("there.jsonl" if layout == "samples" else "there.parquet")
+    writer = FORMATS[layout].writes
+    assert writer is not None
+    there = tmp_path / ("there.jsonl" if writer.columns is None else "there.parquet")
     back = tmp_path / "back.parquet"
     foreign = next((one for one in ("judge", "point_in_box") if one in result["by_verifier"]), None)
     if layout == "vtriune" and foreign is not None:
