@@ -4,7 +4,8 @@ A part is one file that says everything about itself, and adds itself to the tab
 `OURS` says where each of ours is, which `vtune.registry` imports when somebody first asks for it. A user's
 own part comes from a file that a recipe names under `uses` (`vtune.uses`), and adds itself in the same way.
 
-To add one of ours: write its file, which ends with `….add("name", …)`, and a line in `OURS`.
+To add one of ours: write its file, which ends with `….add("name", …)`, and put its name at the end of its
+kind in `OURS` (`tests/README.md`, "Contributing").
 """
 
 from collections.abc import Mapping
@@ -90,6 +91,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
                 **_listed("vtune.runs.curate", "contamination recipe:pass_rate labels"),
             }
         ),
+        # The first two are those of a recipe that names no `judges`: a new one stands behind them.
         "evidence": _listed(
             "vtune.reward", "evidence_boxes:boxes evidence_model:model evidence_passages:passages"
         ),

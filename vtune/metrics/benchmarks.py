@@ -1,7 +1,7 @@
 """The scores of benchmarks, each by its published rule. A suite names its scorer.
 
-To add one: write a function, add it to SCORERS and to the table of `vtune.parts`, add a case to
-tests/metrics/test_benchmarks.py.
+To add one: write a function in a file of its own, as `attempted.py` has, add it to SCORERS and to the table
+of `vtune.parts`, add a case to tests/metrics/test_benchmarks.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
