@@ -149,7 +149,9 @@ def test_no_file_spells_the_name_of_another_files_part(kind: Kind) -> None:
         for file, name, line in spelt(kind)
         if (file, name) not in OTHER_MEANINGS and (file, "*") not in OTHER_MEANINGS
     }
-    assert not places, "import the part's module, and write its `NAME`"
+    assert not places, (
+        "import the part's module, and write its `NAME`; where it means something else: OTHER_MEANINGS"
+    )
 
 
 def test_every_other_meaning_is_still_met() -> None:

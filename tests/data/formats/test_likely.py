@@ -10,7 +10,7 @@ from tests.data.formats.published import MAKERS, lines
 from vtune.data.formats.building import Options
 from vtune.data.formats.likely import ENDINGS, check_look, look_of
 from vtune.data.formats.source import files
-from vtune.data.formats.table import FORMATS
+from vtune.data.formats.table import FORMATS, looks_like_none
 from vtune.errors import DataError
 
 TURNS = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "7"}]
@@ -189,11 +189,13 @@ LOOKS: dict[str, set[str | None]] = {
     "mathvision_mini": {"mathvision"},
     **{name: {"easyr1"} for name in ("thinklite", "refcoco", "visual_probe")},
     **{name: {"coco"} for name in ("coco_set", "ovdeval", "v3det", "objects365")},
-    **{name: {None} for name in ("mmmu", "mmmu_pro", "mmmu_pro_vision", "countbench", "refcoco_tsv")},
-    **{name: {None} for name in ("screenspot_pro", "ocrbench_v2", "mega_bench")},
-    **{name: {None} for name in ("browsecomp_vl", "mmsearch_plus", "mm_eval")},
 }
-"""What files of a format look like, where that is not the format itself."""
+"""What files of a format look like, where that is not the format itself, or nothing where it does not say."""
+
+
+def looks_like(name: str) -> set[str | None]:
+    """What files of a format look like; None: nothing for certain."""
+    return LOOKS.get(name, {None if FORMATS[name].looks is looks_like_none else name})
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in ("hf", "vstar")])
@@ -202,7 +204,7 @@ def test_published_files_look_like_what_they_are_or_are_unclear(name: str, tmp_p
         (tmp_path / folder).mkdir()
     specimen = FORMATS[name].specimen
     assert specimen is not None
-    looks = LOOKS.get(name, {name})
+    looks = looks_like(name)
     paths = [*MAKERS[name](tmp_path / "published").paths, specimen(tmp_path / "specimen").path]
     found = {look_of(file) for path in paths for file, _ in files(path, ENDINGS)}
     assert found == looks
@@ -210,9 +212,13 @@ def test_published_files_look_like_what_they_are_or_are_unclear(name: str, tmp_p
 
 @pytest.fixture(scope="module")
 def certain(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Path]]:
-    """What files certainly look like, and the files: every case of above, and the folder of V*."""
+    """What files certainly look like, and the files: all cases of above, V*'s folder, what others publish."""
     folder = tmp_path_factory.mktemp("certain")
-    found = [("vstar", MAKERS["vstar"](folder).paths[0])]
+    found: list[tuple[str, Path]] = []
+    cases = {look for _, look in (*ROWS, *HEADS, *HEADERS)}
+    for name in ("vstar", *(one for one in MAKERS if one in looks_like(one) and one not in cases)):
+        (folder / name).mkdir()
+        found.append((name, MAKERS[name](folder / name).paths[0]))
     for number, (row, look) in enumerate(ROWS):
         found += [(look, lines(folder / f"{number}.jsonl", [row]))] if look else []
     for number, (text, look) in enumerate([*HEADS, *HEADERS]):
@@ -249,7 +255,7 @@ def test_a_format_takes_files_of_its_own_look_and_of_the_layouts_that_it_shares(
     name: str, certain: list[tuple[str, Path]]
 ) -> None:
     looks = {look for look, _ in certain}
-    assert looks == {one for one in FORMATS if one != "hf" and one in LOOKS.get(one, {one})}
+    assert looks == {one for one in FORMATS if one in looks_like(one)}
     own = {name, *SHARED.get(name, ())}
     assert taken(name, certain, Options()) == {look: {look in own} for look in looks}
     # Rows that name no verifier are V-Triune's where the caller names one.
