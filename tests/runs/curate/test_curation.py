@@ -35,6 +35,7 @@ from vtune.rollout.scripted import ScriptedEngine
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.workers import looking
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.sandbox.forkserver import ForkServer
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample
@@ -991,7 +992,14 @@ def test_ray_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "pip install 'vtune[ray]'" in ended.err
 
 
-def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+def test_a_pass_rate_is_drawn_from_an_endpoint_and_nothing_is_asked_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(*_: object) -> ForkServer:
+        raise ServiceError("without `tools` no code runs, and no sandbox has to")
+
+    monkeypatch.setattr(ForkServer, "start", start)
+
     def half(body: dict[str, Any]) -> str:
         """Right about even numbers; a greeting is answered, too."""
         asked = body["messages"][-1]["content"]

@@ -340,7 +340,7 @@ class _Sampler:
                     kept["outcome"] = [trajectory.outcome.score, trajectory.outcome.why]
                 self._replies.put(keys[id(job)], kept)
 
-        agent = self._agent or await self._start()
+        agent = self._agent or await self._start(missing.values())
         await agent.run(list(missing.values()), ended=keep)
 
     async def _of_one(self, entry: Posed, count: int) -> list[float] | DataError | ServiceError:
@@ -375,13 +375,16 @@ class _Sampler:
             raise RuntimeError("there is no judge to ask")
         return await compare(self._client, answer, sample, pictures)
 
-    async def _start(self) -> Agent:
-        """Load the model, and start what its rollouts need."""
+    async def _start(self, jobs: Iterable[Job]) -> Agent:
+        """Load the model, and start what its rollouts need; a sandbox only where some may run code."""
         spec = self._spec
         model = resolved(spec.model)
         policy = load_fixed(spec, model, kind=spec.engine)
         # Apart: what is drawn after an interruption is what would have been drawn.
-        opening = open_fixed(spec, policy, model, self._folder, kind=spec.engine, apart=True)
+        runs_code = spec.tools is not None or any(name_of(job.sample) != DEFAULT for job in jobs)
+        opening = open_fixed(
+            spec, policy, model, self._folder, kind=spec.engine, apart=True, runs_code=runs_code
+        )
         self._agent = await self._open.enter_async_context(opening)
         self._pictures = policy.pictures
         return self._agent
