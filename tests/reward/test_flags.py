@@ -57,6 +57,13 @@ def test_call_flags(calls: list[object], expected: list[tuple[str, ...]]) -> Non
     assert flags(looks(*calls)) == expected  # type: ignore[arg-type]
 
 
+def test_a_call_that_a_tool_refuses_is_not_said_to_have_failed_in_the_sandbox() -> None:
+    (call,) = looks("error").calls
+    for tool in ("rotate_tool", "image_zoom_in_tool", "invalid"):
+        refused = dataclasses.replace(looks("error"), calls=(dataclasses.replace(call, tool=tool),))
+        assert flags(refused) == [("bad_call",)]
+
+
 def reworked(*boxes: Box) -> Trajectory:
     """Crops that are returned upside down, as the sandbox reports them."""
     plain = looks(*boxes)

@@ -13,6 +13,7 @@ from vtune.schema.box import Box, area, intersect, iou
 from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence
 from vtune.schema.trajectory import Call, Crop, Status, Trajectory
+from vtune.tools.python import NAME as PYTHON
 
 WHOLE_IMAGE = "whole_image"
 """The flag of a call that shows a mere crop that is (nearly) the whole picture."""
@@ -22,7 +23,7 @@ MAGNIFIED = 1.25
 ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
 
 AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
-"""How calls end by their code's own doing: neither by our failures nor by limits that it could not know."""
+"""How calls end by the model's own doing: neither by our failures nor by limits that it could not know."""
 
 
 def call_flags(
@@ -33,12 +34,13 @@ def call_flags(
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
     several regions that together are. An altered overview beside a verified crop does not count.
     `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
-    back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too
-    long or left. A call that returned nothing is not flagged for it, nor is one that met a limit of the
-    sandbox (status `limit`), and one that our sandbox failed never is (CodeV §4.3: avoidable errors).
-    `faked`: it claims a region of which its pictures show nothing, not even a target in it, whatever else
-    they show. `illegible`: all of them with too few pixels.
-    `everything`: more of an input than a look may. These three only where the recipe says so.
+    back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too long
+    or left. `bad_call`: it asked a tool for what cannot be, or was no call of a tool. A call that returned
+    nothing is not flagged for it, nor is one that met a limit of the sandbox (status `limit`), and one that
+    our sandbox failed never is (CodeV §4.3: avoidable errors). `faked`: it claims a region of which its
+    pictures show nothing, not even a target in it, whatever else they show. `illegible`: all of them with
+    too few pixels. `everything`: more of an input than a look may. These three only where the recipe says
+    so.
 
     Args:
         trajectory: With `Crop.look` filled in (`vtune.reward.looks.with_looks`).
@@ -62,7 +64,7 @@ def call_flags(
     if _copies(trajectory, k, others, levels):
         flags.append("scratchpad")
     if call.status in AVOIDABLE:
-        flags.append("sandbox_error")
+        flags.append("sandbox_error" if call.tool == PYTHON else "bad_call")
     return (*flags, *_unseen(trajectory, k, levels, targets))
 
 
