@@ -261,12 +261,33 @@ def test_a_row_that_is_not_for_the_environment_is_an_error_with_its_id(policy: P
 def test_a_sample_names_an_environment_that_exists_and_judges_where_it_has_to() -> None:
     with using():
         check_environment(maze())
-        check_environment(replace(SAMPLE, environment="maze"))
+        check_environment(replace(SAMPLE, environment="maze", ground_truth="S../#.G"))
         with pytest.raises(DataError, match="there is no environment 'mase'") as told:
             check_environment(replace(maze(), environment="mase"))
         assert "did you mean `maze`" in told.value.fix
     with pytest.raises(DataError, match="takes the reward of the environment, and `tools` gives none"):
         check_environment(replace(SAMPLE, verifier="environment_reward"))
+
+
+def test_a_row_that_is_not_for_its_environment_is_found_before_a_run() -> None:
+    with using(), pytest.raises(DataError, match="'no maze' is not a maze") as told:
+        check_environment(replace(maze(), ground_truth="no maze"))
+    assert "maze/1" in told.value.where
+
+
+def test_an_episode_whose_opening_cannot_be_shown_is_closed(policy: Policy, tmp_path: Path) -> None:
+    close = "\n    async def close(self) -> None:\n        CLOSED.append(self.moves)\n\n\nasync def open_maze"
+    path = changed(
+        tmp_path,
+        ("\n\nasync def open_maze", close),
+        ("CELL = 28", "CELL = 28\nCLOSED = []"),
+        ("[self.drawn()])\n\n", '[b"?"])\n\n'),
+    )
+    with using(path):
+        closed = sys.modules[used()[-1].module].CLOSED
+        with pytest.raises(RunFailed, match="cannot be decoded"):
+            roll_out(policy, way(), jobs=[job(maze())], **LIMITS)
+        assert closed == [0]
 
 
 def test_every_episode_is_closed_once(policy: Policy, tmp_path: Path) -> None:

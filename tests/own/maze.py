@@ -64,10 +64,14 @@ class Maze(Episode):
 async def open_maze(start: Start) -> Maze:
     """The maze of a row: its ground truth has the rows, with `/` between them and `#` for walls."""
     sample = start.sample
+    return Maze(sample.ground_truth.split("/"))
+
+
+def check_maze(sample: Sample) -> None:
+    """Check that a row has a maze."""
     if sample.ground_truth.count("S") != 1 or not set(sample.ground_truth) <= {"/", *"#.SG"}:
         where = f"sample {sample.id!r}"
         raise DataError(f"{sample.ground_truth!r:.60} is not a maze", where=where, fix="write S../#.G")
-    return Maze(sample.ground_truth.split("/"))
 
 
 SMALL = Sample(
@@ -86,6 +90,7 @@ ENVIRONMENTS.add(
         "A maze that is walked by words.",
         open=open_maze,
         judges=True,
+        check_sample=check_maze,
         trial=Trial(SMALL, WAY),
     ),
 )

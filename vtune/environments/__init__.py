@@ -35,20 +35,23 @@ def environment_of(sample: Sample) -> EnvironmentPart:
 
 
 def check_environment(sample: Sample) -> None:
-    """See, before a run, that a sample's environment exists, and gives the reward that its verifier takes.
+    """See, before a run, that a sample's environment exists, is for such samples, and gives the reward that
+    its verifier takes.
 
     Raises:
         DataError: If not.
     """
-    judges = environment_of(sample).judges
+    part = environment_of(sample)
     verifier = VERIFIERS.get(sample.verifier)  # whether it exists is seen where ground truths are
-    if verifier is not None and verifier.reads_outcome and not judges:
+    if verifier is not None and verifier.reads_outcome and not part.judges:
         raise DataError(
             f"verifier `{sample.verifier}` takes the reward of the environment, "
             f"and `{name_of(sample)}` gives none",
             where=_where(sample),
             fix="name an environment that judges in `environment` of the row, or another verifier",
         )
+    if part.check_sample is not None:
+        part.check_sample(sample)
 
 
 def _where(sample: Sample) -> str:

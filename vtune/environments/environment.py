@@ -139,6 +139,9 @@ class EnvironmentPart:
     """Raises ServiceError where we failed, DataError where the sample is not one for it."""
     judges: bool = False
     """Its episodes give an outcome, which the verifier `environment_reward` takes for the accuracy."""
+    check_sample: Callable[[Sample], None] | None = None
+    """Raises DataError where a sample is not one for it: seen by imports, before a run, and before an
+    episode opens. Its pictures need not be loaded. None: any sample is."""
     trial: Trial | None = None
     """What a user's own is checked by."""
     recorded_as: str = ""

@@ -40,9 +40,16 @@ async def opened(start: Start) -> AsyncIterator[Episode]:
 
 async def _opened(name: str, start: Start) -> Episode:
     with _named(name, rows=True):
-        episode = await ENVIRONMENTS[name].open(start)
-        checked = Checked(name, start, episode)
-        await checked.check_opening()
+        part = ENVIRONMENTS[name]
+        if part.check_sample is not None:
+            part.check_sample(start.sample)
+        episode = await part.open(start)
+        try:
+            checked = Checked(name, start, episode)
+            await checked.check_opening()
+        except BaseException:
+            await episode.close()
+            raise
         return checked
 
 
