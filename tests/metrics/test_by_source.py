@@ -66,6 +66,24 @@ def test_the_evidence_rate_is_missing_where_most_looks_were_not_scored() -> None
     assert by_source([idle], evidence_score=1.0)["q"]["evidence_rate"] == 0.0
 
 
+def test_acts_in_an_environment_are_no_looks_and_change_no_number_of_looks() -> None:
+    moved, still = (
+        Trajectory(
+            sample_id="maze/1",
+            source="maze",
+            calls=(Call(tool="maze", arguments="{}", status="ok"),) * count,
+            tool_scores=(None,) * count,
+            reward=reward(1.0, tool=0.0),
+            needs_look=False,
+        )
+        for count in (2, 0)
+    )
+    rows = by_source([moved, still, QUIZ[0]], evidence_score=1.0)
+    assert rows["maze"]["tool_maze_calls"] == 2
+    assert not {"evidence_rate", "tool_maze_score"} & rows["maze"].keys()
+    assert rows["all"]["evidence_rate"] == rows["quiz"]["evidence_rate"] == 1.0
+
+
 def test_a_step_of_numbers_told_in_full() -> None:
     rows = by_source([*QUIZ, *BROKEN], evidence_score=1.0)
     assert list(rows) == ["broken", "quiz", "all"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.errors import DataError, RecipeError
 from vtune.schema.parquet import write_trajectories
+from vtune.schema.trajectory import Outcome
 from vtune.view.index import Index
 from vtune.view.place import Place, find_all, find_places
 from vtune.view.query import facets, parse_query, select
@@ -75,6 +76,18 @@ A, B, C, D = "step-000000/0", "step-000000/1", "step-000005/0", "step-000005/1"
 )
 def test_a_query_finds(run: Path, query: str, expected: list[str]) -> None:
     assert keys(opened(run), query, {B: "wrong"}) == expected
+
+
+def test_of_what_needs_no_look_nobody_says_whether_it_is_faithful(tmp_path: Path) -> None:
+    """An environment's outcome says that it needs none, in files that were written before they said so."""
+    before = replace(MISSED, outcome=Outcome(1.0, "at the goal"))
+    drawn = [MISSED, replace(MISSED, needs_look=False), replace(MISSED, needs_look=True), before]
+    run = make_run(tmp_path / "run", {0: drawn})
+    file = run / "trajectories/step-000000.parquet"
+    assert keys(opened(run), "faithful:no") == ["step-000000/0", "step-000000/2"]
+    table = pq.read_table(file)
+    pq.write_table(table.drop_columns(["needs_look"]), file)
+    assert keys(opened(run), "faithful:none") == ["step-000000/3"]
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
     - `accuracy`: share of full marks among the answers that were scored;
     - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
       `calls_invalid`: how many were no JSON call of a tool that is offered;
-    - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose calls were
-      all scored; missing where those of most trajectories with calls were not;
+    - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose question
+      needs a look and whose calls were all scored; missing where those of most that have calls were not;
     - `red_flags`: mean number of calls that carry one;
     - for each tool that was called, `tool_<name>_calls`: how many calls; `tool_<name>_errors`: how many of
       them failed by the model's doing; `tool_<name>_score`: mean score of those that were scored;
@@ -78,8 +78,9 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     rewards = [trajectory.reward for trajectory in trajectories]
     accuracies = _known(r.accuracy for r in rewards if r is not None)
     asked = not _unasked(trajectories)
-    users = [t for t in trajectories if t.calls]
-    judged = [t for t in trajectories if len(t.tool_scores) == len(t.calls) and None not in t.tool_scores]
+    lookers = _asked_to_look(trajectories)
+    users = [t for t in lookers if t.calls]
+    judged = [t for t in lookers if len(t.tool_scores) == len(t.calls) and None not in t.tool_scores]
     if not asked or 2 * sum(bool(t.calls) for t in judged) < len(users):
         judged = []  # a rate of those without a call, or with a red flag, says nothing of looks
     tokens_known = any(t.loss_mask for t in trajectories)
@@ -120,10 +121,15 @@ def _unasked(trajectories: Iterable[Trajectory]) -> bool:
     """
     return any(
         score is None and call.status != "infra"
-        for t in trajectories
+        for t in _asked_to_look(trajectories)
         if t.reward is not None and t.reward.total is not None and t.tool_scores
         for call, score in zip(t.calls, t.tool_scores, strict=True)
     )
+
+
+def _asked_to_look(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """Those whose question needs a look, or whose scores do not say it."""
+    return [t for t in trajectories if t.needs_look is not False]
 
 
 def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:

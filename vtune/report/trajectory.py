@@ -76,10 +76,11 @@ def _head(document: Mapping[str, Any]) -> Text:
     right = {True: "right", False: "wrong", None: ""}[document.get("right")]
     if accuracy not in (None, 0, 1):
         right = f"accuracy {number(accuracy)}"
+    look = "needs no look" if document.get("needs_look") is False else ""
     stop = document.get("stop")
     ended = "" if stop in (None, "answer") else f"stopped by: {stop}"
     sampled = f"{document['sampled']} tokens sampled" if document.get("sampled") else ""
-    return Text("  ".join(filter(None, (document["key"], right, ", ".join(facts), sampled, ended))))
+    return Text("  ".join(filter(None, (document["key"], right, ", ".join(facts), look, sampled, ended))))
 
 
 def _asked(document: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -202,7 +202,9 @@ def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
 
 
 async def tool(weight: float, scene: Scene) -> Verdict | Unscored:
-    """What its tool calls showed."""
+    """What its tool calls showed; what is done in another environment than our tools shows nothing."""
+    if scene.calls and name_of(scene.sample) != DEFAULT:
+        return Verdict(0.0, "no looks, but acts in an environment")
     return tool_part(scene.calls)
 
 

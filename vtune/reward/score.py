@@ -14,7 +14,7 @@ from vtune.judge.budget import Purse
 from vtune.judge.client import JudgeClient
 from vtune.reward.client import RewardClient
 from vtune.reward.combining import combine, weights_of
-from vtune.reward.evidence import Judges, score_calls
+from vtune.reward.evidence import Judges, needs_look, score_calls
 from vtune.reward.flags import call_flags
 from vtune.reward.looks import with_looks
 from vtune.reward.part import Scene, Unscored, asked_for, scored
@@ -135,6 +135,7 @@ class Scorer:
         room = asyncio.Semaphore(AT_ONCE)
 
         async def score_in_turn(sample: Sample, trajectory: Trajectory) -> Trajectory:
+            trajectory = replace(trajectory, needs_look=needs_look(sample, self._recipe.evidence))
             async with room:
                 try:
                     if answers_in_shown_pixels(sample):
@@ -265,7 +266,7 @@ async def _looked_at(scene: Scene, *, paid: bool) -> Scene:
     if not done.calls:
         return scene
     if name_of(scene.sample) != DEFAULT:
-        act = Verdict(0.0, "not a look: an act in an environment")
+        act = Unscored("not a look: an act in an environment")
         return replace(scene, calls=[act] * len(done.calls))
     try:
         done = await asyncio.to_thread(with_flags, done, scene.recipe.evidence, scene.sample.evidence)

@@ -118,6 +118,9 @@ class Trajectory:
     """Protection under which its code ran: `namespaces`, `flat` or `unsafe`; empty where none was needed."""
     outcome: Outcome | None = None
     """The reward of its environment; None where that gives none."""
+    needs_look: bool | None = None
+    """Whether its question asks for a look, as scoring has it (`vtune.reward.evidence.needs_look`): where it
+    does not, there is no saying whether looks are faithful. None where that is not known."""
 
     @property
     def reply(self) -> str:

@@ -98,10 +98,11 @@ TRAJECTORY_COLUMNS = pa.schema(
         ("weight_versions", pa.list_(pa.int32())),
         ("entropies", pa.list_(pa.float32())),
         ("outcome", pa.struct([("score", pa.float64()), ("why", pa.string())])),
+        ("needs_look", pa.bool_()),
     ]
 )
 """One row a rollout."""
-LATE_COLUMNS = ("sandbox", "weight_versions", "entropies", "outcome")
+LATE_COLUMNS = ("sandbox", "weight_versions", "entropies", "outcome", "needs_look")
 """Added after files were written; a file may lack them."""
 
 
@@ -149,6 +150,7 @@ def trajectory_to_row(trajectory: Trajectory) -> Row:
         "weight_versions": list(trajectory.weight_versions),
         "entropies": list(trajectory.entropies),
         "outcome": None if trajectory.outcome is None else outcome_to_row(trajectory.outcome),
+        "needs_look": trajectory.needs_look,
     }
 
 
@@ -187,6 +189,7 @@ def trajectory_from_row(row: Row) -> Trajectory:
         weight_versions=fields.integers_or_null("weight_versions"),
         entropies=fields.numbers_or_null("entropies"),
         outcome=_outcome(fields.struct("outcome")) if row.get("outcome") is not None else None,
+        needs_look=fields.flag("needs_look") if row.get("needs_look") is not None else None,
     )
     _check(trajectory)
     return trajectory

@@ -146,6 +146,7 @@ def _of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
         "stop": trajectory.stop_reason,
         "answer": trajectory.answer,
         "right": None if accuracy is None else accuracy >= RIGHT,
+        "needs_look": trajectory.needs_look,
         "sandbox": trajectory.sandbox,
         "outcome": None if trajectory.outcome is None else asdict(trajectory.outcome),
         "reward": None

@@ -35,6 +35,7 @@ FACTS = pa.schema(
         ("rollout", pa.int32()),
         ("right", pa.bool_()),
         ("faithful", pa.bool_()),
+        ("needs_look", pa.bool_()),
         ("reward", pa.float32()),
         ("accuracy", pa.float32()),
         ("format", pa.float32()),
@@ -55,8 +56,8 @@ FACTS = pa.schema(
     ]
 )
 """`key` is the file's stem and the row. `flags` and `statuses`: words, each once, with a space before and
-behind it; `outcomes`: `TOOL:STATUS` of every call, in order. `text` is in lower case. What is not known is
-null, as everywhere."""
+behind it; `outcomes`: `TOOL:STATUS` of every call, in order. `text` is in lower case. `faithful` is null
+where no look is needed. What is not known is null, as everywhere."""
 
 _TRAJECTORY = (
     *("sample_id", "data_source", "group", "rollout", "messages.list.element.role"),
@@ -65,6 +66,7 @@ _TRAJECTORY = (
     *("calls.list.element.flags", "calls.list.element.error", "calls.list.element.output", "loss_mask"),
     *("answer", "stop_reason", "reward", "tool_scores", "advantage"),
 )
+_LATE = ("needs_look", "outcome")
 _SAMPLE = ("data_source", "prompt", "extra_info", "reward_model")
 
 
@@ -80,7 +82,8 @@ def facts_of(place: Place, file: Path, *, shown_from: float) -> Iterator[pa.Reco
         DataError: If the file cannot be read.
     """
     row = 0
-    for batch in scan_columns(file, _SAMPLE if place.kind == "samples" else _TRAJECTORY):
+    columns = (_SAMPLE, ()) if place.kind == "samples" else (_TRAJECTORY, _LATE)
+    for batch in scan_columns(file, *columns):
         facts = []
         for values in batch.to_pylist():
             known = _of_sample(values) if place.kind == "samples" else _of_trajectory(values, shown_from)
@@ -106,6 +109,8 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
     reward = {name: _finite(value) for name, value in (values["reward"] or {}).items()}
     scores = [_finite(score) for score in values["tool_scores"] or []]
     accuracy = reward.get("accuracy")
+    needs_look = _needs_look(values)
+    judged = needs_look is not False and len(scores) == len(calls) and bool(reward)
     users = [message["content"] or "" for message in messages if message["role"] == "user"]
     question = users[0] if users else ""
     searched = [message["content"] or "" for message in messages if message["role"] != "system"]
@@ -117,7 +122,8 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         "group": values["group"],
         "rollout": values["rollout"],
         "right": None if accuracy is None else accuracy >= RIGHT,
-        "faithful": faithful(scores, shown_from) if len(scores) == len(calls) and reward else None,
+        "faithful": faithful(scores, shown_from) if judged else None,
+        "needs_look": needs_look,
         "reward": reward.get("total"),
         **{name: reward.get(name) for name in ("accuracy", "format", "tool", "consistency")},
         "advantage": _finite(values["advantage"]),
@@ -133,6 +139,12 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         "outcomes": _spaced([f"{_word(call['tool'])}:{call['status']}" for call in calls]),
         "text": _searched(searched),
     }
+
+
+def _needs_look(values: Mapping[str, Any]) -> bool | None:
+    """Whether the question asks for a look. Older files do not say it; what has an outcome needs none."""
+    known: bool | None = values.get("needs_look")
+    return False if known is None and values.get("outcome") is not None else known
 
 
 def _of_sample(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -183,6 +183,14 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
         ((t.advantage or 0.0) > 0) == (t.outcome == Outcome(1.0, "at the goal after 3 moves")) for t in found
     )
     assert {path.name for path in (here / "run/uses").iterdir()} == {"maze.py"}
+    assert {(t.needs_look, *t.tool_scores) for t in found} == {(False, None, None), (False, None, None, None)}
+    every = vtune("show", here / "run").out
+    assert "right" in every
+    assert "faithful" not in every
+    assert "0 of 4" in vtune("show", here / "run", "--where", "faithful:no").out
+    ended = vtune("faithfulness", here / "run")
+    assert ended.code == 2
+    assert "what is done in environment `maze` is an act" in ended.err
     forget(used())
 
     lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()

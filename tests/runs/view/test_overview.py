@@ -80,6 +80,17 @@ def test_a_headline_says_nothing_of_looks_that_nobody_was_asked_about() -> None:
     assert (rows.keys() & set(named), why) == (set(), True)
 
 
+def test_a_headline_leaves_out_of_shares_of_looks_what_needs_none() -> None:
+    acted = replace(LOOKED, tool_scores=(None,), needs_look=False)
+    still = replace(acted, calls=(), tool_scores=(), call_advantages=())
+    found = headline(table_of([acted, still]))
+    assert "whose questions need no look" in found["of"]
+    assert [row["name"] for row in found["rows"]] == ["right", "reward", "tool calls", "with a red flag"]
+    found = headline(table_of([acted, acted, still, LOOKED, MISSED]))
+    rows = {row["name"]: row["last"] for row in found["rows"]}
+    assert (rows["right and faithful, of all"]["value"], rows["right and faithful, of all"]["n"]) == (0.5, 2)
+
+
 def test_runs_whose_own_parts_differ_in_content_are_two_lines(tmp_path: Path) -> None:
     lines = []
     for seed, content in enumerate(("aa", "aa", "bb")):

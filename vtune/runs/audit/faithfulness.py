@@ -4,12 +4,13 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from vtune.environments import DEFAULT
 from vtune.errors import DataError, RunFailed
 from vtune.metrics.calls import calls_of
 from vtune.metrics.faithfulness import faithfulness
@@ -121,7 +122,7 @@ def _audited(
     takers: tuple[Taker, ...] = (people, candidates, without)
     judged = asyncio.run(_audit(audited, ways, replies.files, takers, every=every))
     for rows in judged.values():
-        _check_judged(_flat(rows), reward, path)
+        _check_judged(_flat(rows), reward, path, without)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
     result |= {"need_no_look": dict(without.by_source)}
     numbers, failed = _findings(judged, ways, looks, audited.seed, reward.max_unscored)
@@ -166,7 +167,15 @@ def _findings(
     return result, next((one for one in failures if one is not None), None)
 
 
-def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) -> None:
+def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path, without: WithoutLook) -> None:
+    drawn_in = without.by_environment
+    if not rows and drawn_in and DEFAULT not in drawn_in:
+        raise DataError(
+            f"no trajectory has a look: what is done in {_listed(drawn_in)} is an act",
+            where=str(path),
+            fix="read `vtune report` and `vtune show`, which say what the acts came to; faithful or not are "
+            "calls of tools, in rows that name no environment",
+        )
     if not rows:
         levels = reward.evidence
         raise DataError(
@@ -177,6 +186,11 @@ def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path) ->
             f"[{', '.join(levels.search_abilities)}], search_sources [{', '.join(levels.search_sources)}]",
         )
     check_scored(rows, reward.max_unscored)
+
+
+def _listed(environments: Iterable[str]) -> str:
+    names = [f"`{name}`" for name in sorted(environments)]
+    return f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _results(rows: Mapping[str, list[AuditRow]], seed: int, limit: float) -> dict[str, Any]:

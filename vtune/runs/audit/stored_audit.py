@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vtune.environments import name_of
 from vtune.reward.audit import AuditRow
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import EvidenceLevels
@@ -32,10 +33,13 @@ class WithoutLook:
 
     def __init__(self) -> None:
         self.by_source: Counter[str] = Counter()
+        self.by_environment: Counter[str] = Counter()
 
     def take(self, portion: Sequence[StoredAudit]) -> None:
         """Take in the next trajectories."""
-        self.by_source.update(one.sample.source for one in portion if one.audit is None)
+        left_out = [one.sample for one in portion if one.audit is None]
+        self.by_source.update(sample.source for sample in left_out)
+        self.by_environment.update(map(name_of, left_out))
 
 
 def stored_audits(

@@ -30,7 +30,10 @@ def headline(table: pa.Table) -> dict[str, Any]:
     """
     names = [
         name
-        for name in ("step", "sample", "right", "faithful", "reward", "calls", "flags", "statuses")
+        for name in (
+            *("step", "sample", "right", "faithful", "needs_look", "reward", "calls", "flags"),
+            "statuses",
+        )
         if table.num_rows
     ]
     steps = sorted(step for step in pc.unique(table["step"]).to_pylist() if step is not None) or [None]
@@ -47,7 +50,9 @@ def headline(table: pa.Table) -> dict[str, Any]:
         for name, measure in MEASURES.items()
     ]
     of = f"{len(last)} trajectories" if alone else f"step {steps[0]} → step {steps[-1]}"
-    if not _looks_are_known(last):
+    if last and not _lookers(last):
+        of += ", whose questions need no look"
+    elif not _looks_are_known(last):
         of += ", too few of whose looks were judged to say what is faithful"
     said = f"right: an accuracy from {RIGHT:g} on; faithful: a call earned what showing a target does"
     return {"of": f"{of}, 95 % intervals; {said}", "rows": [row for row in rows if row["last"] is not None]}
@@ -67,10 +72,15 @@ def _looks_are_known(rows: Facts) -> bool:
     Of a recipe that pays nothing for looks a model is asked of none: what is left then are trajectories
     without a call and red flags, which are not faithful, whatever the looks of the others show.
     """
-    users = [row for row in rows if row["calls"]]
+    users = [row for row in _lookers(rows) if row["calls"]]
     unknown = [row for row in users if row["faithful"] is None]
     unasked = any(row["reward"] is not None and " infra " not in (row["statuses"] or "") for row in unknown)
     return not unasked and 2 * len(unknown) <= len(users)
+
+
+def _lookers(rows: Facts) -> Facts:
+    """Those whose question asks for a look, or of which that is not known."""
+    return [row for row in rows if row["needs_look"] is not False]
 
 
 def _right(rows: Facts) -> dict[str, Any] | None:

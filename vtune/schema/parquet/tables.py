@@ -106,23 +106,25 @@ def read_row(path: Path, number: int) -> Row:
     raise DataError(f"there is no row {number}; it has {first}", where=str(path), fix="look for another row")
 
 
-def scan_columns(path: Path, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def scan_columns(path: Path, wanted: Sequence[str], late: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """Some columns of a file, a few rows at a time; of all others, pictures above all, nothing is read.
 
     Args:
         path: The file.
         wanted: Columns, or parts of nested ones (`images.list.element.origin`).
+        late: Columns that a file may lack; then its batches lack them, too.
 
     Raises:
-        DataError: If the file is missing or damaged, or lacks one of the columns.
+        DataError: If the file is missing or damaged, or lacks one of the wanted columns.
     """
     with _opened(path) as file:
         names = file.schema_arrow.names
         for name in (column.partition(".")[0] for column in wanted):
             if name not in names:
                 raise DataError(f"the file has no column `{name}`", where=str(path), fix=_likely(names))
+        columns = [*wanted, *(name for name in late if name in names)]
         try:
-            yield from file.iter_batches(batch_size=_COLUMN_ROWS, columns=list(wanted))
+            yield from file.iter_batches(batch_size=_COLUMN_ROWS, columns=columns)
         except _DAMAGED as error:
             raise DataError(
                 f"the file breaks off or is damaged: {error}",
