@@ -9,6 +9,7 @@ from vtune.data.formats.source import read_rows
 from vtune.data.formats.specimens import Specimen, coded, json_lines
 from vtune.data.formats.table import FORMATS, Format, Writer
 from vtune.errors import DataError
+from vtune.schema.difference import difference
 from vtune.schema.fields import Fields, Row
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
@@ -40,8 +41,8 @@ def to_row(sample: Sample, number: int) -> Row:
     """The line of a sample, if that says all of it."""
     picture = base64.b64encode(b"".join(picture.data or b"" for picture in sample.images)).decode()
     row = {"id": sample.id, "riddle": sample.question, "answer": sample.ground_truth, "picture": picture}
-    if card(row) != sample:
-        raise DataError("a card has one picture, a riddle and an answer", fix="leave it out")
+    if lost := difference(sample, card(row)):
+        raise DataError(f"a card cannot hold all of it: {lost}", fix="leave it out")
     return row
 
 

@@ -77,13 +77,62 @@ def test_what_a_format_of_ones_own_cannot_hold_is_left_out_and_listed(cards: Pat
     ended = exported(tmp_path / "more.parquet", out)
     assert ended.code == 0, ended.err
     assert "1 of 2 rows as cards" in ended.out
-    assert "row 1: a card has one picture, a riddle and an answer" in ended.out
+    assert "row 1: a card cannot hold all of it: `tools` is ('python',) and comes back as ()" in ended.out
     assert len(out.read_text().splitlines()) == len(
         (tmp_path / "out.jsonl.problems.txt").read_text().splitlines()
     )
     strict = exported(tmp_path / "more.parquet", tmp_path / "strict.jsonl", "--strict")
     assert strict.code == 2
     assert not (tmp_path / "strict.jsonl").exists()
+
+
+LOSSY = [
+    (
+        "lost := difference(sample, card(row))",
+        "lost := ''",
+        "`choices` is ('grey', 'red') and comes back as ()",
+    ),
+    ("    return row\n", "    return row | {'id': ''}\n", "cannot be read: a sample needs an id"),
+    (
+        "read_rows(path), lambda",
+        "list(read_rows(path))[:1], lambda",
+        "is not among the rows that are read",
+    ),
+    ("each(read_rows(path)", "each([*read_rows(path)] * 2", "`cards` reads more rows than were written"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), LOSSY)
+def test_what_a_format_of_ones_own_loses_is_said_and_no_file_is_left(
+    cards: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    mine, out, more = tmp_path / "mine.py", tmp_path / "out.jsonl", tmp_path / "more.parquet"
+    text = CARDS.read_text()
+    assert old in text
+    mine.write_text(text.replace(old, new))
+    first, second = read_samples(cards)
+    third = replace(second, id="third", choices=("grey", "red") if "difference" in old else ())
+    write_samples(
+        more, [first, replace(second, tools=("python",)) if "choices" not in said else second, third]
+    )
+    ended = exported(more, out, uses=mine)
+    assert ended.code == 2, ended.err
+    assert said in ended.err
+    assert not out.exists()
+    assert not [*tmp_path.glob(".*")]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_parquet_of_a_format_of_ones_own_is_read_back_too(cards: Path, tmp_path: Path, lost: bool) -> None:
+    mine, out = tmp_path / "mine.py", tmp_path / "out.parquet"
+    columns = ["id", "riddle", "answer", "picture"]
+    schema = f"__import__('pyarrow').schema([(c, 'string') for c in {columns}])"
+    text = CARDS.read_text().replace("Writer(to_row)", f"Writer(to_row, {schema})")
+    mine.write_text(text.replace("    return row\n", "    return row | {'riddle': '?'}\n") if lost else text)
+    ended = exported(cards, out, uses=mine)
+    assert (ended.code, out.exists()) == ((2, False) if lost else (0, True)), ended.err
+    assert not lost or "`prompt[0].content` is '<image>\\nWhich colour?' and comes back" in ended.err
+    assert not [*tmp_path.glob(".*")]
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def annotated(
     """Annotations in COCO's layout: (number of the photograph, of the category, xyxy) a box, from 1."""
     for number, name in enumerate(names):
         (images / name).parent.mkdir(parents=True, exist_ok=True)
-        (images / name).write_bytes(_picture(number))
+        (images / name).write_bytes(encoded_picture(number))
     things = [
         {
             "id": number,
@@ -313,7 +313,7 @@ def vstar(folder: Path) -> Specimen:
     for number, category in enumerate(CATEGORIES):
         here = folder / "vstar_bench" / category
         here.mkdir(parents=True)
-        (here / f"sa_{number:04d}.jpg").write_bytes(_picture(number))
+        (here / f"sa_{number:04d}.jpg").write_bytes(encoded_picture(number))
         x0, y0, x1, y1 = TARGET
         note = {
             "target_object": ["sign"],
@@ -342,16 +342,16 @@ def json_lines(file: Path, rows: Sequence[Row]) -> Path:
 def picture_file(folder: Path, number: int) -> str:
     """The name of a picture in the folder, which is written."""
     name = f"{number}.jpg"
-    (folder / name).write_bytes(_picture(number))
+    (folder / name).write_bytes(encoded_picture(number))
     return name
 
 
 def coded(number: int) -> str:
     """The picture of a number in base64."""
-    return base64.b64encode(_picture(number)).decode()
+    return base64.b64encode(encoded_picture(number)).decode()
 
 
-def _picture(number: int) -> bytes:
+def encoded_picture(number: int) -> bytes:
     """A picture of its own for each number."""
     image = Image.new("RGB", SIZE, (90 + number, 90, 90))
     ImageDraw.Draw(image).rectangle(TARGET, fill="white")

@@ -1,7 +1,7 @@
 """`vtune data export`: samples and traces in the formats that other trainers read."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,10 @@ from typing import Any
 from vtune.data.formats.table import FORMATS, Writer, plain_name, writer_of
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import atomic_file, check_file_output
+from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
+from vtune.runs.data.reading_back import check_comes_back
 from vtune.runs.data.validating import list_problems, problem_of
 from vtune.schema.fields import Row
 from vtune.schema.message import Picture
@@ -23,8 +25,9 @@ def export_data(
 ) -> dict[str, Any]:
     """Write a file of samples, or of traces, in another format, with its pictures inside.
 
-    What it has no column for is kept beside them (in ours: as `vtune`), so an import brings it all back. A
-    row that the format cannot hold is left out and listed.
+    What it has no column for is kept beside them (in ours: as `vtune`), so an import brings it all back: what
+    a user's own format has written is read again before the file gets its name. A row that the format cannot
+    hold is left out and listed.
 
     Args:
         name: A format that is written, or an alias of it.
@@ -40,8 +43,9 @@ def export_data(
     Raises:
         RecipeError: If there is no such format, it is only read, or `out` cannot be written, is what is read,
             or has the name of another kind of file.
-        DataError: At the first row that cannot be read, if the format can hold no row, or, with `strict`, at
-            the first that it cannot hold; no file is left.
+        DataError: At the first row that cannot be read, if the format can hold no row, at the first that does
+            not come back from a user's own format, or, with `strict`, at the first that it cannot hold; no
+            file is left.
         BrokenPart: If a format of a user's own gives what is not a row.
     """
     writer, plain = writer_of(name), plain_name(name)
@@ -57,10 +61,15 @@ def export_data(
     check_file_output(out, inputs=[path])
     problems: list[Problem] = []
     found = _rows(plain, writer, path, None if strict else problems, show=show)
+
+    def check(partial: Path) -> None:
+        if plain not in OURS[FORMATS.kind]:  # ours are tried with all that a record may say
+            check_comes_back(plain, path, {problem["row"] for problem in problems}, partial, out)
+
     if writer.columns is None:
-        rows = _write_lines(out, (_line(plain, row) for row in found))
+        rows = _write_lines(out, (_line(plain, row) for row in found), check)
     else:
-        rows = write_rows(out, writer.columns, found)
+        rows = write_rows(out, writer.columns, found, check=check)
     listed = list_problems(out, problems)
     return {"file": str(out), "layout": name, "rows": rows, "problems": problems, "problems_file": listed}
 
@@ -115,12 +124,14 @@ def _line(name: str, row: Row) -> str:
         raise broken(error, (FORMATS.kind, name)) or error from error
 
 
-def _write_lines(out: Path, lines: Iterator[str]) -> int:
+def _write_lines(out: Path, lines: Iterator[str], check: Callable[[Path], None]) -> int:
     count = 0
-    with atomic_file(out) as partial, partial.open("w", encoding="utf-8", newline="\n") as stream:
-        for line in lines:
-            stream.write(f"{line}\n")
-            count += 1
+    with atomic_file(out) as partial:
+        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+            for line in lines:
+                stream.write(f"{line}\n")
+                count += 1
+        check(partial)
     return count
 
 

@@ -5,7 +5,7 @@ when it is complete.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,14 +48,22 @@ def scan_rows(path: Path, only: Sequence[str] | None = None) -> Iterator[tuple[i
     return rows_with(path, only or (), only)
 
 
-def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
+def write_rows(
+    path: Path, schema: pa.Schema, rows: Iterable[Row], *, check: Callable[[Path], None] | None = None
+) -> int:
     """Write rows of any schema, in pieces as all files are written, and return how many there are.
+
+    Args:
+        path: The file.
+        schema: Of its columns.
+        rows: Of the file.
+        check: Is given the complete file before that has its name; what it raises leaves no new file.
 
     Raises:
         DataError: If a value does not fit its column. Then there is no new file.
     """
     try:
-        return write_table(path, schema, rows)
+        return write_table(path, schema, rows, check=check)
     except pa.ArrowException as error:
         raise DataError(f"a value does not fit its column: {error}", where=str(path)) from None
 
@@ -327,17 +335,19 @@ def _rows_within(file: pq.ParquetFile, size: int) -> int:
     return fit
 
 
-def write_table(path: Path, schema: pa.Schema, rows: Iterable[Row]) -> int:
-    """Write rows that are known to fit `schema`, and return how many there are."""
+def write_table(
+    path: Path, schema: pa.Schema, rows: Iterable[Row], *, check: Callable[[Path], None] | None = None
+) -> int:
+    """`write_rows` of rows that are known to fit `schema`."""
     written = 0
-    with (
-        atomic_file(path) as partial,
-        pq.ParquetWriter(str(partial), schema, compression="zstd") as writer,
-    ):
-        for group in row_groups(rows, path.parent):
-            writer.write_table(pa.Table.from_pylist(group, schema=schema))
-            written += len(group)
-            del group  # before the next one grows
+    with atomic_file(path) as partial:
+        with pq.ParquetWriter(str(partial), schema, compression="zstd") as writer:
+            for group in row_groups(rows, path.parent):
+                writer.write_table(pa.Table.from_pylist(group, schema=schema))
+                written += len(group)
+                del group  # before the next one grows
+        if check is not None:
+            check(partial)
     return written
 
 

@@ -1,33 +1,40 @@
 """What a data format that is also written promises: an import brings back what an export wrote."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.building import Options
 from vtune.data.formats.specimens import Specimen
 from vtune.data.formats.table import FORMATS, writer_of
-from vtune.data.formats.values import picture_size
-from vtune.environments import ENVIRONMENTS
+from vtune.errors import DataError
+from vtune.report.samples import Problem
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
+from vtune.runs.data.reading_back import LOSSLESS
 from vtune.runs.parts.checks.check import Broken
-from vtune.schema.box import Box
-from vtune.schema.message import Message, Picture
+from vtune.runs.parts.checks.records import samples, traces
+from vtune.schema.difference import difference
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
-from vtune.schema.sample import Evidence, Sample
-from vtune.schema.trajectory import Crop, Trajectory
-from vtune.tools.python import NAME as PYTHON
+from vtune.schema.sample import Sample
 
-LOSSLESS = (
-    "write all of it (`vtune.data.formats.own` packs what no column holds), or let `to_row` raise DataError "
-    "for what the format cannot hold"
-)
+WORDS = {
+    "prompt": ("turn", "message", "system"),
+    "images": ("picture",),
+    "evidence": ("box",),
+    "ground_truth": ("answer", "truth"),
+    "choices": ("option",),
+    "accuracy_ratio": ("ratio", "weight"),
+    "format_ratio": ("ratio", "weight"),
+    "tool_ratio": ("ratio", "weight"),
+    "calls": ("status", "error", "output", "seconds", "crop"),
+}
+"""Other words for a field, in which a refusal may name it."""
 
 
 def check_written(name: str, specimen: Specimen, folder: Path) -> str:
-    """Export what an import makes of a specimen, and a record with all that ours may say, and import it.
+    """Export what an import makes of a specimen, and records with all that ours may say, and import it.
 
     Args:
         name: Of the format, which is written.
@@ -38,23 +45,33 @@ def check_written(name: str, specimen: Specimen, folder: Path) -> str:
         What came back, in words.
 
     Raises:
-        Broken: If a row of the specimen is refused, or something comes back otherwise.
+        Broken: If a row of the specimen is refused, another without a word of why, or something comes back
+            otherwise.
     """
     made, full, back = (folder / f"{step}.parquet" for step in ("made", "full", "back"))
     there = folder / ("there.jsonl" if writer_of(name).columns is None else "there.parquet")
     options = Options(images=specimen.images)
     import_data(name, [specimen.path], made, options=options, strict=True, show=False)
-    records = [*_read(name, made)]
-    _write(name, full, [*records, *_fullest(records)])
-    problems = export_data(name, full, there, show=False)["problems"]
+    own = [*_read(name, made)]
+    _check_holds(name, own)
+    plain = next((record for record in own if getattr(record, "calls", ())), own[0])
+    fuller = [*(samples(plain) if isinstance(plain, Sample) else traces(plain))]
+    _write(name, full, [*own, *(record for _, record in fuller)])
+    try:
+        problems = export_data(name, full, there, show=False)["problems"]
+    except DataError as error:
+        raise Broken(
+            f"{error.what} ({error.where.removeprefix(f'{full}, ')})", error.fix or "correct `to_row`"
+        ) from error
     refused = {problem["row"]: problem for problem in problems}
-    for number in sorted(refused)[:1]:
-        if number < len(records):
-            raise Broken(f"row {number} of its own: {refused[number]['what']}", "write what `read` makes")
+    for number, problem in refused.items():
+        _check_told(plain, fuller[number - len(own)][1], problem)
     import_data(name, [there], back, options=Options(), strict=True, show=False)
     wrote = [record for number, record in enumerate(_read(name, full)) if number not in refused]
     _check_same(wrote, [*_read(name, back)])
-    return f"{len(wrote)} {FORMATS[name].makes}, {len(refused)} refused"
+    named = [fuller[number - len(own)][0] for number in sorted(refused)]
+    cannot = f", by {', '.join(named)}" if named else ""
+    return f"{len(wrote)} {FORMATS[name].makes}, {len(refused)} refused{cannot}"
 
 
 def _read(name: str, path: Path) -> Iterable[Any]:
@@ -68,58 +85,44 @@ def _write(name: str, path: Path, records: Sequence[Any]) -> None:
         write_trajectories(path, records)
 
 
-def _fullest(records: Sequence[Any]) -> list[Any]:
-    """One of the records with all that a record of ours may say; none where traces make no calls."""
-    if isinstance(records[0], Sample):
-        return [_full_sample(records[0])]
-    return [_full_trace(trace) for trace in records if trace.calls][:1]
+def _check_holds(name: str, own: Sequence[Any]) -> None:
+    """Check that a format refuses no row of its own.
+
+    Raises:
+        Broken: If it does.
+    """
+    for number, record in enumerate(own):
+        try:
+            writer_of(name).to_row(record, number)
+        except DataError as error:
+            where = f" ({error.where})" if error.where else ""
+            raise Broken(f"row {number} of its own: {error.what}{where}", "write what `read` makes") from None
 
 
-def _full_sample(sample: Sample) -> Sample:
-    return replace(
-        sample,
-        id="check/full",
-        source="check",
-        ability="check",
-        prompt=(Message("system", "Look."), *sample.prompt),
-        answer="as people say it",
-        accuracy_ratio=0.5,
-        format_ratio=0.25,
-        tool_ratio=0.25,
-        tools=(PYTHON,),
-        environment=next(iter(ENVIRONMENTS)),
-        evidence=(Evidence("sign", 0, _all_of(sample.images[0])),) if sample.images else (),
-        choices=sample.choices or ("red", "blue"),
-        extra={**sample.extra, "kept": {"of": [1, 0.5, None, "é"]}},
-    )
+def _check_told(plain: Any, fuller: Any, problem: Problem) -> None:
+    """Check that a refusal names a field by which a record says more than a plain one.
 
-
-def _full_trace(trace: Trajectory) -> Trajectory:
-    call = trace.calls[0]
-    crops = (Crop(0, _all_of(trace.images[0]), shown=call.images[0]),) if call.images else ()
-    named = replace(call, status="error", error="no such file", output="", seconds=0.5, crops=crops)
-    return replace(trace, sample_id="check/full", source="check", calls=(named, *trace.calls[1:]))
-
-
-def _all_of(picture: Picture) -> Box:
-    width, height = picture_size(picture)
-    return 0.0, 0.0, float(width), float(height)
+    Raises:
+        Broken: If it does not.
+    """
+    more = [one.name for one in fields(plain) if getattr(plain, one.name) != getattr(fuller, one.name)]
+    more = [name for name in more if name not in ("id", "sample_id")]
+    words = [word for name in more for word in (name, name.removesuffix("s"), *WORDS.get(name, ()))]
+    if not any(word in problem["what"].lower() for word in words):
+        raise Broken(
+            f"it refuses a record that says more by `{'`, `'.join(more)}`, and says: {problem['what']}",
+            "let the DataError name what it cannot hold: `vtune.schema.difference` says where two differ",
+        )
 
 
 def _check_same(wrote: Sequence[Any], back: Sequence[Any]) -> None:
-    """Check that records came back as they were, but for the paths of pictures, whose bytes are stored.
+    """Check that records came back as they were.
 
     Raises:
         Broken: If not.
     """
     if len(back) != len(wrote):
         raise Broken(f"{len(wrote)} rows were written, and {len(back)} are read", LOSSLESS)
-    for number, pair in enumerate(zip(wrote, back, strict=True)):
-        one, other = (
-            replace(record, images=tuple(replace(picture, path=None) for picture in record.images))
-            for record in pair
-        )
-        for field in fields(one):
-            was, now = getattr(one, field.name), getattr(other, field.name)
-            if was != now:
-                raise Broken(f"`{field.name}` of row {number} was {was!r:.60} and is {now!r:.60}", LOSSLESS)
+    for number, (one, other) in enumerate(zip(wrote, back, strict=True)):
+        if lost := difference(one, other):
+            raise Broken(f"row {number}: {lost}", LOSSLESS)

@@ -1,0 +1,85 @@
+"""Whether a file that was exported brings back what it was made of: a format does not say what it loses."""
+
+import tempfile
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+
+from vtune.data.formats.building import Found, Options
+from vtune.data.formats.table import FORMATS
+from vtune.errors import DataError
+from vtune.schema.difference import difference
+from vtune.schema.parquet import at_row, read_samples, read_trajectories
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+LOSSLESS = (
+    "write all of it (`vtune.data.formats.own` packs what no column holds), or let `to_row` raise DataError "
+    "that names what the format cannot hold (`vtune.schema.difference` says where two records differ)"
+)
+
+
+def check_comes_back(name: str, path: Path, refused: Collection[int | None], there: Path, out: Path) -> None:
+    """Read what was written, row by row, beside what it was made of.
+
+    Args:
+        name: Of the format, a key of `FORMATS`.
+        path: What was exported.
+        refused: Numbers of its rows that the format refused.
+        there: What was written, under whatever name.
+        out: The name that it will have: readers go by its ending.
+
+    Raises:
+        DataError: At the first row that does not come back, naming the field that differs.
+    """
+    wrote = _kept(name, path, refused)
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder) / out.name
+        link.symlink_to(there.absolute())
+        for pair in zip_longest(wrote, FORMATS[name].read(link, Options())):
+            _check_row(name, path, *pair)
+
+
+def _kept(
+    name: str, path: Path, refused: Collection[int | None]
+) -> Iterator[tuple[int, Sample | Trajectory]]:
+    samples = FORMATS[name].makes == "samples"
+    records: Iterator[Sample | Trajectory] = read_samples(path) if samples else read_trajectories(path)
+    for number, record in enumerate(records):
+        if number not in refused:
+            yield number, record
+
+
+def _check_row(
+    name: str, path: Path, wrote: tuple[int, Sample | Trajectory] | None, found: Found | None
+) -> None:
+    if wrote is None:
+        raise DataError(f"`{name}` reads more rows than were written", where=str(path), fix=LOSSLESS)
+    number, record = wrote
+    back = None if found is None else found[1]
+    if back is None:
+        lost = "is not among the rows that are read"
+    elif isinstance(back, DataError):
+        lost = f"cannot be read: {back.what}"
+    elif isinstance(record, Sample) and isinstance(back, Sample):
+        lost = difference(record, back)
+    elif isinstance(record, Trajectory) and isinstance(back, Trajectory):
+        lost = difference(_learnt(record), _learnt(back))
+    else:
+        lost = f"is read as {type(back).__name__}"
+    if lost:
+        error = DataError(f"what `{name}` writes does not come back: {lost}", fix=LOSSLESS)
+        raise at_row(path, number, error)
+
+
+def _learnt(trace: Trajectory) -> Trajectory:
+    """What a trace teaches: token ids and rewards have no place in files of other trainers."""
+    return Trajectory(
+        sample_id=trace.sample_id,
+        source=trace.source,
+        messages=trace.messages,
+        images=tuple(replace(picture, seen=None) for picture in trace.images),
+        calls=tuple(replace(call, span=(0, 0), flags=()) for call in trace.calls),
+        answer=trace.answer,
+    )

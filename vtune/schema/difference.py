@@ -1,0 +1,57 @@
+"""Where two records differ: what a format that is written lost on the way."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Trajectory
+
+T = TypeVar("T", Sample, Trajectory)
+
+_ABSENT = object()
+LONGEST = 60
+"""Characters of a value that are shown."""
+
+
+def difference(was: T, now: T) -> str:
+    """The first place in which two records differ, with both values, in words; empty where they are alike.
+
+    Pictures are compared by their bytes, and not by the path that these once had.
+    """
+    return _between("", _pathless(was), _pathless(now))
+
+
+def _pathless(record: T) -> T:
+    return replace(record, images=tuple(replace(picture, path=None) for picture in record.images))
+
+
+def _between(place: str, was: Any, now: Any) -> str:
+    if was == now:
+        return ""
+    found = next((said for inner in _within(place, was, now) if (said := _between(*inner))), "")
+    return found or f"`{place}` is {_shown(was)} and comes back as {_shown(now)}"
+
+
+def _within(place: str, was: Any, now: Any) -> list[tuple[str, Any, Any]]:
+    """The parts of two values of one shape, each with its place; none where they are named themselves."""
+    if is_dataclass(was) and type(was) is type(now):
+        names = [field.name for field in fields(was)]
+        return [(f"{place}.{name}".lstrip("."), getattr(was, name), getattr(now, name)) for name in names]
+    if isinstance(was, tuple | list) and isinstance(now, tuple | list) and len(was) == len(now):
+        return [(f"{place}[{n}]", *pair) for n, pair in enumerate(zip(was, now, strict=True))]
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        keys = dict.fromkeys([*was, *now])
+        return [(f"{place}.{key}", was.get(key, _ABSENT), now.get(key, _ABSENT)) for key in keys]
+    return []
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes ({hashlib.sha256(value).hexdigest()[:8]})"
+    if isinstance(value, tuple) and value and is_dataclass(value[0]):
+        return f"a list of {len(value)}"
+    return f"{value!r:.{LONGEST}}"
