@@ -458,6 +458,28 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
             "looks in between have a score",
             "a look earns -0.9",
         ),
+        (
+            "near.py",
+            'if crop.look != "verified":',
+            "if crop.shown is None:",
+            "a faked look is not paid",
+            "it pays 1 for black in place of the region that the call claims: it believes `Call.crops`",
+        ),
+        (
+            "near.py",
+            'if crop.look != "verified":',
+            'if "faked" in (crop.look, *trajectory.calls[k].flags):',
+            "a faked look is not paid",
+            "it pays 1 for noise in place of the region that the call claims: it believes `Call.crops`, which "
+            'code writes itself: pay only where `crop.look` is "verified"',
+        ),
+        (
+            "near.py",
+            "if await self.shows_target(sample, trajectory, k):",
+            "if [crop for crop in trajectory.calls[k].crops if crop.bbox[0] == 56]:",
+            "a faked look is not paid",
+            "it believes `Call.crops`",
+        ),
         ("near.py", "def shows_small", "def shows_tiny", "it says what is too small", "no `shows_small("),
         (
             "near.py",
@@ -627,6 +649,13 @@ LOOKS = """        shows = await self._client.ask_for(Prompt("", "Is it there?")
             "down",
         ),
         ("return {", "return text or {", "nothing shown earns nothing", "it earns 1, not 0"),
+        (
+            "        shows = await",
+            "        if any(crop.bbox[0] > 50 for crop in trajectory.calls[k].crops):\n"
+            "            return Verdict(self._levels.full, 'it says so')\n        shows = await",
+            "a faked look is not paid",
+            "it pays 1 for black",
+        ),
     ],
 )
 def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
@@ -654,6 +683,49 @@ def test_an_evidence_judge_that_asks_a_model_is_tried_with_what_it_would_say(
     looks = {one["name"]: one["found"] for one in check_parts([path])["parts"][0]["checks"]}
     told = "a model decides: say in `says` what it says, and it is tried"
     assert (looks["the gold look earns its level"] == told) is (old == ", says=says")
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_what_is_too_small_is_not_shown_where_no_model_answers(tmp_path: Path, says: bool) -> None:
+    """Without `says` nobody knows what a look earns, and yet an answer without the model is none."""
+    text = (
+        (OWN / "near.py").read_text().replace('"no evidence boxes"', '"no evidence boxes", asks_model=True')
+    )
+    text = text.replace("        return False\n\n\ndef", f"        return {says}\n\n\ndef")
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    wrong = broken(path).get("it says what is too small", "")
+    assert wrong.startswith("shows_small is True, and no model answers") is says
+
+
+@pytest.mark.parametrize("judged", ["picture", "text"])
+def test_a_judge_of_something_else_than_regions_is_no_believer(tmp_path: Path, judged: str) -> None:
+    """One goes by the size of the picture that came back, one by what was printed."""
+    text = (OWN / "near.py").read_text()
+    start, end = text.index("        for crop in"), text.index("    async def shows_small")
+    by = "len(trajectory.images) > 1" if judged == "picture" else '"cup" in trajectory.calls[k].output'
+    text = f"{text[:start]}        return {by}\n\n{text[end:]}"
+    text = text.replace("class Near", "from dataclasses import replace\n\n\nclass Near", 1)
+    text = text.replace("import EVIDENCE, EvidencePart", "import EVIDENCE, EvidencePart, Example")
+    nothing = "looked.nothing, images=looked.nothing.images[:1], calls=(bare,)"
+    gold = "looked.gold, calls=(replace(looked.gold.calls[0], output='the cup'),)"
+    example = (
+        "def example() -> Example:\n    from vtune.runs.parts.checks.evidence import standard\n\n"
+        "    looked = standard()\n    bare = replace(looked.nothing.calls[0], images=(), crops=())\n"
+        f"    return Example(looked.sample, replace({gold}), replace({nothing}))\n\n\nEVIDENCE.add("
+    )
+    reads = ", reads_text=True" if judged == "text" else ""
+    text = text.replace("EVIDENCE.add(", example)
+    text = text.replace('"no evidence boxes"', f'"no evidence boxes", example=example{reads}')
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert "a faked look is not paid" not in broken(path)
+    checks = {one["name"]: one["found"] for one in check_parts([path])["parts"][0]["checks"]}
+    wanted = {
+        "picture": "it does not go by the region that a call claims",
+        "text": "it judges what a call returns",
+    }
+    assert checks["a faked look is not paid"].startswith(wanted[judged])
 
 
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:

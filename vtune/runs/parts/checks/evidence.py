@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import io
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.score import with_flags
 from vtune.runs.parts.checks.check import Broken, Check, tried
+from vtune.runs.parts.checks.faked import check_unpaid
 from vtune.runs.parts.checks.model import ScriptedJudge
 from vtune.schema.box import Box
 from vtune.schema.message import IMAGE, Message, Picture
@@ -116,12 +118,18 @@ class _Trial:
 
     def small(self) -> str:
         """Whether a judge answers the audit's other question, and says no of its example's looks."""
-        down = ScriptedJudge(None) if self.part.asks_model else None
-        if not callable(getattr(self.part.opened(self.levels, down), "shows_small", None)):
+        sample = self.example.sample
+        judge = self.part.opened(self.levels, ScriptedJudge(None) if self.part.asks_model else None)
+        if not callable(getattr(judge, "shows_small", None)):
             raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
         if self.untold:
+            # Whatever the model would say: without it, nobody can know that something is shown.
+            with suppress(VtuneError):
+                if asyncio.run(judge.shows_small(sample, self.flagged(self.example.nothing), 0)):
+                    raise Broken(
+                        "shows_small is True, and no model answers", "ask the model, or let it be False"
+                    )
             return self.untold
-        sample = self.example.sample
         looks = (
             (self.example.gold, True, "the gold look"),
             (self.example.nothing, False, "a look at nothing"),
@@ -135,6 +143,26 @@ class _Trial:
                     "let it be True for targets too small to count alone",
                 )
         return "neither of the two looks"
+
+    def faked(self) -> str:
+        """Whether it goes by what a call shows, and not by what its code says that it shows."""
+        if self.part.reads_text:
+            return "it judges what a call returns in words"
+        return self.untold or check_unpaid(self.example.gold, self.paid, regions=self.part.example is None)
+
+    def paid(self, done: Trajectory) -> str:
+        """What it gives for a look that shows nothing, whose flags it is not spared by; empty: nothing."""
+        sample, done = self.example.sample, self.flagged(done)
+        judge = self.judges(False).of(sample)
+        try:
+            score = asyncio.run(judge.judge(sample, done, 0)).score
+            if score > self.levels.miss:
+                return f"it pays {score:g}"
+            asked = {"shows_target": judge.shows_target, "shows_small": judge.shows_small}
+            said = [name for name, ask in asked.items() if asyncio.run(ask(sample, done, 0))]
+        except VtuneError:
+            return ""
+        return f"{said[0]} is True" if said else ""
 
     def same(self) -> str:
         if self.untold:
@@ -186,6 +214,7 @@ def check_evidence(name: str) -> list[Check]:
         tried("nothing shown earns nothing", trial.nothing),
         tried("looks in between have a score", trial.between),
         tried("it says what is too small", trial.small),
+        tried("a faked look is not paid", trial.faked),
         tried("the same look earns the same", trial.same),
         tried("it changes nothing of a trajectory", trial.unchanged),
         tried("a failure is unscored, never 0", trial.fails),

@@ -1,0 +1,101 @@
+"""Looks that claim what they do not show: an evidence judge that believes the claim would pay for them."""
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+from PIL import Image
+
+from vtune.runs.parts.checks.check import Broken
+from vtune.schema.message import Picture
+from vtune.schema.pixels import decode_picture
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.python import NAME as PYTHON
+
+BELIEVED: tuple[tuple[str, Callable[[Call], Call]], ...] = (
+    ("`Call.crops`", lambda call: replace(call, crops=())),
+    ("`Call.arguments`", lambda call: replace(call, arguments="{}")),
+    ("`Call.output`", lambda call: replace(call, output="")),
+    ("`Call.images`", lambda call: replace(call, images=())),
+)
+"""What code may say of what it has shown, and the call without it."""
+
+
+def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions: bool) -> str:
+    """Try looks whose pictures show something else than the region that the call claims.
+
+    Args:
+        done: Its first call shows a region, and claims it.
+        paid: What a judge gives for such a call, in words; empty where it pays nothing.
+        regions: Whether the judge is known to judge regions: of another, only one that stops paying once no
+            region is claimed believes the claim.
+
+    Returns:
+        What was tried, in words.
+
+    Raises:
+        Broken: If one is paid for, with what the judge believed.
+    """
+    if not any(crop.shown is not None for crop in done.calls[0].crops):
+        return "its look claims no region"
+    tried = []
+    for what, fake in fakes(done):
+        tried.append(what)
+        if not (found := paid(fake)):
+            continue
+        believed = next((name for name, less in BELIEVED if not paid(_first(fake, less))), "")
+        if not regions and believed != "`Call.crops`":
+            return "it does not go by the region that a call claims"
+        raise Broken(
+            f"{found} for {what} in place of the region that the call claims: it believes "
+            f"{believed or 'any call'}, which code writes itself",
+            'pay only where `crop.look` is "verified", or look at `trajectory.images[crop.shown]` itself',
+        )
+    return f"neither {', '.join(tried[:-1])} nor {tried[-1]}"
+
+
+def _first(done: Trajectory, less: Callable[[Call], Call]) -> Trajectory:
+    call, *others = done.calls
+    return replace(done, calls=(less(call), *others))
+
+
+def fakes(done: Trajectory) -> Iterator[tuple[str, Trajectory]]:
+    """(what is shown in place of the region, the trajectory whose first call claims that region still).
+
+    Args:
+        done: Its first call shows what it claims.
+    """
+    rng = np.random.default_rng(1)
+    for what in ("black", "noise", "another region"):
+        pictures = dict[int, Picture]()
+        for crop in done.calls[0].crops:
+            if crop.shown is not None:
+                shown = done.images[crop.shown]
+                width, height = decode_picture(shown.data or b"").size
+                if what == "another region":
+                    source = decode_picture(done.images[crop.image].data or b"")
+                    drawn = _elsewhere(source, crop.bbox).resize((width, height))
+                else:
+                    values = rng.integers(
+                        0, 256 if what == "noise" else 1, (height, width, 3), dtype=np.uint8
+                    )
+                    drawn = Image.fromarray(values)
+                pictures[crop.shown] = replace(shown, data=_png(drawn))
+        images = tuple(pictures.get(number, picture) for number, picture in enumerate(done.images))
+        # By code: what our own tools say of their pictures is so.
+        yield what, _first(replace(done, images=images), lambda call: replace(call, tool=PYTHON))
+
+
+def _elsewhere(picture: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:
+    """A region of the same size as far from a box as the picture allows."""
+    x0, y0, x1, y1 = (round(side) for side in box)
+    left = 0 if x0 > picture.width - x1 else max(0, picture.width - (x1 - x0))
+    top = 0 if y0 > picture.height - y1 else max(0, picture.height - (y1 - y0))
+    return picture.crop((left, top, left + x1 - x0, top + y1 - y0))
+
+
+def _png(picture: Image.Image) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return out.getvalue()
