@@ -470,8 +470,8 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
             'if crop.look != "verified":',
             'if "faked" in (crop.look, *trajectory.calls[k].flags):',
             "a faked look is not paid",
-            "it pays 1 for noise in place of the region that the call claims: it believes `Call.crops`, which "
-            'code writes itself: pay only where `crop.look` is "verified"',
+            "it pays 1 for noise in place of the region that the call claims: it believes `Call.crops`, "
+            'which code writes itself: pay only where `crop.look` is "verified"',
         ),
         (
             "near.py",
