@@ -287,8 +287,8 @@ def elsewhere(kind: Kind, file: str, names: Iterable[str]) -> set[str]:
 def decided(nodes: Iterable[ast.AST], file: str, kind: Kind) -> set[str]:
     """Parts of other files that a file returns by name, or has a table of.
 
-    Tables count beside the parts of the kind; those of formats everywhere but in protocols, whose tables are of
-    the kinds of questions that suites name: many are called like the format that they came in.
+    Tables count beside the parts of the kind; those of formats everywhere but in protocols, whose tables are
+    of the kinds of questions that suites name: many are called like the format that they came in.
     """
     houses = {module.rpartition(".")[0].replace(".", "/") for module in OURS[kind].values()}
     beside = kind in (*UNMISTAKABLE, "format") and file.rpartition("/")[0] in houses
