@@ -447,6 +447,21 @@ def test_whoever_loads_a_file_of_ours_as_a_part_of_the_users_is_told_what_tries_
     assert "`pytest tests/runs/parts/test_ours.py -k exact` tries it" in told.value.fix
 
 
+@pytest.mark.parametrize(
+    ("kind", "page"),
+    [
+        ("verifier", "vtune/verifiers/README.md"),
+        ("format", "cli/data.md"),
+        ("protocol", "vtune/protocols/README.md"),
+        ("loss", "vtune/update/README.md"),
+        ("filter", "data_recipes/README.md"),
+    ],
+)
+def test_a_page_that_lists_the_parts_of_a_kind_lists_all_of_ours(kind: Kind, page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [name for name in OURS[kind] if f"`{name}`" not in text] == [], f"add them to {page}"
+
+
 def test_an_unknown_name_is_told_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="there is no verifier `exakt`; did you mean `exact`"):
         VERIFIERS.known("exakt")
