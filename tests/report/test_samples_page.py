@@ -10,6 +10,7 @@ EXAMPLE = {
     "ground_truth": "A",
     "verifier": "choice",
     "tools": [],
+    "environment": "",
     "images": [{"width": 1000, "height": 500}],
     "boxes": [
         {"of": "evidence", "label": "<b>", "image": 0, "bbox_2d": [100.0, 50.0, 300.0, 250.0]},

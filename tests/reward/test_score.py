@@ -196,6 +196,13 @@ def test_what_a_verifier_needs_beside_its_sample_is_missed_before_the_run() -> N
     check_samples([dataclasses.replace(boxed, verifier_parm={"iou": [0.5, 0.9]})], recipe())
 
 
+def test_tools_of_another_environment_are_not_looks_that_can_earn_nothing() -> None:
+    plain = sample(evidence=(), ability="", tools=("image_zoom_in_tool",))
+    with pytest.raises(RecipeError, match="no tool call can earn anything"):
+        check_evidence(check_samples([plain], recipe(tool=0.5)))
+    check_evidence(check_samples([dataclasses.replace(plain, environment="maze")], recipe(tool=0.5)))
+
+
 def test_a_failed_rollout_is_unscored_with_its_reason() -> None:
     (scored,) = score(sample(TARGET), looks(TARGET, stop_reason="error"))
     assert scored.reward is not None

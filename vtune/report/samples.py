@@ -157,6 +157,8 @@ def _example(example: Mapping[str, Any]) -> Table:
         "boxes": "\n".join(boxes),
         "tools": ", ".join(example["tools"]),
     }
+    if example["environment"]:
+        rows["environment"] = example["environment"]
     for name, value in rows.items():
         table.add_row(name, Text(value or GAP))
     for index, image in enumerate(example["images"]):

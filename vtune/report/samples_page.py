@@ -55,6 +55,7 @@ def _section(example: Mapping[str, Any], uris: Sequence[str]) -> str:
         "ground truth": example["ground_truth"],
         "verifier": example["verifier"],
         "tools": ", ".join(example["tools"]),
+        "environment": example["environment"],
     }
     listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in facts.items() if value)
     head = (

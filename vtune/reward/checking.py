@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from vtune.environments import DEFAULT, name_of
 from vtune.errors import RecipeError, RunFailed
 from vtune.reward.combining import weights_of
 from vtune.reward.evidence import judge_of, needs_look
@@ -51,7 +52,9 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
             if (needs := REWARDS[name].check_sample) is not None:
                 needs(section, sample)
         judged_answers += by_model or verifier_of(sample).asks_judge
-        if not sample.tools or not weights_of(sample, recipe).tool:
+        # In another environment the tool part is 0 whatever is done, and no call has a red flag.
+        offers = sample.tools and name_of(sample) == DEFAULT
+        if not offers or not weights_of(sample, recipe).tool:
             continue
         paid += 1
         if not needs_look(sample, recipe.evidence):

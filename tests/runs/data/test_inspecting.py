@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.runs.commands import vtune
 from tests.runs.data.test_validating import GOOD, encoded
 from vtune.runs.data.inspecting import inspect
 from vtune.schema.message import Picture
@@ -24,6 +25,11 @@ def test_a_bad_row_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
     ]
     assert [(example["row"], example["id"]) for example in result["examples"]] == [(2, "signs/2")]
     assert (result["rows"], result["by_source"]) == (3, {"signs": 2})
+
+
+def test_the_environment_of_a_row_is_shown(tmp_path: Path) -> None:
+    write_samples(tmp_path / "rows.parquet", [replace(GOOD, environment="maze")])
+    assert re.search(r"environment\W+maze", vtune("data", "inspect", tmp_path / "rows.parquet").out)
 
 
 def test_boxes_of_the_ground_truth_are_shown_in_pixels(tmp_path: Path) -> None:

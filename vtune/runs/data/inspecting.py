@@ -98,6 +98,7 @@ def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
         "ground_truth": sample.ground_truth,
         "verifier": sample.verifier,
         "tools": list(sample.tools),
+        "environment": sample.environment,
         "images": [{"width": width, "height": height} for width, height in sizes],
         "evidence": evidence,
         "boxes": [{"of": "evidence", **box} for box in evidence] + _truth_boxes(sample, sizes),

@@ -102,7 +102,7 @@ def _published(finished: Finished) -> dict[str, Mapping[str, str]]:
     open_ones = (one for one in finished.samples.values() if not one.choices)
     alone = next((one for one in open_ones if one.id not in found), None)
     if alone is not None and kind not in COLUMNS:
-        what = "questions of no kind" if kind is None else f"questions of the kind `{kind}`"
+        what = "these questions" if kind is None else f"questions of the kind `{kind}`"
         raise RecipeError(
             f"{what} have columns in VLMEvalKit's file that these data do not have",
             where=f"{', '.join(finished.suite.data)}: {alone.id}",

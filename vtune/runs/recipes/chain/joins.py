@@ -231,7 +231,7 @@ class Edge:
     def _looks(self) -> Join:
         """Who judges what calls show."""
         reward = self._reader.reward
-        offering = [sample for sample in self._samples if sample.tools]
+        offering = [sample for sample in self._samples if sample.tools and name_of(sample) == DEFAULT]
         looked = [sample for sample in offering if needs_look(sample, reward.evidence)]
         boxes = sum(bool(sample.evidence) for sample in looked)
         written = f"{len(looked)} of {len(offering)} rows with tools need a look, {boxes} have boxes"
