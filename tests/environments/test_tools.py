@@ -1,16 +1,24 @@
 """Our environment: conversations with code and calls are those that they were before it was one."""
 
+import asyncio
+import gc
 import hashlib
 import io
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import NoReturn, cast
 
+import pytest
 from PIL import Image
 
-from tests.rollout.build import ANSWER, LOOK, job
+from tests.rollout.build import ANSWER, LOOK, SAMPLE, job
 from tests.rollout.test_tool_calls import ALL, ASKING, PICTURE, QUERY, ZOOM, call, converse, turn
 from vtune.environments import DEFAULT
+from vtune.environments.environment import Services, Start
+from vtune.environments.tools import open_tools
+from vtune.errors import ServiceError
 from vtune.models.policy import Policy
 from vtune.rollout.agent import black
 from vtune.schema.trajectory import Trajectory
@@ -91,3 +99,36 @@ def test_a_row_may_name_our_environment_too(policy: Policy) -> None:
     (plain,) = converse(policy, turn(ZOOM), ANSWER)
     (named,) = converse(policy, turn(ZOOM), ANSWER, jobs=[job(replace(ASKING, environment=DEFAULT))])
     assert told(policy, named) == told(policy, plain)
+
+
+def test_a_session_on_its_way_is_ended_where_the_rest_does_not_open() -> None:
+    class Shut:
+        async def open(self, *_: object, **__: object) -> NoReturn:
+            raise ServiceError("no session")
+
+    class Broken:
+        def names(self, _: object) -> NoReturn:
+            raise RuntimeError("these do not open")
+
+    unseen: list[str] = []
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context["message"]))
+        ending: set[asyncio.Task[None]] = set()
+        services = cast(
+            Services,
+            SimpleNamespace(
+                sandbox=Shut(),
+                tools=Broken(),
+                lost=lambda: None,
+                later=lambda work: ending.add(asyncio.create_task(work)),
+            ),
+        )
+        sample = replace(SAMPLE, tools=(python.NAME,))
+        with pytest.raises(RuntimeError, match="these do not open"):
+            await open_tools(Start(sample=sample, images=(), seed=0, group=0, services=services))
+        await asyncio.gather(*ending)
+
+    asyncio.run(story())
+    gc.collect()
+    assert unseen == []

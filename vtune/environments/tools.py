@@ -147,10 +147,10 @@ async def open_tools(start: Start) -> ToolEpisode:
     try:
         # It begins now, not when this conversation first waits.
         await asyncio.sleep(0)
-    except asyncio.CancelledError:
+        return ToolEpisode(start, opening)
+    except BaseException:  # nobody else knows of the session
         services.later(_end(opening))
         raise
-    return ToolEpisode(start, opening)
 
 
 async def _end(opening: Opening) -> None:
