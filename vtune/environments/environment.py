@@ -126,7 +126,9 @@ class Trial:
     sample: Sample
     """Its pictures have bytes. The tools that it offers are open, as they are when they are tried."""
     turns: tuple[str, ...]
-    """What the policy says, up to the turn that ends it."""
+    """What the policy says, up to the turn that ends it: two at least, so that one is answered."""
+    once: bool = False
+    """Every turn that is no mistake ends it, so that `turns` is one."""
 
 
 @dataclass(frozen=True, slots=True)

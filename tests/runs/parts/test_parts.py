@@ -271,6 +271,39 @@ def test_a_promise_of_a_tool_that_is_not_kept_is_found(
     assert found in broken(path)[check]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", ""),
+        (
+            "TILES[4 * row + column]",
+            '"b2"',
+            'its call for [176.0, 120.0, 224.0, 184.0], {"tile": "b2"}, shows [64',
+        ),
+        ("TILES[4 * row + column]", '"e9"', "ends as error: tile is one of"),
+        (
+            ", [ShownCrop(bbox=tuple(map(float, box)), image=0, shown=0)]",
+            "",
+            "says of no picture which region",
+        ),
+        ("place % 4 * width, place // 4 * height", "0, 0", "shows [0.0, 0.0, 64.0, 48.0]"),
+        (
+            "        left, top",
+            "        width, height = picture.size\n        place, left, top = 0, 0, 0\n        left, top",
+            "its calls for 3 regions all show [0.0, 0.0, 256.0, 192.0]",
+        ),
+    ],
+)
+def test_a_tool_says_how_it_looks_and_looks_there(tmp_path: Path, old: str, new: str, found: str) -> None:
+    (text,) = re.findall(r"^# tile.py\n(.*?)^```", page("recipes/own_task.md"), re.M | re.S)
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new) if old else text)
+    wrong = broken(path)
+    assert found in wrong.get("`look` asks for the region", "")
+    assert bool(found) is ("`look` asks for the region" in wrong)
+
+
 def test_a_tool_whose_section_needs_keys_is_tried_with_its_settings(tmp_path: Path) -> None:
     text = (OWN / "rotate.py").read_text()
     text = text.replace("from vtune.tools import TOOLS", f"{BROUGHT}{TURNING}")
@@ -373,6 +406,82 @@ def test_a_promise_of_an_environment_that_is_not_kept_is_found(
         text = text.replace('.split("/"))', '.split("/")))')
     path = tmp_path / "mine.py"
     path.write_text(text)
+    assert found in broken(path)[check]
+
+
+ANSWERS = """        if not turn.text:
+            return [Act(shown("Go on."))]
+        if len(named)"""
+ONE_STEP = {
+    'ground_truth="S../#.G"': 'ground_truth="SG"',
+    '("right", "right", "down")': '("right",)',
+    "        if self.cells[place]": "        if self.cells[place] or True",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "found"),
+    [
+        (
+            {},
+            "its turns bring it to an end",
+            "its trial has one turn, which ends it: no turn that it answers is",
+        ),
+        ({"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)"}, "", ""),
+        (
+            {"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)", "        if len(named)": ANSWERS},
+            "odd turns are the model's mistake",
+            "its trial says `once`, and '' is answered: 'Go on.'",
+        ),
+        (
+            {"Trial(SMALL, WAY)": "Trial(SMALL, WAY, once=True)", '("right",)': '("right", "left")'},
+            "its turns bring it to an end",
+            "its trial says `once`, and has 2 turns",
+        ),
+    ],
+)
+def test_an_environment_is_tried_with_a_turn_that_it_answers(
+    tmp_path: Path, changes: dict[str, str], check: str, found: str
+) -> None:
+    text = (OWN / "maze.py").read_text()
+    for old, new in (ONE_STEP | changes).items():
+        old = old if old in text else ONE_STEP[old]
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    wrong = broken(path)
+    assert found in wrong.get(check, "")
+    assert bool(wrong) is bool(check)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "check", "found"),
+    [
+        (
+            "        if len(named)",
+            "        assert len(named) == 1 or not self.moves\n        if len(named)",
+            "odd turns are the model's mistake",
+            "AssertionError",
+        ),
+        (
+            "[self.drawn()])\n        return [Act",
+            "[self.drawn()], [ShownCrop(bbox=(90, 0, 118, 28), image=0, shown=0)])\n        return [Act",
+            "its pictures show what it says",
+            "lies outside of the picture",
+        ),
+    ],
+)
+def test_an_environment_is_tried_in_the_midst_and_by_what_its_pictures_show(
+    tmp_path: Path, old: str, new: str, check: str, found: str
+) -> None:
+    text = (OWN / "maze.py").read_text()
+    assert old in text
+    text = text.replace(
+        "from vtune.schema.sample", "from vtune.sandbox import ShownCrop\nfrom vtune.schema.sample"
+    )
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
     assert found in broken(path)[check]
 
 

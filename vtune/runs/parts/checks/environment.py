@@ -15,6 +15,7 @@ from vtune.environments.environment import Act, Episode, Services, Start, Trial,
 from vtune.environments.opened import opened
 from vtune.errors import SandboxUnavailable
 from vtune.runs.parts.checks.check import Broken, Check, in_time, tried
+from vtune.runs.parts.checks.looks import check_shown, counted, shown_crops
 from vtune.runs.parts.checks.tool import SLOW, SLOWEST_TOOL, open_tool
 from vtune.runs.parts.checks.verifier import ODD
 from vtune.sandbox import Sandbox
@@ -52,6 +53,7 @@ def check_environment(name: str) -> list[Check]:
                 tried("it opens and answers a turn", run(trial.answers)),
                 tried("its turns bring it to an end", run(trial.ends)),
                 tried("odd turns are the model's mistake", run(trial.odd)),
+                tried("its pictures show what it says", run(trial.shows)),
                 tried("a last turn is observed, too", run(trial.lasts)),
                 tried("two trajectories share no state", run(trial.apart)),
                 tried("it changes nothing of a sample", run(trial.unchanged)),
@@ -129,6 +131,15 @@ class _Played:
         return f"{length} characters" + (f", pictures {shown}" if shown else "")
 
     async def ends(self) -> str:
+        turns, once = self._trial.turns, self._trial.once
+        if len(turns) == 1 and not once:
+            raise Broken(
+                "its trial has one turn, which ends it: no turn that it answers is tried",
+                "give the trial a turn that is answered before the last, or say `once=True` where every turn "
+                "that is no mistake ends it",
+            )
+        if len(turns) > 1 and once:
+            raise Broken(f"its trial says `once`, and has {len(turns)} turns", "leave `once` out")
         *before, last = said = (await self._alone()).said
         if len(said) < len(self._trial.turns):
             raise Broken(
@@ -146,8 +157,28 @@ class _Played:
 
     async def odd(self) -> str:
         for text in ODD:
-            await self._walk([text])
-        return f"{len(ODD)} turns without sense"
+            (acts,) = (await self._walk([text])).said
+            answered = [act for act in acts or () if act.seen.status == "ok"]
+            if self._trial.once and answered:
+                raise Broken(
+                    f"its trial says `once`, and {text!r:.40} is answered: {answered[0].seen.text!r:.60}",
+                    "leave `once` out, and give the trial a turn that is answered before the last",
+                )
+        # A policy errs in the midst of a conversation, too.
+        await self._walk([one for turn in self._trial.turns for one in (turn, *ODD)])
+        return f"{len(ODD)} turns without sense, also between its own"
+
+    async def shows(self) -> str:
+        """Whether pictures show the regions that acts say they show; most say none."""
+        walk, looks, unpaid = await self._alone(), 0, ""
+        pictures = [picture.data or b"" for picture in self._trial.sample.images] + list(walk.opening[1])
+        for acts in walk.said:
+            known = list(pictures)
+            for act in acts or ():
+                unpaid = unpaid or check_shown(known, act.seen)
+                looks += len(shown_crops(act.seen))
+                pictures += act.seen.images
+        return counted(looks, unpaid)
 
     async def lasts(self) -> str:
         """Where no turn is left, what comes back is recorded, and nobody sees it."""

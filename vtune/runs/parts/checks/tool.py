@@ -1,9 +1,7 @@
 """What a tool promises."""
 
 import asyncio
-import io
 import json
-import random
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,12 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from vtune.errors import RunFailed
-from vtune.looks.geometry import map_of, onto
-from vtune.looks.pictures import decoded, viewed
-from vtune.looks.verify import check
 from vtune.parts import OURS
 from vtune.runs.agent.tools import NoSettings
 from vtune.runs.parts.checks.check import (
@@ -30,8 +23,8 @@ from vtune.runs.parts.checks.check import (
     section_of,
     tried,
 )
+from vtune.runs.parts.checks.looks import TEXTURED, check_shown, counted, shown_crops, textured
 from vtune.sandbox import Sandbox
-from vtune.schema.box import area, clamp
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.sections import Strict
@@ -47,8 +40,10 @@ from vtune.tools.toolbox import Toolbox
 ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
 """Values that a model may write for any argument."""
 
-TEXTURED = (256, 192)
-"""Width and height of a picture with detail everywhere, in which every place is known by its pixels."""
+REGIONS = ((40.0, 24.0, 104.0, 72.0), (176.0, 120.0, 224.0, 184.0), (160.0, 16.0, 240.0, 64.0))
+"""Of a textured picture, xyxy in pixels, far from each other: what `look` is asked for."""
+
+LOOK = "let `look` give the arguments of the call that shows the middle of the region at least"
 
 SEED = 1
 """Of the sessions that code runs in."""
@@ -106,6 +101,7 @@ def check_tool(name: str) -> list[Check]:
             raise Broken("no call was answered", "correct what is broken above")
         return in_time(max(seconds), SLOWEST_TOOL, "a call", SLOW)
 
+    looking = [tried("`look` asks for the region", lambda: _looks_there(name))] if TOOLS[name].look else []
     return [
         tried("it opens and answers a call", answers),
         tried("bad arguments are the model's mistake", refuses),
@@ -113,6 +109,7 @@ def check_tool(name: str) -> list[Check]:
         tried("the same call gives the same", lambda: _repeats(name)),
         tried("it changes nothing of a sample", lambda: _leaves(name)),
         tried("its pictures show what it says", lambda: _shows(name)),
+        *looking,
         tried("fast enough", fast),
     ]
 
@@ -146,47 +143,41 @@ def _repeats(name: str) -> str:
 
 
 def _shows(name: str) -> str:
-    """Hold every picture against the region that the call says it shows, as the red flag `faked` does."""
-    data = _textured()
-    source = decoded(data)
+    """Compare every picture with the region that the call says it shows."""
+    data = textured()
     (found,) = asyncio.run(_called(name, TOOLS[name].example or {}, picture=data, sides=TEXTURED))
     if found.status != "ok":
         raise Broken(
             f"the call of its example ends as {found.status} on another picture: {found.error}",
             "correct `example`, or `run`",
         )
-    looks = [crop for crop in found.crops if crop.shown is not None]
-    unpaid = ""
-    for crop in looks:
-        assert crop.shown is not None
-        view = viewed(found.images[crop.shown], None)
-        size = (view.pixels.shape[1], view.pixels.shape[0])
-        claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
-        if claim is None:
-            raise Broken(
-                "the `matrix` of a crop has no way back", "correct it: see `vtune.schema.trajectory.Crop`"
-            )
-        box = clamp(crop.bbox, *TEXTURED)
-        if area(box) == 0:
-            raise Broken(f"the `bbox` {crop.bbox} lies outside of the picture", "give pixels of that picture")
-        checked = check(source, view, claim, box)
-        if checked.look == "faked":
-            raise Broken(
-                f"picture {crop.shown} shows nothing of {crop.bbox}: such a look is a red flag (`faked`)",
-                "say in `matrix` of ShownCrop where each pixel was; give no crop for what is not a look",
-            )
-        if checked.look != "verified":
-            unpaid = unpaid or f"one {checked.look} ({checked.why}), which earns no more than a miss"
-    return f"{len(looks) or 'no'} look{'' if len(looks) == 1 else 's'}" + (
-        f", {unpaid or 'verified'}" if looks else ""
-    )
+    unpaid = check_shown([data], found)
+    return counted(len(shown_crops(found)), unpaid)
 
 
-def _textured() -> bytes:
-    out, small = io.BytesIO(), (TEXTURED[0] // 8, TEXTURED[1] // 8)
-    noise = random.Random(0).randbytes(3 * small[0] * small[1])
-    Image.frombytes("RGB", small, noise).resize(TEXTURED, Image.Resampling.BICUBIC).save(out, "PNG")
-    return out.getvalue()
+def _looks_there(name: str) -> str:
+    """Whether `look` asks for the region that it is given: traces teach a policy to look so."""
+    look, data = TOOLS[name].look, textured()
+    assert look is not None
+    asked = [look(0, region, TEXTURED) for region in REGIONS]
+    answered = set()
+    for region, arguments, found in zip(
+        REGIONS, asked, asyncio.run(_called(name, *asked, picture=data, sides=TEXTURED)), strict=True
+    ):
+        call = f"its call for {list(region)}, {json.dumps(arguments)},"
+        if found.status != "ok":
+            raise Broken(f"{call} ends as {found.status}: {found.error}", LOOK)
+        check_shown([data], found)
+        x, y = (region[0] + region[2]) / 2, (region[1] + region[3]) / 2
+        boxes = [crop.bbox for crop, _ in shown_crops(found)]
+        if not boxes:
+            raise Broken(f"{call} says of no picture which region it shows", "give crops: see `ShownCrop`")
+        if not any(x0 <= x <= x1 and y0 <= y <= y1 for x0, y0, x1, y1 in boxes):
+            raise Broken(f"{call} shows {list(boxes[0])}", LOOK)
+        answered.update(boxes)
+    if len(answered) == 1:
+        raise Broken(f"its calls for {len(REGIONS)} regions all show {list(*answered)}", LOOK)
+    return f"{len(REGIONS)} regions"
 
 
 def _as_floats(value: Any) -> list[float]:
