@@ -265,3 +265,16 @@ def test_questions_count_alone_where_there_is_no_picture_or_a_similarity_is_give
 def test_what_is_no_picture_is_our_error() -> None:
     with pytest.raises(DataError, match="cannot be decoded"):
         look_of(b"no picture")
+
+
+def test_worlds_that_are_asked_about_in_the_same_words_are_not_duplicates() -> None:
+    worlds = [
+        item("Go.", truth, environment=environment, extra={"steps": steps})
+        for truth, environment, steps in (
+            *(("S.G", "maze", 1), ("SG", "maze", 1), ("S.G", "maze", 2), ("S.G", "other", 1)),
+            *(("S.G", "maze", 1), ("S.G", "", 1), ("SG", "", 1)),
+        )
+    ]
+    spec = Duplicates(filter="duplicates")
+    entries = [("s", duplicate_key(spec, one)) for one in worlds]
+    assert set(repeated(spec, entries, random.Random(0))) == {4, 6}

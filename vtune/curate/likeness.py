@@ -9,6 +9,7 @@ datasketch's MinHash over runs of five characters (Broder 1997).
 """
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections import defaultdict
@@ -21,6 +22,7 @@ import numpy as np
 
 from vtune.curate.item import Item, input_pictures, question
 from vtune.schema.pixels import decode_reduced
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import VERIFIERS
 
@@ -80,7 +82,7 @@ def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
     Raises:
         DataError: If a picture cannot be read or, with `looks`, decoded.
     """
-    written = normalised(question(item.record))
+    written = normalised(question(item.record)) + _world(item)
     return Key(
         pictures=tuple(
             PictureKey(hashlib.sha256(data).digest()[:16], look_of(data) if looks else 0)
@@ -90,6 +92,15 @@ def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
         hashes=minhash(written) if texts else b"",
         answer=_answer(item),
     )
+
+
+def _world(item: Item) -> str:
+    """What tells worlds apart that are asked about in the same words: all that an environment may read."""
+    record = item.record
+    if not isinstance(record, Sample) or not record.environment:
+        return ""
+    read = [record.environment, record.ground_truth, record.extra]
+    return f"\n{json.dumps(read, sort_keys=True, default=str)}"
 
 
 def _answer(item: Item) -> bytes:
