@@ -21,6 +21,7 @@ import imagehash
 import numpy as np
 
 from vtune.curate.item import Item, input_pictures, question
+from vtune.environments import DEFAULT, name_of
 from vtune.schema.pixels import decode_reduced
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -97,7 +98,7 @@ def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
 def _world(item: Item) -> str:
     """What tells worlds apart that are asked about in the same words: all that an environment may read."""
     record = item.record
-    if not isinstance(record, Sample) or not record.environment:
+    if not isinstance(record, Sample) or name_of(record) == DEFAULT:
         return ""
     read = [record.environment, record.ground_truth, record.extra]
     return f"\n{json.dumps(read, sort_keys=True, default=str)}"
