@@ -130,12 +130,28 @@ def test_a_file_that_cannot_be_used_is_an_error_with_its_line(
     assert set(VERIFIERS) == {name for name, one in VERIFIERS.items()}
 
 
-@pytest.mark.parametrize("line", ["import helper", "from helper.deep import f"])
-def test_a_file_that_imports_one_beside_it_is_told_that_it_stands_alone(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("import helper", "mine.py imports helper.py, which lies beside it, and a run keeps mine.py alone"),
+        ("from helper.deep import f", "mine.py imports helper.py, which lies beside it"),
+        ("from stuff.deep import f", "mine.py imports stuff/, which lies beside it"),
+        ("from .helper import f", "mine.py has a relative import, and a run keeps mine.py alone"),
+    ],
+)
+def test_a_file_that_imports_one_beside_it_is_told_that_it_stands_alone(
+    tmp_path: Path, line: str, what: str
+) -> None:
     written(tmp_path, "def f(): ...\n", "helper.py")
-    with pytest.raises(RecipeError, match="No module named 'helper") as told:
+    (tmp_path / "stuff").mkdir()
+    with pytest.raises(RecipeError) as told:
         use([written(tmp_path, f"{line}\n{ANLS.read_text()}")])
-    assert "a run keeps this file alone" in told.value.fix
+    assert told.value.what.startswith(what)
+    assert told.value.where == f"{tmp_path / 'mine.py'}:1"
+    assert told.value.fix.startswith("parts are one file: write what it takes from elsewhere into mine.py")
+    with pytest.raises(RecipeError, match="adds no part") as listed:
+        use([tmp_path / "helper.py"])
+    assert "what other files import is no file of parts: write it into them" in listed.value.fix
 
 
 def test_what_a_file_prints_is_no_part_of_the_list(tmp_path: Path) -> None:

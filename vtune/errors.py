@@ -88,5 +88,21 @@ class RunFailed(VtuneError):
     """A run that started well and cannot continue (exit status 1, not 2)."""
 
 
+class OutOfRange(ValueError):
+    """A score that a part gave and that cannot be.
+
+    Args:
+        what: It is, and where scores lie.
+        fix: The remedy.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what, fix)
+        self.what, self.fix = what, fix
+
+    def __str__(self) -> str:
+        return self.what
+
+
 class BrokenPart(RunFailed):
     """A user's own part raised what it should not; its `__cause__` has the traceback."""

@@ -8,13 +8,13 @@ import asyncio
 import hashlib
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from vtune.errors import BrokenPart, RecipeError, VtuneError
+from vtune.errors import BrokenPart, OutOfRange, RecipeError, VtuneError
 from vtune.parts import WORDS
 from vtune.registry import TABLES
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 USES = "uses"
 """In a run folder: copies of the files with a user's own parts."""
-CORRECT = "correct the line; `vtune parts check` of the file tries it"
-"""The next step where one of them is broken."""
+TRIES = "`vtune parts check` of the file tries it"
+"""Ends the next step where one of them is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +147,28 @@ def _run(file: Used) -> None:
         if not isinstance(error, Exception | SystemExit):
             raise  # Ctrl-C
         what = error.what if isinstance(error, VtuneError) else f"{type(error).__name__}: {error}"
-        beside = isinstance(error, ImportError) and _lies_beside(file, error.name)
-        alone = "write what it takes from the file beside it into this one: a run keeps this file alone"
+        alone = _takes_from(file, error)
         raise RecipeError(
-            f"{file.name} cannot be loaded: {what}",
+            f"{file.name} {alone}, and a run keeps {file.name} alone"
+            if alone
+            else f"{file.name} cannot be loaded: {what}",
             where=f"{file.path}:{line_of(error, file.path)}",
-            fix=alone if beside else "correct the line; `vtune parts check` of the file tries it again",
+            fix=f"parts are one file: write what it takes from elsewhere into {file.name}, or install that"
+            if alone
+            else "correct the line; `vtune parts check` of the file tries it again",
         ) from None
 
 
-def _lies_beside(file: Used, module: str | None) -> bool:
-    """Whether a module that was not found is a file, or a package, in the folder of a user's file."""
-    path = Path(file.path).parent / (module or "").partition(".")[0]
-    return bool(module) and (path.with_suffix(".py").is_file() or path.is_dir())
+def _takes_from(file: Used, error: BaseException) -> str:
+    """What a user's file wanted of a file beside it, in words; empty where an error is of something else."""
+    if not isinstance(error, ImportError):
+        return ""
+    if not error.name:
+        return "has a relative import" if "relative import" in str(error) else ""
+    path = Path(file.path).parent / error.name.partition(".")[0]
+    if path.with_suffix(".py").is_file():
+        return f"imports {path.name}.py, which lies beside it"
+    return f"imports {path.name}/, which lies beside it" if path.is_dir() else ""
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
@@ -174,7 +183,8 @@ def _check_added(file: Used, others: Collection[str]) -> None:
         raise RecipeError(
             f"{file.name} adds no part",
             where=file.path,
-            fix='end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md',
+            fix='end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md; what other '
+            "files import is no file of parts: write it into them",
         )
 
 
@@ -228,7 +238,7 @@ def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenP
         failed = BrokenPart(
             f"{of} of {file.name} is broken: {type(one).__name__}: {one}",
             where=where,
-            fix=CORRECT,
+            fix=f"{one.fix if isinstance(one, OutOfRange) else 'correct the line'}; {TRIES}",
         )
         failed.__cause__ = one
         return failed
@@ -245,6 +255,44 @@ def given(found: object, wanted: type[T], kind: str, name: str) -> T:
         return found
     wrong = TypeError(f"it gives {type(found).__name__}, not {wanted.__name__}")
     raise broken(wrong, (kind, name)) or wrong
+
+
+async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function or method of a part gives once it is awaited.
+
+    Args:
+        part: (kind, name) of the part.
+        called: The function.
+        arguments: That it is given.
+
+    Raises:
+        BrokenPart: If a user's own has forgotten its `async`.
+    """
+    found = called(*arguments)
+    if isinstance(found, Awaitable):
+        return await found
+    name = getattr(called, "__name__", "it")
+    code = getattr(called, "__code__", None)
+    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    what = f"`{name}` is not `async`: it gives {type(found).__name__} at once"
+    raise ill_made(part, what, f"write `async def {name}(…)`", where)
+
+
+def ill_made(part: tuple[str, str], what: str, fix: str, where: str = "") -> Exception:
+    """The error for a part that is not made as its kind is; of a user's own with its file.
+
+    Args:
+        part: (kind, name) of the part.
+        what: Is wrong, in words.
+        fix: The remedy.
+        where: The line; empty: the file.
+    """
+    wrong = TypeError(what)
+    failed = broken(wrong, part)
+    if failed is None:
+        return wrong
+    failed.where, failed.fix = where or failed.where, f"{fix}; {TRIES}"
+    return failed
 
 
 def uncancelled(error: asyncio.CancelledError) -> RuntimeError | None:

@@ -14,7 +14,7 @@ from vtune.schema.trajectory import Outcome
 from vtune.tools.calls import responses
 from vtune.tools.observation import Observation, tidy, unfit
 from vtune.tools.tool import Mistake, refused
-from vtune.uses import broken, uncancelled
+from vtune.uses import awaited, broken, uncancelled
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def _opened(name: str, start: Start) -> Episode:
         part = ENVIRONMENTS[name]
         if part.check_sample is not None:
             part.check_sample(start.sample)
-        episode = await part.open(start)
+        episode = await awaited((ENVIRONMENTS.kind, name), part.open, start)
         try:
             checked = Checked(name, start, episode)
             await checked.check_opening()
@@ -91,6 +91,7 @@ class Checked(Episode):
 
     def __init__(self, name: str, start: Start, episode: Episode) -> None:
         self._name = name
+        self._part = (ENVIRONMENTS.kind, name)
         self._start = start
         self._episode = episode
         self.stop = _stops(episode.stop)
@@ -106,7 +107,7 @@ class Checked(Episode):
         """What the user's own says; the policy reads the message of a `Mistake`."""
         with _named(self._name):
             try:
-                acts = await self._episode.observe(turn)
+                acts = await awaited(self._part, self._episode.observe, turn)
             except Mistake as mistake:
                 return [Act(refused(str(mistake)))]
             if acts is None:
@@ -130,7 +131,7 @@ class Checked(Episode):
     async def outcome(self) -> Outcome | None:
         """The user's own, which has to be there if the environment judges."""
         with _named(self._name):
-            found = await self._episode.outcome()
+            found = await awaited(self._part, self._episode.outcome)
             if found is None and ENVIRONMENTS[self._name].judges:
                 raise ValueError("it judges, and `outcome` gives None")
             if found is not None and not isinstance(found, Outcome):
@@ -140,7 +141,7 @@ class Checked(Episode):
     async def close(self) -> None:
         """Close the user's own."""
         with _named(self._name):
-            await self._episode.close()
+            await awaited(self._part, self._episode.close)
 
     async def _checked(self, seen: Observation, known: int) -> Observation:
         """An observation that a conversation with `known` pictures, and its record, can hold."""

@@ -10,7 +10,7 @@ from vtune.judge.client import JudgeClient
 from vtune.judge.graders import compare
 from vtune.judge.prompts import Prompt, conclusion_prompt
 from vtune.judge.replies import read_same
-from vtune.reward.evidence_judge import EVIDENCE, EvidenceJudge, EvidencePart
+from vtune.reward.evidence_judge import EVIDENCE, EvidenceJudge, EvidencePart, opened_judge
 from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored, unscored
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.message import Picture
@@ -57,7 +57,7 @@ class Judges:
             fix = "set `judge`" if any(part.asks_model for part in parts) else "let a model judge"
             raise ServiceError(", and ".join(part.lacking for part in parts), fix=fix)
         if name not in self._opened:
-            self._opened[name] = EVIDENCE[name].opened(self.levels, self._client)
+            self._opened[name] = opened_judge(name, self.levels, self._client)
         return self._opened[name]
 
     def who(self, sample: Sample) -> str | None:

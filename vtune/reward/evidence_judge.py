@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 from pydantic import AfterValidator
 
 from vtune.judge.client import JudgeClient
+from vtune.parts import OURS
 from vtune.registry import Parts
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
+from vtune.uses import awaited
 
 if TYPE_CHECKING:
     from vtune.reward.recipe import EvidenceLevels
@@ -84,3 +86,29 @@ EVIDENCE: Parts[EvidencePart] = Parts("evidence", lambda judge: judge.about, Evi
 """Name in `reward.evidence.judges` -> judge."""
 
 JudgeName = Annotated[str, AfterValidator(EVIDENCE.known)]
+
+
+class _Own:
+    """A judge of a user's own: whether its methods are `async` is seen when they are asked."""
+
+    def __init__(self, name: str, judge: EvidenceJudge) -> None:
+        self._part = (EVIDENCE.kind, name)
+        self._own = judge
+
+    async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
+        found: Verdict = await awaited(self._part, self._own.judge, sample, trajectory, k)
+        return found
+
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        found: bool = await awaited(self._part, self._own.shows_target, sample, trajectory, k)
+        return found
+
+    async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+        found: bool = await awaited(self._part, self._own.shows_small, sample, trajectory, k)
+        return found
+
+
+def opened_judge(name: str, levels: "EvidenceLevels", client: JudgeClient | None) -> EvidenceJudge:
+    """A judge by its name; `client` is the model of `reward.judge`, None where there is none."""
+    judge = EVIDENCE[name].opened(levels, client)
+    return judge if name in OURS[EVIDENCE.kind] else _Own(name, judge)

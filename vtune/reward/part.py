@@ -13,7 +13,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.sections import Open, Strict
-from vtune.uses import given
+from vtune.uses import awaited, given
 from vtune.verifiers.verifying import Verifying
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
     """
     part = REWARDS[name]
     try:
-        verdict = await part.score(section, scene)
+        verdict: Verdict | Unscored = await awaited((REWARDS.kind, name), part.score, section, scene)
     except RunFailed:
         raise  # a part of the user's is broken: that is no reason of this trajectory's
     except VtuneError as error:

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vtune.errors import OutOfRange
 from vtune.schema.box import Box
 from vtune.schema.message import Message, Picture
 from vtune.schema.reward import Reward
+from vtune.schema.verdict import SCALE
 
 Status = Literal["ok", "error", "blocked", "timeout", "killed", "limit", "infra"]
 """How a tool call ended. `infra` is our failure, the others are the model's doing.
@@ -77,7 +79,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.score <= 1.0:  # also catches NaN
-            raise ValueError(f"an outcome must be in [0, 1], got {self.score}")
+            raise OutOfRange(f"an outcome must be in [0, 1], got {self.score}", SCALE)
         object.__setattr__(self, "score", float(self.score))  # files take no number of numpy or torch
 
 

@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
+from vtune.errors import OutOfRange
+
+SCALE = "scale it: divide by the most that it can be, and leave out what is not a number"
+"""The next step for a score out of its bounds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -19,7 +24,10 @@ class Verdict:
 
     def __post_init__(self) -> None:
         if not -1.0 <= self.score <= 1.0:  # also catches NaN
-            raise ValueError(f"a score lies in [-1, 1], got {self.score}")
+            raise OutOfRange(
+                f"a score is {self.score:.4g}, and scores lie in [0, 1], of looks and rewards in [-1, 1]",
+                SCALE,
+            )
         # Neither JSON nor Parquet takes the numbers of numpy and torch.
         parts = {name: float(value) for name, value in self.parts.items()}
         for name, value in parts.items():

@@ -1,9 +1,11 @@
 """The tools of a run with JSON schemas: one call in, one observation out."""
 
 import asyncio
+import inspect
 import json
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation, encodable, tidy, unfit
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Mistake, Scene, Schema, Tool, refused
-from vtune.uses import broken, given, uncancelled
+from vtune.uses import awaited, broken, given, ill_made, uncancelled
 
 Results = ResultCache[Observation]
 """Observations by (group, tool, key)."""
@@ -67,9 +69,26 @@ class Toolbox:
         return replace(_checked(found, asked.tool, scene), seconds=time.monotonic() - began)
 
 
+def opening(name: str, manager: object) -> AbstractAsyncContextManager[Tool]:
+    """What `opened` of a tool gave, which is entered for as long as the tool is needed.
+
+    Raises:
+        BrokenPart: If a user's own gave something else, for `async` or its decorator were forgotten.
+    """
+    within = getattr(manager, "gen", None)  # of `asynccontextmanager`, which takes any function
+    if isinstance(manager, AbstractAsyncContextManager) and (within is None or hasattr(within, "__anext__")):
+        return manager
+    if inspect.iscoroutine(found := manager if within is None else within):
+        found.close()
+    what = f"`opened` gives {type(found).__name__}, and no asynchronous context manager"
+    fix = "write `@asynccontextmanager` above `async def opened(section, record)`, and `yield` the tool in it"
+    raise ill_made((TOOLS.kind, name), what, fix)
+
+
 async def _run(name: str, tool: Tool, arguments: Mapping[str, Any], scene: Scene) -> Observation:
     try:
-        return await tool.run(arguments, scene)
+        found: Observation = await awaited((TOOLS.kind, name), tool.run, arguments, scene)
+        return found
     except asyncio.CancelledError as error:
         if (wrong := uncancelled(error)) is None:
             raise

@@ -5,10 +5,10 @@ To add one: write a file with its two functions, the form of its answers and its
 scores, ours are exceptions.
 """
 
-from vtune.errors import DataError
+from vtune.errors import DataError, OutOfRange
 from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
-from vtune.schema.verdict import Verdict
+from vtune.schema.verdict import SCALE, Verdict
 from vtune.uses import broken, given
 from vtune.verifiers.verifier import Case, Verifier, where
 
@@ -48,7 +48,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
     """
     verdict = given(verifier_of(sample).verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
     if verdict.score < 0.0:
-        wrong = ValueError(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]")
+        wrong = OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
         raise broken(wrong, (VERIFIERS.kind, sample.verifier)) or wrong
     return verdict
 

@@ -337,7 +337,7 @@ def test_a_verifier_that_scores_below_0_is_blamed(worker: str, tmp_path: Path) -
     path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
     forget(used())
     use([path])
-    with pytest.raises(RunFailed, match=r"`anls` of mine\.py is broken: ValueError: it scores -0\.5"):
+    with pytest.raises(RunFailed, match=r"`anls` of mine\.py is broken: OutOfRange: it scores -0\.5"):
         verdict_of()
 
 

@@ -19,6 +19,7 @@ from vtune.errors import RecipeError
 from vtune.metrics.log import read_metrics
 from vtune.reward.recipe import RewardRecipe, RewardService
 from vtune.reward.score import Scorer
+from vtune.runs.parts.parts import check_parts
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import Message
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
@@ -270,3 +271,31 @@ def test_a_recipe_without_them_is_written_as_before() -> None:
     written = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe).reward.model_dump(mode="json")
     assert "parts" not in written
     assert "judges" not in written["evidence"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "check"),
+    [
+        ("anls.py", "1.0 - share if", "1.33 - share if", "the gold answer earns full marks"),
+        ("brief.py", "max(0.0, 1.0 - words", "max(1.33, 1.0 - words", "scores lie within its bounds"),
+        ("near.py", "Verdict(self._levels.full", "Verdict(1.33", "the gold look earns its level"),
+        ("maze.py", "Outcome(float(there)", "Outcome(1.33", "a reward lies in [0, 1]"),
+    ],
+)
+def test_a_score_out_of_its_bounds_is_to_be_scaled(
+    tmp_path: Path, file: str, old: str, new: str, check: str
+) -> None:
+    text = (OWN / file).read_text()
+    assert old in text
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace(old, new))
+    (part,) = check_parts([path])["parts"]
+    (told,) = [one for one in part["checks"] if one["name"] == check]
+    assert not told["ok"]
+    found = (
+        "an outcome must be in [0, 1], got 1.33"
+        if file == "maze.py"
+        else "a score is 1.33, and scores lie in"
+    )
+    assert f"OutOfRange: {found}" in told["found"]
+    assert told["fix"].startswith("scale it: divide by the most that it can be")

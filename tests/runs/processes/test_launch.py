@@ -20,7 +20,7 @@ from vtune.runs.processes.launch import LAUNCHER, _report, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import SAVE, Ended, ended, give_order
 from vtune.update.checkpoint import complete
-from vtune.uses import CORRECT
+from vtune.uses import TRIES
 
 pytestmark = pytest.mark.train
 
@@ -417,7 +417,11 @@ def test_a_run_that_a_part_of_ones_own_has_ended_is_not_said_to_resume(tmp_path:
     logs.mkdir()
     if saved:
         newest.mkdir(parents=True)
-    part = BrokenPart("verifier `anls` of anls.py is broken: KeyError: 'x'", where="anls.py:17", fix=CORRECT)
+    part = BrokenPart(
+        "verifier `anls` of anls.py is broken: KeyError: 'x'",
+        where="anls.py:17",
+        fix=f"correct the line; {TRIES}",
+    )
     for error, word in ((part, "start a new run with another --out"), (RunFailed("x"), "--resume continues")):
         (logs / "rank-1.log").write_text(f"error: {error}\n")
         with pytest.raises(RunFailed, match="rank 1 ended with status 1") as caught:

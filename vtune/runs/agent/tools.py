@@ -19,7 +19,7 @@ from vtune.tools.exchanges import Exchanges, WebRules
 from vtune.tools.image_search import ImageSearchRecipe
 from vtune.tools.text_search import TextSearchRecipe
 from vtune.tools.tool import Tool, ToolPart
-from vtune.tools.toolbox import Toolbox
+from vtune.tools.toolbox import Toolbox, opening
 from vtune.tools.web_pages import extractor
 from vtune.tools.zoom import ZoomRecipe
 
@@ -191,10 +191,10 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
         for name, tool, section in sections_of(recipe):
             assert tool.opened is not None
             if exchanges is not None and tool.on_web is not None and tool.asks_web(section, exchanges.rules):
-                opening = tool.on_web(section, exchanges, record)
+                manager = tool.on_web(section, exchanges, record)
             else:
-                opening = tool.opened(section, record)
-            tools[name] = await stack.enter_async_context(opening)
+                manager = tool.opened(section, record)
+            tools[name] = await stack.enter_async_context(opening(name, manager))
         yield Toolbox(tools)
 
 

@@ -29,7 +29,7 @@ from vtune.tools.calls import Asked
 from vtune.tools.python import NAME as PYTHON
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene, Tool, ToolPart, View
-from vtune.tools.toolbox import Toolbox
+from vtune.tools.toolbox import Toolbox, opening
 from vtune.tools.zoom import NAME as ZOOM
 from vtune.verifiers.perfect import perfect_reply
 from vtune.verifiers.tags import answer as tagged_answer
@@ -187,7 +187,7 @@ async def _looking(record: Path) -> AsyncIterator[Toolbox]:
         for name, part in TOOLS.items():
             if part.look is not None and part.opened is not None:
                 section = _section(name, part)
-                tools[name] = await stack.enter_async_context(part.opened(section, record))
+                tools[name] = await stack.enter_async_context(opening(name, part.opened(section, record)))
         yield Toolbox(tools)
 
 

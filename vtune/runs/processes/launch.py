@@ -48,7 +48,7 @@ from vtune.runs.processes.watcher import (
     start_line,
 )
 from vtune.runs.start import locked
-from vtune.uses import CORRECT
+from vtune.uses import TRIES
 
 SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be reported a little later."""
@@ -213,7 +213,7 @@ def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) ->
         raise SystemExit(2)
     how = f"{LOST} {-first.code}" if first.code < 0 else f"ended with status {first.code}"
     newest = logs.parent / "checkpoints/newest"
-    if not any(CORRECT in line for line in said):
+    if not any(TRIES in line for line in said):
         fix = "fix what it says above, then --resume continues from the last checkpoint"
     else:  # a resume takes no other file than the run began with
         fix = "fix what it says above, then start a new run with another --out"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from PIL import Image
 from pydantic import BaseModel, ValidationError
 
-from vtune.errors import BrokenPart, VtuneError
+from vtune.errors import BrokenPart, OutOfRange, VtuneError
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.uses import broken
@@ -73,7 +73,7 @@ def tried(name: str, run: Callable[[], str]) -> Check:
     except Broken as promise:
         return Check(name, False, promise.what, promise.fix)
     except Exception as error:  # noqa: BLE001 - a user's part may raise anything: it is reported
-        fix = error.fix if isinstance(error, VtuneError) else ""
+        fix = error.fix if isinstance(error, VtuneError | OutOfRange) else ""
         return Check(name, False, raised(error), fix or "correct the line")
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image
 
 from vtune.config import find, read_values
-from vtune.errors import VtuneError
+from vtune.errors import BrokenPart, ServiceError, VtuneError
 from vtune.reward.evidence import Judges, score_call
-from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
+from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example, opened_judge
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.score import with_flags
 from vtune.runs.parts.checks.check import Broken, Check, tried
@@ -119,12 +119,13 @@ class _Trial:
     def small(self) -> str:
         """Whether a judge answers the audit's other question, and says no of its example's looks."""
         sample = self.example.sample
-        judge = self.part.opened(self.levels, ScriptedJudge(None) if self.part.asks_model else None)
-        if not callable(getattr(judge, "shows_small", None)):
+        down = ScriptedJudge(None) if self.part.asks_model else None
+        if not callable(getattr(self.part.opened(self.levels, down), "shows_small", None)):
             raise Broken("it has no `shows_small(sample, trajectory, k)`", "write it: the audit asks for it")
         if self.untold:
             # Whatever the model would say: without it, nobody can know that something is shown.
-            with suppress(VtuneError):
+            judge = opened_judge(self.name, self.levels, down)
+            with suppress(ServiceError):
                 if asyncio.run(judge.shows_small(sample, self.flagged(self.example.nothing), 0)):
                     raise Broken(
                         "shows_small is True, and no model answers", "ask the model, or let it be False"
@@ -160,6 +161,8 @@ class _Trial:
                 return f"it pays {score:g}"
             asked = {"shows_target": judge.shows_target, "shows_small": judge.shows_small}
             said = [name for name, ask in asked.items() if asyncio.run(ask(sample, done, 0))]
+        except BrokenPart:
+            raise
         except VtuneError:
             return ""
         return f"{said[0]} is True" if said else ""
@@ -190,11 +193,13 @@ class _Trial:
     def fails(self) -> str:
         """Whether a judge that cannot see says so instead of a score."""
         part, example = self.part, self.example
-        judge = part.opened(self.levels, ScriptedJudge(None) if part.asks_model else None)
+        judge = opened_judge(self.name, self.levels, ScriptedJudge(None) if part.asks_model else None)
         unreadable = tuple(replace(picture, data=b"not a picture") for picture in example.gold.images)
         seen = self.flagged(example.gold) if part.asks_model else replace(example.gold, images=unreadable)
         try:
             verdict = asyncio.run(judge.judge(example.sample, seen, 0))
+        except BrokenPart:
+            raise
         except VtuneError as error:
             return f"unscored: {error.what}"
         if not part.asks_model and verdict.score == self.levels.full:

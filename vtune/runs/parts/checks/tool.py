@@ -35,7 +35,7 @@ from vtune.tools.python import CODE, run_python
 from vtune.tools.recoverable_session import RecoverableSession
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene, Tool, ToolPart, View
-from vtune.tools.toolbox import Toolbox
+from vtune.tools.toolbox import Toolbox, opening
 
 ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {}, {"odd": [1]})
 """Values that a model may write for any argument."""
@@ -215,7 +215,7 @@ async def open_tool(name: str, folder: Path, sample: Sample | None = None) -> As
         part.check(section)
     if part.check_sample is not None and sample is not None:
         part.check_sample(section, sample)
-    async with part.opened(section, folder / "record.jsonl") as tool:
+    async with opening(name, part.opened(section, folder / "record.jsonl")) as tool:
         if tool.schema["function"]["name"] != name:
             raise Broken(
                 f"its schema is called {tool.schema['function']['name']!r}", f"call it {name!r}, as the part"
