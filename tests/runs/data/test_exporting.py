@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 from tests.data.formats.published import MAKERS
 from tests.runs.commands import Ended, vtune
 from vtune.data.formats.table import FORMATS, written
+from vtune.schema.message import Picture
 from vtune.schema.parquet import read_samples, write_samples
 from vtune.uses import forget, use, used
 
@@ -84,6 +85,36 @@ def test_what_a_format_of_ones_own_cannot_hold_is_left_out_and_listed(cards: Pat
     strict = exported(tmp_path / "more.parquet", tmp_path / "strict.jsonl", "--strict")
     assert strict.code == 2
     assert not (tmp_path / "strict.jsonl").exists()
+
+
+def test_pictures_that_a_file_has_by_their_paths_come_back_as_bytes(cards: Path, tmp_path: Path) -> None:
+    first, second = read_samples(cards)
+    data = first.images[0].data
+    assert data is not None
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far/a.png").write_bytes(data)
+    write_samples(tmp_path / "far/in.parquet", [replace(first, images=(Picture(path="a.png"),)), second])
+    out = tmp_path / "out.jsonl"
+    ended = exported(tmp_path / "far/in.parquet", out)
+    assert ended.code == 0, ended.err
+    assert out.read_text() == (tmp_path / "cards.jsonl").read_text(), "byte for byte"
+
+
+def test_a_reader_may_give_what_an_import_puts_right(cards: Path, tmp_path: Path) -> None:
+    mine, text = tmp_path / "mine.py", CARDS.read_text()
+    changes = {
+        "if lost := difference(sample, card(row)):": "if lost := sample.tools:",
+        "images=(Picture(data=picture),)": "images=[Picture(data=picture)]",
+        ", (0,)),)": "),)",  # pictures are counted by their marks
+        'verifier="exact",': 'verifier="exact", choices=[], accuracy_ratio=0.8999999761581421',
+    }
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    mine.write_text(text)
+    write_samples(tmp_path / "in.parquet", [replace(one, accuracy_ratio=0.9) for one in read_samples(cards)])
+    ended = exported(tmp_path / "in.parquet", tmp_path / "out.jsonl", uses=mine)
+    assert ended.code == 0, ended.err
 
 
 LOSSY = [

@@ -5,14 +5,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import TypeVar
 
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError
 from vtune.schema.difference import difference
-from vtune.schema.parquet import at_row, read_samples, read_trajectories
+from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories
 from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_from_row, sample_to_row
 from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory_row import trajectory_from_row, trajectory_to_row
+
+T = TypeVar("T", bound=Sample | Trajectory)
 
 LOSSLESS = (
     "write all of it (`vtune.data.formats.own` packs what no column holds), or let `to_row` raise DataError "
@@ -38,7 +43,7 @@ def check_comes_back(name: str, path: Path, refused: Collection[int | None], the
         link = Path(folder) / out.name
         link.symlink_to(there.absolute())
         for pair in zip_longest(wrote, FORMATS[name].read(link, Options())):
-            _check_row(name, path, *pair)
+            _check_row(name, path, *pair, base=out.parent)
 
 
 def _kept(
@@ -52,12 +57,13 @@ def _kept(
 
 
 def _check_row(
-    name: str, path: Path, wrote: tuple[int, Sample | Trajectory] | None, found: Found | None
+    name: str, path: Path, wrote: tuple[int, Sample | Trajectory] | None, found: Found | None, *, base: Path
 ) -> None:
     if wrote is None:
         raise DataError(f"`{name}` reads more rows than were written", where=str(path), fix=LOSSLESS)
     number, record = wrote
-    back = None if found is None else found[1]
+    record = _with_bytes(record, path.parent)
+    back = None if found is None else _imported(found[1], base)
     if back is None:
         lost = "is not among the rows that are read"
     elif isinstance(back, DataError):
@@ -71,6 +77,29 @@ def _check_row(
     if lost:
         error = DataError(f"what `{name}` writes does not come back: {lost}", fix=LOSSLESS)
         raise at_row(path, number, error)
+
+
+def _imported(entry: Sample | Trajectory | DataError, base: Path) -> Sample | Trajectory | DataError:
+    """What a reader gives, as an import would store it: lists as tuples, and pictures by their marks.
+
+    Args:
+        entry: Of the reader.
+        base: The folder that its picture paths are relative to.
+    """
+    try:
+        if isinstance(entry, Sample):
+            return _with_bytes(sample_from_row(sample_to_row(entry), place=""), base)
+        if isinstance(entry, Trajectory):
+            return _with_bytes(trajectory_from_row(trajectory_to_row(entry)), base)
+    except DataError as error:
+        return error
+    return entry
+
+
+def _with_bytes(record: T, base: Path) -> T:
+    """The record with the bytes of its pictures, which a file may have by their paths alone."""
+    pictures = tuple(replace(picture, data=load_picture(picture, base)) for picture in record.images)
+    return replace(record, images=pictures)
 
 
 def _learnt(trace: Trajectory) -> Trajectory:
