@@ -236,6 +236,9 @@ def test_a_service_without_the_file_refuses_and_never_opens_it(tmp_path: Path) -
     forget([file])
     with pytest.raises(RecipeError, match=r"has not loaded 'anls\.py'"):
         recipe_of(settings, judge)
+    use([written(tmp_path, f"{ANLS.read_text()}# another\n", "anls.py")])
+    with pytest.raises(RecipeError, match=r"has another 'anls\.py', which the run uses"):
+        recipe_of(settings, judge)
 
 
 def test_the_command_says_what_is_wrong_with_a_file_and_ends_with_2(tmp_path: Path) -> None:

@@ -56,14 +56,27 @@ def test_a_service_is_asked_to_score_nothing_by_the_settings_of_the_run(
     assert asked == [told, told]
 
 
-@pytest.mark.parametrize("status", [401, 422])
-def test_one_that_refuses_stops_a_run_before_it_begins(status: int) -> None:
-    with answering(status, {"error": {"what": "not you"}}) as (url, _):
+@pytest.mark.parametrize(
+    ("status", "said", "remedy"),
+    [
+        (
+            401,
+            {"fix": "send `Authorization: Bearer TOKEN`"},
+            "let reward.service.token_env name the variable",
+        ),
+        (422, {"fix": "start it with the file"}, "start it with the file"),
+        (422, {}, "start it with the --recipe of the run"),
+    ],
+)
+def test_one_that_refuses_stops_a_run_before_it_begins(
+    status: int, said: dict[str, str], remedy: str
+) -> None:
+    with answering(status, {"error": {"what": "not you"} | said}) as (url, _):
         own = recipe(service=[NOBODY, url])
         for check in (ping_services, check_service, _services):
             with pytest.raises(RecipeError, match=f"{url}: .*HTTP {status}: not you") as found:
                 check(own)
-            assert "token_env" in found.value.fix
+            assert found.value.fix.startswith(remedy)
 
 
 def test_where_none_answers_a_run_stops_and_a_plan_names_what_is_missing() -> None:

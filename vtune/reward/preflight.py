@@ -68,9 +68,12 @@ async def _ping_services(recipe: RewardRecipe, servers: Servers) -> list[str]:
         try:
             return await servers.ping(request_of(packed_json(settings_of(recipe)), []))
         except Refused as error:
-            sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
-            raise RecipeError(
-                str(error),
-                fix=f"let reward.service.token_env name the variable that holds its token{sent}; where "
-                "it has another judge, or other `uses`, start it with the --recipe of the run",
-            ) from None
+            raise RecipeError(str(error), fix=_remedy(recipe, error)) from None
+
+
+def _remedy(recipe: RewardRecipe, error: Refused) -> str:
+    """What to do where a service refuses: it knows, but for the token, which the recipe names."""
+    if error.token:
+        sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
+        return f"let reward.service.token_env name the variable that holds its token{sent}"
+    return error.fix or "start it with the --recipe of the run, and the vtune of the run"

@@ -43,7 +43,23 @@ class Unusable(Exception):
 
 
 class Refused(Exception):
-    """A server will not answer this request, however often it is asked."""
+    """A server will not answer this request, however often it is asked.
+
+    Args:
+        why: In words.
+        fix: What it says is to be done; empty: nothing.
+        token: Whether the token is wrong, or was not sent.
+    """
+
+    def __init__(self, why: str, fix: str = "", *, token: bool = False) -> None:
+        super().__init__(why)
+        self.fix, self.token = fix, token
+
+
+UNAUTHORISED = 401
+"""What servers say where a token is wrong or lacks."""
+LONGEST_FIX = 500
+"""Characters of a remedy that a server names."""
 
 
 class TooLarge(Refused):
@@ -155,7 +171,7 @@ class Servers:
         found = await asyncio.gather(*asked, return_exceptions=True)
         for server, one in zip(self._servers, found, strict=True):
             if isinstance(one, Refused):
-                raise Refused(f"{server.url}: {one}")
+                raise Refused(f"{server.url}: {one}", one.fix, token=one.token)
             if isinstance(one, BaseException) and not isinstance(one, Unusable):
                 raise one
         return [str(one) for one in found if isinstance(one, Unusable)]
@@ -248,15 +264,17 @@ def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
             raise Unusable(f"its answer is not {count} results: {_text(answer)!r}")
         found: list[dict[str, Any]] = results
         return found
+    fix = ""
     try:
-        said = str(json.loads(answer.body)["error"]["what"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        error = json.loads(answer.body)["error"]
+        said, fix = str(error["what"]), str(error.get("fix", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         said = _text(answer)
     why = f"HTTP {status}: {said}"
     if status == TOO_LARGE:
         raise TooLarge(f"the reward service takes no request that large: {why}")
     if 400 <= status < 500 and status not in RETRIED:
-        raise Refused(f"the reward service refuses: {why}")
+        raise Refused(f"the reward service refuses: {why}", fix[:LONGEST_FIX], token=status == UNAUTHORISED)
     raise Unusable(why)
 
 

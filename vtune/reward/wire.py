@@ -192,12 +192,13 @@ def _check_uses(wanted: Any) -> None:
     """
     if wanted is not None and not isinstance(wanted, dict):
         raise RecipeError("`reward.uses` is not an object", fix="send file names and their SHA-256")
-    own = {file.sha256 for file in used()}
+    own = {file.sha256: file.name for file in used()}
     for name, sha256 in (wanted or {}).items():
         if sha256 not in own:
+            lacks = "has another" if name in own.values() else "has not loaded"
+            what = f"the service {lacks} {name[:80]!r}, which the run uses (SHA-256 {str(sha256)[:16]}…)"
             raise RecipeError(
-                f"the service has not loaded {name[:80]!r}, SHA-256 {str(sha256)[:16]}…",
-                fix="start it with the --recipe of the run, whose `uses` names the same file",
+                what, fix="start it with the --recipe of the run, whose `uses` names the same file"
             )
 
 

@@ -92,6 +92,8 @@ def test_own_parts_go_through_import_rl_a_service_and_a_suite(tiny: Path, tmp_pa
         ended = vtune(*run, *service)
         assert ended.code == 2
         assert "has not loaded 'anls.py'" in ended.err
+        assert "fix  start it with the --recipe of the run" in ended.err
+        assert "token_env" not in ended.err
     with serving("--recipe", str(here / "mine.yaml")) as served:
         assert "anls" in served.facts["verifiers"]
         service = setting(reward__service=json.dumps({"urls": [served.url], **asked}))
