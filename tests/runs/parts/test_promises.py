@@ -9,6 +9,7 @@ from tests.runs.commands import vtune
 from tests.runs.data.test_validating import encoded
 from tests.runs.parts.test_broken import CASES, breaking
 from tests.runs.parts.test_parts import OWN, broken
+from vtune.runs.parts.parts import check_parts
 from vtune.uses import forget, used
 
 
@@ -384,3 +385,64 @@ def test_a_check_of_a_broken_part_names_the_part_the_file_and_the_remedy(kind: s
     )
     assert checks[at].startswith("  BROKEN  ")
     assert checks[at + 1].split()[0] == "fix"
+
+
+NUMBERED = {
+    'id=columns.text("id")': "id=f\"cards/{columns.integer('id', 0)}\"",
+    '"id": sample.id,': '"id": int(sample.id.removeprefix("cards/")),',
+    '"id": f"card-{number}"': '"id": number',
+}
+
+
+def test_a_format_may_hold_ids_of_its_own_form_alone(tmp_path: Path) -> None:
+    text = (OWN / "cards.py").read_text()
+    for old, new in NUMBERED.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = tmp_path / "mine.py"
+    path.write_text(text)
+    assert broken(path) == {}
+
+
+MAZES = '''"""Mazes as JSON lines, each with all of our own row."""
+
+import json
+
+from vtune.data.formats.building import each
+from vtune.data.formats.source import read_rows
+from vtune.data.formats.specimens import Specimen, json_lines
+from vtune.data.formats.table import FORMATS, Format, Writer
+from vtune.errors import DataError
+from vtune.schema.message import Message
+from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_from_row, sample_to_row
+
+
+def to_row(sample, number):
+    if sample.images:
+        raise DataError("a maze has no images", fix="leave it out")
+    return {"all": json.dumps(sample_to_row(sample))}
+
+
+def specimen(folder):
+    walk = Message("user", "Walk.")
+    judged = {"verifier": "environment_reward", "environment": "maze"}
+    maze = Sample(id="maze", source="mazes", prompt=(walk,), ground_truth="S.G", **judged)
+    return Specimen(json_lines(folder / "mazes.jsonl", [to_row(maze, 0)]))
+
+
+def read(path, options):
+    return each(read_rows(path), lambda row, place: sample_from_row(json.loads(row["all"]), place=""))
+
+
+FORMATS.add("mazes", Format(read, "mazes", specimen=specimen, writes=Writer(to_row)))
+'''
+
+
+def test_a_format_of_rows_for_an_environment_of_ones_own_is_tried_with_rows_that_are_for_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mazes.py"
+    path.write_text(MAZES)
+    found = check_parts([OWN / "maze.py", path])
+    assert [one for part in found["parts"] for one in part["checks"] if not one["ok"]] == []

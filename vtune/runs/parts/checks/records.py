@@ -12,7 +12,7 @@ from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Crop, Trajectory
 from vtune.tools.python import NAME as PYTHON
-from vtune.verifiers import choice, exact
+from vtune.verifiers import VERIFIERS, choice, exact
 
 ODD = 'as "people"\tsay it,\n\\ünd <b>so</b> 東京 🙂 '
 """A text with what tables and lines may trip over."""
@@ -24,12 +24,10 @@ def samples(sample: Sample) -> Iterator[tuple[str, Sample]]:
     Args:
         sample: Of the format's own specimen.
     """
-    for field, changed in _changes(sample):
-        name = "".join(letter for letter in field if letter.isalnum())
-        yield field, replace(sample, id=f"check/{name}", **changed)
     together = {key: value for _, changed in _together(sample) for key, value in changed.items()}
-    turns = (Message("system", "Look."), *sample.prompt)
-    yield "all of it", replace(sample, **{**together, "id": "check/full", "prompt": turns})
+    turns = {"prompt": (Message("system", "Look."), *sample.prompt)}
+    for number, (field, changed) in enumerate([*_changes(sample), ("all of it", together | turns)]):
+        yield field, replace(sample, id=_named(sample.id, number), **changed)
 
 
 def _changes(sample: Sample) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -38,8 +36,10 @@ def _changes(sample: Sample) -> Iterator[tuple[str, Mapping[str, Any]]]:
     marked = Message("user", f"{IMAGE}{ODD}{IMAGE}", (0, 1))
     pictures = tuple(Picture(data=encoded_picture(number)) for number in (3, 4))
     box = (Evidence("one", 1, _all_of(pictures[1])), Evidence(ODD, 0, (1.5, 2.0, 9.25, 30.0)))
-    judged = {"ground_truth": "a sign", "verifier": exact.NAME, "verifier_parm": {}, "choices": ()}
-    chosen = {"ground_truth": "B", "choices": ("red", "blue"), "verifier": choice.NAME, "verifier_parm": {}}
+    # An environment of the user's own may be for other ground truths, and without it no verifier reads one.
+    plain = {"environment": "", "verifier_parm": {}}
+    judged = {**plain, "ground_truth": "a sign", "verifier": exact.NAME, "choices": ()}
+    chosen = {**plain, "ground_truth": "B", "verifier": choice.NAME, "choices": ("red", "blue")}
     yield "prompt", {"prompt": (Message("system", "Look."), *sample.prompt)}
     turns = (Message("assistant", "Ask me."), asked)
     yield "prompt (several turns)", {"prompt": (*sample.prompt, *turns)}
@@ -54,6 +54,8 @@ def _changes(sample: Sample) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _together(sample: Sample) -> list[tuple[str, Mapping[str, Any]]]:
     """What a sample may say beside its question, its pictures and how it is judged."""
     boxes = (Evidence("sign", 0, _all_of(sample.images[0])),) if sample.images else ()
+    # The tools give no reward that a verifier could take.
+    elsewhere = not VERIFIERS[sample.verifier].reads_outcome
     return [
         ("source", {"source": "check"}),
         ("ability", {"ability": "check"}),
@@ -62,7 +64,7 @@ def _together(sample: Sample) -> list[tuple[str, Mapping[str, Any]]]:
         ("format_ratio", {"format_ratio": 0.25}),
         ("tool_ratio", {"tool_ratio": 0.25}),
         ("tools", {"tools": (PYTHON,)}),
-        ("environment", {"environment": next(iter(ENVIRONMENTS))}),
+        *([("environment", {"environment": next(iter(ENVIRONMENTS))})] if elsewhere else []),
         *([("evidence", {"evidence": boxes})] if boxes else []),
         ("choices", {"choices": sample.choices or ("red", ODD)}),
         ("extra", {"extra": {**sample.extra, "kept": {"of": [1, 0.5, None, "é"]}}}),
@@ -91,11 +93,15 @@ def traces(trace: Trajectory) -> Iterator[tuple[str, Trajectory]]:
             (f"calls[0].{field}", {"calls": (replace(first, **changed), *others)})
             for field, changed in [*named, ("all", full)]
         ]
-    for field, changed in changes:
-        name = "".join(letter for letter in field if letter.isalnum())
-        yield field, replace(trace, sample_id=f"check/{name}", **changed)
     together = {key: value for _, changed in changes for key, value in changed.items()}
-    yield "all of it", replace(trace, **{**together, "sample_id": "check/full"})
+    for number, (field, changed) in enumerate([*changes, ("all of it", together)]):
+        yield field, replace(trace, sample_id=_named(trace.sample_id, number), **changed)
+
+
+def _named(known: str, number: int) -> str:
+    """Another id of the same form: a format may hold ids of its own form alone, such as `cards/17`."""
+    head = known.rstrip("0123456789")
+    return f"{head}{9000 + number:0{len(known) - len(head)}}"
 
 
 def _all_of(picture: Picture) -> Box:
