@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from vtune.runs.parts.checks.check import Broken
+from vtune.schema.box import Box, area
 from vtune.schema.message import Picture
 from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Call, Trajectory
@@ -20,6 +21,10 @@ BELIEVED: tuple[tuple[str, Callable[[Call], Call]], ...] = (
     ("`Call.images`", lambda call: replace(call, images=())),
 )
 """What code may say of what it has shown, and the call without it."""
+
+
+LEAST = 8
+"""Pixels of the shorter side of another region."""
 
 
 def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions: bool) -> str:
@@ -64,35 +69,40 @@ def fakes(done: Trajectory) -> Iterator[tuple[str, Trajectory]]:
     """(what is shown in place of the region, the trajectory whose first call claims that region still).
 
     Args:
-        done: Its first call shows what it claims.
+        done: Its first call shows what it claims. Where its region leaves no room beside it, no other is
+            shown: one that overlaps might show the target, too.
     """
     rng = np.random.default_rng(1)
+    claimed = {crop.shown: crop for crop in done.calls[0].crops if crop.shown is not None}
     for what in ("black", "noise", "another region"):
         pictures = dict[int, Picture]()
-        for crop in done.calls[0].crops:
-            if crop.shown is not None:
-                shown = done.images[crop.shown]
-                width, height = decode_picture(shown.data or b"").size
-                if what == "another region":
-                    source = decode_picture(done.images[crop.image].data or b"")
-                    drawn = _elsewhere(source, crop.bbox).resize((width, height))
-                else:
-                    values = rng.integers(
-                        0, 256 if what == "noise" else 1, (height, width, 3), dtype=np.uint8
-                    )
-                    drawn = Image.fromarray(values)
-                pictures[crop.shown] = replace(shown, data=_png(drawn))
+        for number, crop in claimed.items():
+            shown = done.images[number]
+            size = decode_picture(shown.data or b"").size
+            if what == "another region":
+                drawn = _elsewhere(decode_picture(done.images[crop.image].data or b""), crop.bbox)
+                if drawn is None:
+                    break
+                drawn = drawn.resize(size)
+            else:
+                values = rng.integers(0, 256 if what == "noise" else 1, (*size[::-1], 3), dtype=np.uint8)
+                drawn = Image.fromarray(values)
+            pictures[number] = replace(shown, data=_png(drawn))
+        if len(pictures) < len(claimed):
+            continue
         images = tuple(pictures.get(number, picture) for number, picture in enumerate(done.images))
         # By code: what our own tools say of their pictures is so.
         yield what, _first(replace(done, images=images), lambda call: replace(call, tool=PYTHON))
 
 
-def _elsewhere(picture: Image.Image, box: tuple[float, float, float, float]) -> Image.Image:
-    """A region of the same size as far from a box as the picture allows."""
+def _elsewhere(picture: Image.Image, box: Box) -> Image.Image | None:
+    """A region beside a box, no larger than it; None where it leaves no room."""
     x0, y0, x1, y1 = (round(side) for side in box)
-    left = 0 if x0 > picture.width - x1 else max(0, picture.width - (x1 - x0))
-    top = 0 if y0 > picture.height - y1 else max(0, picture.height - (y1 - y0))
-    return picture.crop((left, top, left + x1 - x0, top + y1 - y0))
+    width, height = picture.size
+    beside = [(0, 0, x0, height), (x1, 0, width, height), (0, 0, width, y0), (0, y1, width, height)]
+    left, top, right, bottom = max(beside, key=area)
+    right, bottom = min(right, left + x1 - x0), min(bottom, top + y1 - y0)
+    return picture.crop((left, top, right, bottom)) if min(right - left, bottom - top) >= LEAST else None
 
 
 def _png(picture: Image.Image) -> bytes:
