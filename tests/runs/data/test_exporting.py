@@ -153,6 +153,30 @@ def test_what_a_format_of_ones_own_loses_is_said_and_no_file_is_left(
     assert not [*tmp_path.glob(".*")]
 
 
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        ("DataError('no header', where=str(path), fix='add one')", 2, "OUT\n  fix  add one"),
+        ("__import__('pyarrow').ArrowInvalid('no table')", 1, "mine.py is broken: ArrowInvalid: no table"),
+        ("OSError(28, 'no room')", 1, "mine.py is broken: OSError: [Errno 28] no room"),
+    ],
+)
+def test_what_a_reader_of_ones_own_raises_is_said_to_be_the_readers(
+    cards: Path, tmp_path: Path, raised: str, code: int, said: str
+) -> None:
+    mine, out, text = tmp_path / "mine.py", tmp_path / "out.parquet", CARDS.read_text()
+    schema = "__import__('pyarrow').schema([(c, 'string') for c in ('id', 'riddle', 'answer', 'picture')])"
+    text = text.replace("Writer(to_row)", f"Writer(to_row, {schema})")
+    text = text.replace(
+        "    return each(", f"    if path.name == 'out.parquet':\n        raise {raised}\n    return each("
+    )
+    mine.write_text(text)
+    ended = exported(cards, out, uses=mine)
+    assert ended.code == code
+    assert said.replace("OUT", str(out)) in ended.err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_parquet_of_a_format_of_ones_own_is_read_back_too(cards: Path, tmp_path: Path, lost: bool) -> None:
     mine, out = tmp_path / "mine.py", tmp_path / "out.parquet"

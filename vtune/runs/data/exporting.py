@@ -46,7 +46,7 @@ def export_data(
         DataError: At the first row that cannot be read, if the format can hold no row, at the first that does
             not come back from a user's own format, or, with `strict`, at the first that it cannot hold; no
             file is left.
-        BrokenPart: If a format of a user's own gives what is not a row.
+        BrokenPart: If a format of a user's own gives what is not a row, or breaks when it reads again.
     """
     writer, plain = writer_of(name), plain_name(name)
     if writer.columns is None and out.suffix != ".jsonl":

@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from vtune.data.formats.building import Found, Options
 from vtune.data.formats.table import FORMATS
-from vtune.errors import DataError
+from vtune.errors import DataError, VtuneError
 from vtune.schema.difference import difference
 from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row, sample_to_row
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import trajectory_from_row, trajectory_to_row
+from vtune.uses import broken
 
 T = TypeVar("T", bound=Sample | Trajectory)
 
@@ -37,13 +38,29 @@ def check_comes_back(name: str, path: Path, refused: Collection[int | None], the
 
     Raises:
         DataError: At the first row that does not come back, naming the field that differs.
+        BrokenPart: If the reader of a user's own breaks.
     """
     wrote = _kept(name, path, refused)
     with tempfile.TemporaryDirectory() as folder:
         link = Path(folder) / out.name
         link.symlink_to(there.absolute())
-        for pair in zip_longest(wrote, FORMATS[name].read(link, Options())):
+        for pair in zip_longest(wrote, _read(name, link, out)):
             _check_row(name, path, *pair, base=out.parent)
+
+
+def _read(name: str, link: Path, out: Path) -> Iterator[Found]:
+    """What the format reads; what its reader raises is the reader's, and not about writing the file."""
+    try:
+        yield from FORMATS[name].read(link, Options())
+    except DataError as error:
+        where = error.where.replace(str(link), str(out))
+        raise DataError(
+            f"what `{name}` writes cannot be read: {error.what}", where=where, fix=error.fix
+        ) from None
+    except VtuneError:
+        raise
+    except Exception as error:
+        raise broken(error, (FORMATS.kind, name)) or error from error
 
 
 def _kept(
