@@ -19,6 +19,7 @@ ONE = Sample(
     evidence=(Evidence("sign", 0, (1.0, 2.0, 3.0, 4.0)),),
     extra={"kept": {"of": [1, 2]}},
 )
+LONG = "a long text " * 20
 
 
 def test_alike_is_what_differs_by_the_path_of_a_picture_alone() -> None:
@@ -36,7 +37,16 @@ def test_alike_is_what_differs_by_the_path_of_a_picture_alone() -> None:
         ({"extra": {"kept": {"of": [1, 3]}}}, "`extra.kept.of[1]` is 2 and comes back as 3"),
         ({"extra": {}}, "`extra.kept` is {'of': [1, 2]} and comes back as nothing"),
         ({"ground_truth": "B", "answer": "B"}, "`ground_truth` is 'A' and comes back as 'B'"),
+        ({"answer": f"{LONG}, blue"}, f"`answer` is '' and comes back as '{LONG[:59]}…"),
     ],
 )  # fmt: skip
 def test_the_first_place_that_differs_is_named(changed: dict[str, object], said: str) -> None:
     assert difference(ONE, replace(ONE, **changed)).startswith(said)  # type: ignore[arg-type]
+
+
+def test_long_texts_are_shown_where_they_part() -> None:
+    red, blue = (replace(ONE, answer=f"{LONG}{colour} and so on {LONG}") for colour in ("red", "blue"))
+    said = difference(red, blue)
+    assert said.startswith("`answer` is …'ng text a long text red and so on a long")
+    assert "comes back as …'ng text a long text blue and so on a long" in said
+    assert len(said) < 200

@@ -31,7 +31,17 @@ def _between(place: str, was: Any, now: Any) -> str:
     if was == now:
         return ""
     found = next((said for inner in _within(place, was, now) if (said := _between(*inner))), "")
-    return found or f"`{place}` is {_shown(was)} and comes back as {_shown(now)}"
+    if found:
+        return found
+    start = _parted(was, now) if isinstance(was, str) and isinstance(now, str) else 0
+    return f"`{place}` is {_shown(was, start)} and comes back as {_shown(now, start)}"
+
+
+def _parted(was: str, now: str) -> int:
+    """Where to begin to show two texts that differ, so that this is seen: late in long ones."""
+    shorter = min(len(was), len(now))
+    alike = next((at for at in range(shorter) if was[at] != now[at]), shorter)
+    return max(0, alike - LONGEST // 3) if alike > LONGEST // 2 else 0
 
 
 def _within(place: str, was: Any, now: Any) -> list[tuple[str, Any, Any]]:
@@ -47,11 +57,12 @@ def _within(place: str, was: Any, now: Any) -> list[tuple[str, Any, Any]]:
     return []
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, start: int = 0) -> str:
     if value is _ABSENT:
         return "nothing"
     if isinstance(value, bytes):
         return f"{len(value)} bytes ({hashlib.sha256(value).hexdigest()[:8]})"
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
         return f"a list of {len(value)}"
-    return f"{value!r:.{LONGEST}}"
+    text = repr(value[start:] if start else value)
+    return f"{'…' if start else ''}{text:.{LONGEST}}{'…' if len(text) > LONGEST else ''}"
