@@ -100,8 +100,8 @@ class Rule:
     needs_judge: bool = False
     """Whether upstream has no rule without a model: then an evaluation has to name one."""
     example: Callable[[Sample], str] | None = None
-    """(sample) -> a right reply, as `grade` is handed it, for a rule that reads no ground truth that stands
-    alone, e.g. `Answer: B`; None: it does. `vtune parts check` tries it."""
+    """(sample) -> a right reply, as `grade` is handed it, e.g. `Answer: B`, where the ground truth alone is
+    not a right reply; None: it is. `vtune parts check` tries it."""
 
     @property
     def asks_model(self) -> bool:

@@ -70,8 +70,8 @@ class Verifier:
     self_contained: bool = False
     """Its questions say themselves what form an answer has (V-Triune, figure 8): nobody could guess it."""
     in_worker: bool = False
-    """It may run long or crash, so `Verifying` runs it in a process of its own. To one of ours that says so
-    the row's pictures, evidence and `extra` are not sent there."""
+    """It may run long or crash, so `Verifying` runs it in a process of its own; to one of ours, the row's
+    pictures, evidence and `extra` are not sent."""
     looks_slow: Callable[[str, Sample], bool] | None = None
     """Tells at a glance whether (reply, sample) may take long; None: unknown. It changes where
     a reply is verified, never its verdict."""

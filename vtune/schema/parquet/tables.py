@@ -57,7 +57,7 @@ def write_rows(
         path: The file.
         schema: Of its columns.
         rows: Of the file.
-        check: Is given the complete file before that has its name; what it raises leaves no new file.
+        check: Is given the complete file before it has its name; after an error of it there is no new file.
 
     Raises:
         DataError: If a value does not fit its column. Then there is no new file.
