@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from vtune.errors import RecipeError
+
 from .options import AsJson, Seed, UsedFiles
 
 CueName = Literal["shade", "frame"]
@@ -194,9 +196,15 @@ def traces(
     if bool(data) == (run is not None):
         raise typer.BadParameter("give samples with --data, or a run with --run", param_hint="--data")
     if run is not None and prompt is not None:
-        raise typer.BadParameter("a run's trajectories have their prompt", param_hint="--prompt")
+        raise RecipeError(
+            "--prompt has no effect with --run: a trajectory keeps the prompt that its policy read",
+            fix="leave it out, and let rollout.prompt of the recipe that goes on be that of the run's recipe",
+        )
     if run is not None and tiny is not None:
-        raise typer.BadParameter("a run has a model", param_hint="--tiny")
+        raise RecipeError(
+            "--tiny has no effect with --run: the policy of a run is a model already",
+            fix="leave it out, and start `vtune sft` from the model of the run or a checkpoint of it",
+        )
     from vtune.report.values import render_values
     from vtune.rollout.prompts import OF_TRACES, STYLES
     from vtune.runs.data.own_traces import make_box_traces, make_run_traces

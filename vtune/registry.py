@@ -12,7 +12,10 @@ from vtune.parts import OURS, WORDS, Kind
 
 T = TypeVar("T")
 
-YOURS = "To add your own, list its file under `uses: [./mine.py]`, on a command line `--uses mine.py`"
+YOURS = (
+    "To add your own, list its file under `uses: [./mine.py]` of the recipe or suite; commands that read "
+    "neither take `--uses mine.py`"
+)
 """The next step where a name may be that of a part which nobody has brought."""
 
 

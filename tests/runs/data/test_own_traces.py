@@ -253,6 +253,28 @@ def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("option", "said", "fix"),
+    [
+        (
+            "--prompt",
+            "a trajectory keeps the prompt that its policy read",
+            "let rollout.prompt of the recipe",
+        ),
+        ("--tiny", "the policy of a run is a model already", "start `vtune sft` from the model of the run"),
+    ],
+)
+def test_what_has_no_effect_on_traces_of_a_run_is_said_with_what_to_do(
+    tmp_path: Path, option: str, said: str, fix: str
+) -> None:
+    ended = vtune(
+        "data", "make", "traces", "--out", tmp_path / "t.parquet", "--run", tmp_path, option, "plain"
+    )
+    assert ended.code == 2
+    assert f"error: {option} has no effect with --run: {said}" in ended.err
+    assert f"fix  leave it out, and {fix}" in ended.err
+
+
+@pytest.mark.parametrize(
     "words", [[], ["--data", "a.parquet", "--run", "b"], ["--run", "b", "--prompt", "codev"]]
 )
 def test_traces_come_from_samples_or_from_a_run(words: list[str], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from PIL import ExifTags, Image
 
 from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
-from vtune.errors import DataError
+from vtune.errors import DataError, RecipeError
 from vtune.report.samples import describe_problem
 from vtune.runs.data.validating import check_data, validate
 from vtune.runs.plan.self_test import bombs
@@ -84,6 +84,16 @@ def test_each_kind_of_bad_row_is_found_with_file_row_and_remedy(bad: type, what:
     assert what in problem["what"]
     assert problem["fix"]
     assert "\n" not in describe_problem(problem)
+    if what.startswith(("unknown verifier", "unknown tool")):
+        with pytest.raises(
+            RecipeError, match=f"{what}: neither vtune nor a file under `uses` adds it"
+        ) as told:
+            check_data([path])
+        assert told.value.where == f"{path}, row 1"
+        assert told.value.fix.startswith(
+            "list the file that adds it, `uses: [./mine.py]`, in the recipe or suite"
+        )
+        return
     with pytest.raises(DataError, match="1 problem"):
         check_data([path])
 

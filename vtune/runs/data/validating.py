@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.coco import coco_samples, coco_traces
-from vtune.environments import check_environment
-from vtune.errors import DataError, RecipeError
+from vtune.environments import ENVIRONMENTS, check_environment
+from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
 from vtune.files.writing import check_file_output, write_atomically
+from vtune.registry import Parts
 from vtune.report.samples import Problem, describe_problem, first_problems
 from vtune.schema.decode import UNDECODABLE, is_turned
 from vtune.schema.message import Picture
@@ -28,6 +29,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.source_names import check_source
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
+from vtune.verifiers import VERIFIERS
 from vtune.verifiers.perfect import check_full_marks
 
 PROBLEMS = ".problems.txt"
@@ -78,7 +80,7 @@ Scan = Callable[[Path], Iterator[Sample | DataError]]
 
 
 def validate(
-    paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False
+    paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False, brought: bool = False
 ) -> dict[str, Any]:
     """Check every row of every file without a model.
 
@@ -92,6 +94,7 @@ def validate(
         paths: Files of samples or of traces.
         scan: Reads one of samples.
         samples_only: No file may hold traces.
+        brought: A row that names a part which nobody has brought is an error, not a problem of that row.
 
     Returns:
         `rows`; `by_source`, the good rows; `turned`, those with a picture that EXIF turns; and `problems`,
@@ -110,6 +113,8 @@ def validate(
                 try:
                     if isinstance(entry, DataError):
                         raise entry
+                    if brought and isinstance(entry, Sample):
+                        check_brought(entry, f"{path}, row {row}")
                     if isinstance(entry, Trajectory):
                         check_learnable(entry, path.parent, f"{path}, row {row}")
                     else:
@@ -161,15 +166,36 @@ def check_data(
         lister: The command that lists all of them.
 
     Raises:
+        RecipeError: At the first row that names a part which nobody has brought: one file is missing, however
+            many rows there are.
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths, scan, samples_only=True)["problems"]
+    problems: list[Problem] = validate(paths, scan, samples_only=True, brought=True)["problems"]
     if not problems:
         return
     lines = [f"  {line}" for line in first_problems(problems, "see below for all of them")]
     raise DataError(
         "\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=f"`{lister}` lists all of them"
     )
+
+
+def check_brought(sample: Sample, where: str) -> None:
+    """Check that the parts that a row names are there.
+
+    Raises:
+        RecipeError: If one is not, with the next step.
+    """
+    parts: list[tuple[Parts[Any], str]] = [(VERIFIERS, sample.verifier)]
+    parts += [(ENVIRONMENTS, sample.environment)] if sample.environment else []
+    parts += [(TOOLS, name) for name in sample.tools]
+    for table, name in parts:
+        if name not in table:
+            raise RecipeError(
+                f"unknown {table.word} {name!r}: neither vtune nor a file under `uses` adds it",
+                where=where,
+                fix="list the file that adds it, `uses: [./mine.py]`, in the recipe or suite; "
+                + nearest(name, table),
+            )
 
 
 def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str]) -> None:

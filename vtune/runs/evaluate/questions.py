@@ -26,7 +26,7 @@ from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.prompts import Style
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
-from vtune.runs.data.validating import check_data
+from vtune.runs.data.validating import check_brought, check_data
 from vtune.runs.evaluate.revisions import is_note
 from vtune.schema.message import Picture
 from vtune.schema.parquet import fingerprint, load_picture
@@ -167,8 +167,8 @@ def check_questions(
 
     Raises:
         DataError: If data are missing, with how to get them; with the first bad rows otherwise.
-        RecipeError: If the calls of a sample would need a judge, and there is none, or it offers a tool that
-            cannot run.
+        RecipeError: If a sample names a part that nobody has brought, its calls would need a judge and there
+            is none, or it offers a tool that cannot run.
     """
     check_indexes(tools)
     count = answers = looks = codes = 0
@@ -177,11 +177,12 @@ def check_questions(
 
     def scan(path: Path) -> Iterator[Sample | DataError]:
         nonlocal count, answers, looks, codes
-        for entry in _scan(source, path):
+        for row, entry in enumerate(_scan(source, path)):
             if count == limit:
                 return
             count += 1
             if isinstance(entry, Sample):
+                check_brought(entry, f"{path}, row {row}")
                 truths[entry.ground_truth if entry.choices else ""] += 1
                 codes += PYTHON in entry.tools or entry.environment != ""
                 check_tools([entry], tools, prompt)
