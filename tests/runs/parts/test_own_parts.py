@@ -167,7 +167,7 @@ def test_an_own_environment_goes_through_import_rl_a_service_and_a_suite(
     run = ("rl", "--recipe", here / "mine.yaml", "--out", here / "run", *SIZES, *limits)
     ended = vtune(*run)
     assert ended.code == 2
-    assert "there is no environment 'maze'" in ended.err
+    assert "unknown environment 'maze'" in ended.err
     forget(used())
     own = ("--set", f"uses=[{here}/maze.py]", "--set", "tools=null")
     with serving() as served:  # what the environment gave goes along: the service needs no file
