@@ -163,4 +163,5 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         tool_scores=draw(per_call),
         advantage=draw(score),
         call_advantages=draw(per_call),
+        needs_look=draw(st.none() | st.booleans()),
     )

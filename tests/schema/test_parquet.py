@@ -22,7 +22,7 @@ from vtune.schema.parquet.trajectories import LARGE_INPUT
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS
 from vtune.schema.store import trajectory_store
-from vtune.schema.trajectory import Crop, Trajectory
+from vtune.schema.trajectory import Crop, Outcome, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS
 
 MEGABYTE = 2**20
@@ -62,6 +62,16 @@ def test_trajectories_survive_the_file(many: list[Any]) -> None:
         path = Path(folder) / "trajectories.parquet"
         assert parquet.write_trajectories(path, many) == len(many)
         assert list(parquet.read_trajectories(path)) == many
+
+
+def test_what_an_environment_gave_an_outcome_for_needs_no_look_in_older_files(tmp_path: Path) -> None:
+    asked = Trajectory(sample_id="one", source="maze")
+    acted = replace(asked, outcome=Outcome(1.0, "goal"))
+    new, old = tmp_path / "new.parquet", tmp_path / "old.parquet"
+    parquet.write_trajectories(new, [replace(acted, needs_look=True), acted, asked])
+    pq.write_table(pq.read_table(new).drop_columns(["needs_look"]), old)
+    assert [one.needs_look for one in parquet.read_trajectories(new)] == [True, False, None]
+    assert [one.needs_look for one in parquet.read_trajectories(old)] == [False, False, None]
 
 
 def test_the_columns_are_those_of_the_published_layout() -> None:

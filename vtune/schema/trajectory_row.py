@@ -189,10 +189,21 @@ def trajectory_from_row(row: Row) -> Trajectory:
         weight_versions=fields.integers_or_null("weight_versions"),
         entropies=fields.numbers_or_null("entropies"),
         outcome=_outcome(fields.struct("outcome")) if row.get("outcome") is not None else None,
-        needs_look=fields.flag("needs_look") if row.get("needs_look") is not None else None,
+        needs_look=needs_look_of(row),
     )
     _check(trajectory)
     return trajectory
+
+
+def needs_look_of(row: Row) -> bool | None:
+    """`needs_look` of a row. Older files do not say it; what an environment gave an outcome for needs none.
+
+    Raises:
+        DataError: If it is there and not true or false.
+    """
+    if row.get("needs_look") is None:
+        return None if row.get("outcome") is None else False
+    return Fields(row).flag("needs_look")
 
 
 def call_to_row(call: Call) -> Row:

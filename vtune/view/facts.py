@@ -11,6 +11,7 @@ import pyarrow as pa
 from vtune.reward.recipe import RIGHT
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import scan_columns
+from vtune.schema.trajectory_row import needs_look_of
 from vtune.view.place import Place, step_of
 
 SEARCHED = 32_768
@@ -109,7 +110,7 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
     reward = {name: _finite(value) for name, value in (values["reward"] or {}).items()}
     scores = [_finite(score) for score in values["tool_scores"] or []]
     accuracy = reward.get("accuracy")
-    needs_look = _needs_look(values)
+    needs_look = needs_look_of(dict(values))
     judged = needs_look is not False and len(scores) == len(calls) and bool(reward)
     users = [message["content"] or "" for message in messages if message["role"] == "user"]
     question = users[0] if users else ""
@@ -139,12 +140,6 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         "outcomes": _spaced([f"{_word(call['tool'])}:{call['status']}" for call in calls]),
         "text": _searched(searched),
     }
-
-
-def _needs_look(values: Mapping[str, Any]) -> bool | None:
-    """Whether the question asks for a look. Older files do not say it; what has an outcome needs none."""
-    known: bool | None = values.get("needs_look")
-    return False if known is None and values.get("outcome") is not None else known
 
 
 def _of_sample(values: Mapping[str, Any]) -> dict[str, Any]:
