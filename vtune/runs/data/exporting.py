@@ -107,9 +107,10 @@ def _rows(
             there = True
     if not there and problems:
         lines = (f"  {line}" for line in first_problems(problems, "most are alike"))
-        fixes = {problem["fix"] for problem in problems} - {""}
-        fix = fixes.pop() if len(fixes) == 1 else "choose another format"
-        raise DataError("\n".join(["no row can be exported", *lines]), fix=fix)
+        raise DataError(
+            "\n".join(["no row can be exported", *lines]),
+            fix="correct the rows as these lines say, or choose another format",
+        )
     if not there:
         raise DataError("there are no rows to export", where=str(path), fix="make or download the file again")
 
