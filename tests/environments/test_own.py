@@ -211,6 +211,7 @@ CROPPED = (
     ("change", "said"),
     [
         (("self.moves += 1", "self.moves += one"), "NameError: name 'one' is not defined"),
+        (("return Maze(", "Maze("), "`open` gives NoneType, without `observe`: give an Episode"),
         (("        self.cells = {", "        cells = {"), "AttributeError"),
         (("return Outcome(float(there)", "return Outcome(2.0"), "an outcome must be in [0, 1], got 2.0"),
         (

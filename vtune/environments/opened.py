@@ -16,6 +16,9 @@ from vtune.tools.observation import Observation, tidy, unfit
 from vtune.tools.tool import Mistake, refused
 from vtune.uses import awaited, broken, uncancelled
 
+PARTS = ("observe", "outcome", "close", "stop", "opening", "sandbox")
+"""What an episode has, of its own or from its base."""
+
 
 @asynccontextmanager
 async def opened(start: Start) -> AsyncIterator[Episode]:
@@ -44,6 +47,8 @@ async def _opened(name: str, start: Start) -> Episode:
         if part.check_sample is not None:
             part.check_sample(start.sample)
         episode = await awaited((ENVIRONMENTS.kind, name), part.open, start)
+        if lacks := [one for one in PARTS if not hasattr(episode, one)]:
+            raise TypeError(f"`open` gives {type(episode).__name__}, without `{lacks[0]}`: give an Episode")
         try:
             checked = Checked(name, start, episode)
             await checked.check_opening()
