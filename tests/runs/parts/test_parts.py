@@ -589,6 +589,16 @@ def test_a_promise_of_a_loss_that_is_not_kept_is_found(
             "a faked look is not paid",
             "it believes `Call.crops`",
         ),
+        (
+            "near.py",
+            'if crop.look != "verified":',
+            'if crop.look == "faked":\n'
+            "                from vtune.errors import ServiceError\n"
+            '                raise ServiceError("down")\n'
+            '            if crop.look != "verified":',
+            "a faked look is not paid",
+            "black in place of the region that the call claims is not scored: down",
+        ),
         ("near.py", "def shows_small", "def shows_tiny", "it says what is too small", "no `shows_small("),
         (
             "near.py",

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from vtune.curate.difficulty import certain, outside, settled
 from vtune.curate.item import Item, asked_key, concerns, digest, input_pictures, judged_key
-from vtune.environments import DEFAULT, check_environment, name_of
+from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.graders import compare
@@ -25,7 +25,8 @@ from vtune.rollout.prompts import ask
 from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
-from vtune.runs.agent.tools import check_asking, check_indexes, check_tools
+from vtune.runs.agent.tools import check_asking, check_indexes
+from vtune.runs.curate.pass_rate_rows import with_parm
 from vtune.runs.curate.prints import model_print, tools_print
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.curate.results import Results
@@ -84,73 +85,14 @@ def check_pass_rate(spec: PassRate) -> None:
     check_asking(spec.tools)
 
 
-def check_rows(spec: PassRate, items: Iterable[Item]) -> bool:
-    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge,
-    and options that their verifiers read. Main thread only (`math`).
-
-    Returns:
-        Whether its judge compares answers of any row.
-
-    Raises:
-        RecipeError: If it has not; nobody would learn anything from what was paid for.
-        DataError: If a sample has no cached search.
-    """
-    checked: set[str] = set()
-    compared = False
-    for item in items:
-        if not concerns(spec, item):
-            continue
-        if spec.tools is not None:
-            check_tools([item.sample], spec.tools, spec.rollout.prompt)
-        else:
-            check_environment(item.sample)
-        sample = _with_parm(spec, item.sample)
-        verifier = VERIFIERS.get(sample.verifier)
-        if verifier is None:
-            continue  # dropped with that reason
-        place = f"sample {sample.id!r}, source {item.source!r}"
-        if verifier.reads_iou and sample.verifier_parm.get("iou") is None:
-            raise RecipeError(
-                f"pass_rate: verifier `{sample.verifier}` needs to know how tight a box has to be",
-                where=place,
-                fix="set it in the filter, e.g. `verifier_parm: {iou: 0.5}`, or name other rows in `rows`",
-            )
-        if verifier.asks_judge and spec.judge is None:
-            raise RecipeError(
-                f"pass_rate: verifier `{sample.verifier}` has answers compared by a model, "
-                "and the filter names none",
-                where=place,
-                fix="set `judge` of the filter, or name other rows in `rows`",
-            )
-        compared = compared or verifier.asks_judge
-        if sample.verifier not in checked and _takes_options(item.sample, sample, place):
-            checked.add(sample.verifier)
-    return compared
-
-
-def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
-    """Whether a sample can be judged with the options of the filter; False where not without them either.
-
-    Raises:
-        RecipeError: If only the filter's options are in the way: all rows like it would be dropped for them.
-    """
-    try:
-        check_ground_truth(sample)
-    except DataError as error:
-        try:
-            check_ground_truth(own)
-        except DataError:
-            return False  # dropped with that reason
-        raise RecipeError(
-            f"pass_rate: with its verifier_parm, {error.what}",
-            where=place,
-            fix=f"{error.fix}; a filter of its own, by `rows`, can give other rows other options",
-        ) from None
-    return True
-
-
 async def measure_all(
-    spec: PassRate, items: Iterator[tuple[int, Item]], folder: Path, *, rows: int, progress: Steps
+    spec: PassRate,
+    items: Iterator[tuple[int, Item]],
+    folder: Path,
+    *,
+    rows: int,
+    sandbox: bool,
+    progress: Steps,
 ) -> Opinions:
     """Draw the rollouts of every row that the filter looks at, score them, and compare them with the band,
     until too many are unscored.
@@ -163,10 +105,11 @@ async def measure_all(
         items: (position, row) of what is left, of all sources.
         folder: Where replies and scores are kept.
         rows: How many are left.
+        sandbox: Whether code may run for any of them (`check_rows`).
         progress: Advanced by a step per row.
     """
     found = Opinions()
-    async with _Sampler(spec, folder) as rollouts:
+    async with _Sampler(spec, folder, sandbox=sandbox) as rollouts:
         for batch in chunks(items, CHUNK):
             await _measure(spec, found, rollouts, batch)
             for _ in batch:
@@ -185,7 +128,7 @@ async def _measure(
             place = item.source, position
             found.asked[place] = item.sample.id
             try:
-                check_ground_truth(_with_parm(spec, item.sample))
+                check_ground_truth(with_parm(spec, item.sample))
                 pictures = tuple(input_pictures(item))
                 for data in pictures:
                     _check_picture(data)
@@ -214,11 +157,6 @@ async def _measure(
             found.dropped[place] = reason
 
 
-def _with_parm(spec: PassRate, sample: Sample) -> Sample:
-    """A sample with the verifier's options of the filter over its own."""
-    return replace(sample, verifier_parm={**sample.verifier_parm, **spec.verifier_parm})
-
-
 def _check_picture(data: bytes) -> None:
     """Check that a picture can be decoded: in a conversation, one that cannot would stop all others."""
     decode_picture(data, None)
@@ -232,9 +170,10 @@ def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
 class _Sampler:
     """Draws and scores, each once; an async context manager that owns the engine."""
 
-    def __init__(self, spec: PassRate, folder: Path) -> None:
+    def __init__(self, spec: PassRate, folder: Path, *, sandbox: bool) -> None:
         self._spec = spec
         self._folder = folder
+        self._sandbox = sandbox
         self._open = AsyncExitStack()
         self._agent: Agent | None = None
         self._pictures: PictureReader | None = None
@@ -273,7 +212,7 @@ class _Sampler:
         self, place: tuple[str, int], sample: Sample, pictures: tuple[bytes, ...], *, tools: bool
     ) -> Posed:
         """A sample with the options of the filter, without its tools where it shall not use them."""
-        sample = replace(_with_parm(self._spec, sample), tools=sample.tools if tools else ())
+        sample = replace(with_parm(self._spec, sample), tools=sample.tools if tools else ())
         settings = self._settings
         if any(TOOLS[name].opened is not None for name in sample.tools if name in TOOLS):
             settings = settings | {"tools": self._found, "cached": cached_search(sample)}
@@ -340,7 +279,7 @@ class _Sampler:
                     kept["outcome"] = [trajectory.outcome.score, trajectory.outcome.why]
                 self._replies.put(keys[id(job)], kept)
 
-        agent = self._agent or await self._start(missing.values())
+        agent = self._agent or await self._start()
         await agent.run(list(missing.values()), ended=keep)
 
     async def _of_one(self, entry: Posed, count: int) -> list[float] | DataError | ServiceError:
@@ -375,15 +314,14 @@ class _Sampler:
             raise RuntimeError("there is no judge to ask")
         return await compare(self._client, answer, sample, pictures)
 
-    async def _start(self, jobs: Iterable[Job]) -> Agent:
-        """Load the model, and start what its rollouts need; a sandbox only where some may run code."""
+    async def _start(self) -> Agent:
+        """Load the model, and start what its rollouts need."""
         spec = self._spec
         model = resolved(spec.model)
         policy = load_fixed(spec, model, kind=spec.engine)
         # Apart: what is drawn after an interruption is what would have been drawn.
-        runs_code = spec.tools is not None or any(name_of(job.sample) != DEFAULT for job in jobs)
         opening = open_fixed(
-            spec, policy, model, self._folder, kind=spec.engine, apart=True, runs_code=runs_code
+            spec, policy, model, self._folder, kind=spec.engine, apart=True, runs_code=self._sandbox
         )
         self._agent = await self._open.enter_async_context(opening)
         self._pictures = policy.pictures

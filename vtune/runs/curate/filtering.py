@@ -15,9 +15,10 @@ from vtune.curate.item import Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import RunFailed
 from vtune.report.progress import Steps
-from vtune.runs.curate.difficulty import check_rows, measure_all
+from vtune.runs.curate.difficulty import measure_all
 from vtune.runs.curate.funnel import Ledger
 from vtune.runs.curate.labels import PeopleLabels, ask_people
+from vtune.runs.curate.pass_rate_rows import check_rows
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import REPLIES, check_judges, judge_all
@@ -149,10 +150,11 @@ def _ask(
     kept = out / "results"
     with Steps(name, left, show=show) as progress:
         if isinstance(spec, PassRate):
-            compared = check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
-            if compared and spec.judge is not None:
+            needs = check_rows(spec, (item for source in rows.left for _, item in rows.items(source)))
+            if needs.judge and spec.judge is not None:
                 check_judges({name: spec.judge}, kept, pictures=False)
-            found = asyncio.run(measure_all(spec, items, kept, rows=left, progress=progress))
+            measuring = measure_all(spec, items, kept, rows=left, sandbox=needs.sandbox, progress=progress)
+            found = asyncio.run(measuring)
         elif isinstance(spec, PeopleLabels):
             found = ask_people(spec, items, reviews, progress=progress)
         else:

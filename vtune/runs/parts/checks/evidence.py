@@ -155,16 +155,11 @@ class _Trial:
         """What it gives for a look that shows nothing, whose flags it is not spared by; empty: nothing."""
         sample, done = self.example.sample, self.flagged(done)
         judge = self.judges(False).of(sample)
-        try:
-            score = asyncio.run(judge.judge(sample, done, 0)).score
-            if score > self.levels.miss:
-                return f"it pays {score:g}"
-            asked = {"shows_target": judge.shows_target, "shows_small": judge.shows_small}
-            said = [name for name, ask in asked.items() if asyncio.run(ask(sample, done, 0))]
-        except BrokenPart:
-            raise
-        except VtuneError:
-            return ""
+        score = asyncio.run(judge.judge(sample, done, 0)).score
+        if score > self.levels.miss:
+            return f"it pays {score:g}"
+        asked = {"shows_target": judge.shows_target, "shows_small": judge.shows_small}
+        said = [name for name, ask in asked.items() if asyncio.run(ask(sample, done, 0))]
         return f"{said[0]} is True" if said else ""
 
     def same(self) -> str:

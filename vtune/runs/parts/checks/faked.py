@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
+from vtune.errors import DataError, ServiceError
 from vtune.runs.parts.checks.check import Broken
 from vtune.schema.box import Box, area
 from vtune.schema.message import Picture
@@ -47,9 +48,16 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
     tried = []
     for what, fake in fakes(done):
         tried.append(what)
-        if not (found := paid(fake)):
+        try:
+            found = paid(fake)
+        except (ServiceError, DataError) as error:
+            raise Broken(
+                f"{what} in place of the region that the call claims is not scored: {error.what}",
+                "let it be a miss: a policy would pay nothing for looks that show nothing",
+            ) from error
+        if not found:
             continue
-        believed = next((name for name, less in BELIEVED if not paid(_first(fake, less))), "")
+        believed = next((name for name, less in BELIEVED if not _still(paid, _first(fake, less))), "")
         if not regions and believed != "`Call.crops`":
             return "it does not go by the region that a call claims"
         raise Broken(
@@ -58,6 +66,14 @@ def check_unpaid(done: Trajectory, paid: Callable[[Trajectory], str], *, regions
             'pay only where `crop.look` is "verified", or look at `trajectory.images[crop.shown]` itself',
         )
     return f"neither {', '.join(tried[:-1])} nor {tried[-1]}"
+
+
+def _still(paid: Callable[[Trajectory], str], less: Trajectory) -> bool:
+    """Whether a call that says less is paid; what cannot be judged is not."""
+    try:
+        return bool(paid(less))
+    except (ServiceError, DataError):
+        return False
 
 
 def _first(done: Trajectory, less: Callable[[Call], Call]) -> Trajectory:

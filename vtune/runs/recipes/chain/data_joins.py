@@ -9,7 +9,7 @@ from vtune.curate.duplicates import Contamination
 from vtune.curate.item import Item, concerns
 from vtune.errors import VtuneError
 from vtune.rollout.prompts import STYLES
-from vtune.runs.curate.difficulty import check_rows
+from vtune.runs.curate.pass_rate_rows import check_rows
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.recipes.chain.file_joins import NOBODY, broken, file_joins, policy_of
 from vtune.runs.recipes.chain.joins import Join, by_source, counted, listed, prompt_join

@@ -1,0 +1,90 @@
+"""What the rows of a `pass_rate` need, seen before a rollout is drawn."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from vtune.curate.item import Item, concerns
+from vtune.environments import DEFAULT, check_environment, name_of
+from vtune.errors import DataError, RecipeError
+from vtune.runs.agent.tools import check_tools
+from vtune.runs.curate.recipe import PassRate
+from vtune.schema.sample import Sample
+from vtune.verifiers import VERIFIERS, check_ground_truth
+
+
+class Needs(NamedTuple):
+    """What a filter's rows need."""
+
+    judge: bool = False
+    """Whether a model compares the answers of any row."""
+    sandbox: bool = False
+    """Whether code may run for any row: of a tool, or of an environment that is not ours."""
+
+
+def check_rows(spec: PassRate, items: Iterable[Item]) -> Needs:
+    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge,
+    and options that their verifiers read. Main thread only (`math`).
+
+    Raises:
+        RecipeError: If it has not; nobody would learn anything from what was paid for.
+        DataError: If a sample has no cached search.
+    """
+    checked: set[str] = set()
+    compared, worlds = False, False
+    for item in items:
+        if not concerns(spec, item):
+            continue
+        worlds = worlds or name_of(item.sample) != DEFAULT
+        if spec.tools is not None:
+            check_tools([item.sample], spec.tools, spec.rollout.prompt)
+        else:
+            check_environment(item.sample)
+        sample = with_parm(spec, item.sample)
+        verifier = VERIFIERS.get(sample.verifier)
+        if verifier is None:
+            continue  # dropped with that reason
+        place = f"sample {sample.id!r}, source {item.source!r}"
+        if verifier.reads_iou and sample.verifier_parm.get("iou") is None:
+            raise RecipeError(
+                f"pass_rate: verifier `{sample.verifier}` needs to know how tight a box has to be",
+                where=place,
+                fix="set it in the filter, e.g. `verifier_parm: {iou: 0.5}`, or name other rows in `rows`",
+            )
+        if verifier.asks_judge and spec.judge is None:
+            raise RecipeError(
+                f"pass_rate: verifier `{sample.verifier}` has answers compared by a model, "
+                "and the filter names none",
+                where=place,
+                fix="set `judge` of the filter, or name other rows in `rows`",
+            )
+        compared = compared or verifier.asks_judge
+        if sample.verifier not in checked and _takes_options(item.sample, sample, place):
+            checked.add(sample.verifier)
+    return Needs(judge=compared, sandbox=worlds or spec.tools is not None)
+
+
+def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
+    """Whether a sample can be judged with the options of the filter; False where not without them either.
+
+    Raises:
+        RecipeError: If only the filter's options are in the way: all rows like it would be dropped for them.
+    """
+    try:
+        check_ground_truth(sample)
+    except DataError as error:
+        try:
+            check_ground_truth(own)
+        except DataError:
+            return False  # dropped with that reason
+        raise RecipeError(
+            f"pass_rate: with its verifier_parm, {error.what}",
+            where=place,
+            fix=f"{error.fix}; a filter of its own, by `rows`, can give other rows other options",
+        ) from None
+    return True
+
+
+def with_parm(spec: PassRate, sample: Sample) -> Sample:
+    """A sample with the verifier's options of the filter over its own."""
+    return replace(sample, verifier_parm={**sample.verifier_parm, **spec.verifier_parm})
