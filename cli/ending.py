@@ -6,6 +6,8 @@ import signal
 import sys
 from types import FrameType
 
+from vtune.errors import WITHIN
+
 
 class Ending:
     """Ends a process with its code where threads of collectives live on.
@@ -35,6 +37,12 @@ def _grouped() -> bool:
     """Whether this process has joined a process group."""
     distributed = sys.modules.get("torch.distributed.distributed_c10d")
     return distributed is not None and bool(distributed.is_initialized())
+
+
+def heed_sigint() -> None:
+    """Hear the Ctrl-C that the watcher of a rank holds back while Python starts."""
+    if WITHIN in os.environ:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def heed_sigterm() -> None:

@@ -21,7 +21,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import Ending, heed_sigterm
+from .ending import Ending, heed_sigint, heed_sigterm
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -57,6 +57,7 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
+    heed_sigint()
 
 
 app.command("demo")(demo)

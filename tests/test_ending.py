@@ -1,6 +1,8 @@
 """The end of a process at SIGTERM, and of one that has a process group."""
 
+import functools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import HANGS, ROOT
+from vtune import errors
+from vtune.runs.processes.watcher import _hears_ctrl_c
 
 PROGRAM = """
 import sys, threading, time
@@ -150,3 +154,16 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_pat
     assert said.startswith("interrupted\n")  # asyncio may complain of its loop behind it
     (child,) = tmp_path.iterdir()
     assert child.read_text() == "True\n", "what is started meanwhile would ignore SIGTERM"
+
+
+def test_a_rank_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> None:
+    """What rank 0 says is the user's to read: the error is that of another."""
+    (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "vtune.cli.main", "parts", "list"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}", errors.WITHIN: "1"},
+        preexec_fn=functools.partial(_hears_ctrl_c, os.getpid()),
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -193,6 +193,8 @@ def alone() -> bool:
 def _hears_ctrl_c(parent: int) -> None:
     """A rank ends in order by SIGINT, which its watcher ignores and would hand down ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # It waits until the rank heeds it: while Python starts it would be a traceback of ours in the log.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     die_with_parent(parent)
 
 
