@@ -37,7 +37,7 @@ class Rotate:
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
         """The turned picture, and where each of its pixels was."""
         angle, out = int(self.key(arguments, scene)), io.BytesIO()
-        picture = Image.open(io.BytesIO(scene.images[0]))
+        picture = Image.open(io.BytesIO(scene.images[0])).convert("RGB")  # a JPEG may be CMYK
         picture.rotate(angle, expand=True).save(out, "PNG")
         whole = (0.0, 0.0, float(picture.width), float(picture.height))
         crop = ShownCrop(bbox=whole, image=0, shown=0, matrix=back(angle, *picture.size))
