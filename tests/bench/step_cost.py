@@ -16,7 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
-STEPS, WARM_UP, TURNS = 12, 3, 2
+STEPS, WARM_UP, TURNS = 24, 4, 3
 
 
 class Free:
@@ -71,14 +71,19 @@ def train(kind: str) -> None:
 
 
 def compare(model: str, data: str) -> None:
-    found: dict[str, list[dict[str, float]]] = {"sandbox": [], "free": []}
+    ratios = []
     for _ in range(TURNS):
+        found = {kind: steps(kind, model, data) for kind in ("free", "sandbox")}
         for kind, rows in found.items():
-            rows += steps(kind, model, data)
-    for kind, rows in found.items():
-        seconds = statistics.median(row["seconds"] for row in rows)
-        waited = statistics.median(row["seconds_sandbox"] / row["seconds"] for row in rows)
-        print(f"{kind:8} {seconds:6.3f} s a step, {waited:.1%} of it waiting for tools")
+            waited = statistics.mean(row["seconds_sandbox"] for row in rows)
+            print(f"{kind:8} {_seconds(rows):6.3f} s a step, {waited:.3f} of them waiting for tools")
+        ratios.append(_seconds(found["sandbox"]) / _seconds(found["free"]))
+    print(f"sandbox / free: {statistics.median(ratios):.3f} {[round(ratio, 3) for ratio in ratios]}")
+
+
+def _seconds(rows: list[dict[str, float]]) -> float:
+    """Of a step: the mean, for the same trajectories are drawn both ways."""
+    return statistics.mean(row["seconds"] for row in rows)
 
 
 if __name__ == "__main__":

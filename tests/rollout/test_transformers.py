@@ -153,6 +153,32 @@ def test_a_draw_does_not_depend_on_the_order_in_which_requests_arrive(policy: Po
     assert all(one == found[0] for one in found)
 
 
+def test_threads_of_the_processor_are_fewer_only_while_turns_are_drawn(policy: Policy) -> None:
+    before, seen = torch.get_num_threads(), []
+    step = Decoder.step
+
+    def noted(*given: Any) -> torch.Tensor:
+        seen.append(torch.get_num_threads())
+        return step(*given)
+
+    async def story(threads: int | None) -> None:
+        engine = TransformersEngine(policy, max_batch=8, threads=threads)
+        engine.join(0)
+        await engine.generate(requests(ragged(policy))[0])
+
+    torch.set_num_threads(3)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Decoder, "step", noted)
+            for threads, expected in ((2, 2), (None, 3)):
+                seen.clear()
+                asyncio.run(story(threads))
+                assert set(seen) == {expected}
+                assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_batch_waits_for_every_running_trajectory(policy: Policy) -> None:
     first, second, _ = requests(ragged(policy))
 

@@ -10,6 +10,7 @@ from PIL import Image, ImageChops
 
 from vtune.errors import DataError
 from vtune.files import reading
+from vtune.looks.pictures import decoded
 from vtune.schema.box import Box, area, clamp
 from vtune.schema.decode import UNDECODABLE, is_turned, opaque
 from vtune.schema.message import Picture
@@ -126,11 +127,10 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
     Raises:
         DataError: If one is not a picture.
     """
-    with _open(picture) as image, _open(source) as whole:
-        region = clamp(box, *whole.size)
-        if area(region) == 0:
-            return False
-        shown, origin = _colours(image, picture), _colours(whole, source)
+    shown, origin = _pixels(picture), _pixels(source)
+    region = clamp(box, *origin.size)
+    if area(region) == 0:
+        return False
     width, height = region[2] - region[0], region[3] - region[1]
     cells = (
         max(1, int(min(shown.width, width) / CELL)),
@@ -190,6 +190,15 @@ def _colours(image: Image.Image, picture: Picture) -> Image.Image:
         return opaque(image)
     except UNDECODABLE as error:
         raise DataError(f"a picture cannot be decoded: {error}", where=_place(picture)) from None
+
+
+def _pixels(picture: Picture) -> Image.Image:
+    """Its pixels, which looks have decoded already, or will."""
+    data = read_bytes(picture)
+    try:
+        return Image.fromarray(decoded(data))
+    except DataError as error:
+        raise DataError(error.what, where=_place(picture), fix=error.fix) from None
 
 
 def _open(picture: Picture) -> Image.Image:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import isnan
 
 import torch
@@ -42,6 +43,7 @@ class TransformersEngine:
         policy: The model; its weights may change between batches.
         max_batch: Rows drawn at the same time, at most.
         waiting: Covered while a batch is drawn.
+        threads: CPU threads while turns are drawn; None: as many as at other times.
         apart: Whether chance is dealt to each row by its own key. Then a turn is drawn alike whatever else is
             drawn with it (as far as arithmetic goes: sums of another batch may differ in their last bit).
     """
@@ -49,11 +51,18 @@ class TransformersEngine:
     cohorts = 2
 
     def __init__(
-        self, policy: Policy, *, max_batch: int, waiting: Stopwatch | None = None, apart: bool = False
+        self,
+        policy: Policy,
+        *,
+        max_batch: int,
+        waiting: Stopwatch | None = None,
+        threads: int | None = None,
+        apart: bool = False,
     ) -> None:
         use_tree_attention(policy.model)
         self._policy = policy
         self._max_batch = max_batch
+        self._threads = threads
         self._apart = apart
         self._stopwatch = waiting or Stopwatch()
         self._running = [0] * self.cohorts
@@ -127,7 +136,7 @@ class TransformersEngine:
         training = model.training
         model.eval()
         try:
-            with self._stopwatch.covered():
+            with self._stopwatch.covered(), _threads(self._threads):
                 # Without a pause in between: the tools of one run beside the draw of the next, not before it.
                 while asked:
                     self._asked = asked
@@ -313,6 +322,17 @@ class _Draw:
                 self.finish[row] = "stop"
                 return True
         return len(tokens) >= self.limits[row]
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    """Let torch use this many threads of the CPU for what this thread does; None: nothing changes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def entropy_of(logprobs: torch.Tensor) -> torch.Tensor:

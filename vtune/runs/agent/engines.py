@@ -52,7 +52,7 @@ def training_engine(
         policy: The model in training.
         model: Its folder or hub name.
         dtype: Of its weights.
-        threads: Of a vLLM on a CPU.
+        threads: CPU threads of this process, or of its vLLM on a CPU.
         ranks: Of this process; the first one sends weights to servers.
         folder: For weights on their way, where servers see it too.
         waiting: Covered while something is drawn.
@@ -60,7 +60,9 @@ def training_engine(
         adapters: Of the model in training, where they alone are handed over.
     """
     if recipe.engine == "transformers":
-        return TransformersEngine(policy, max_batch=recipe.max_batch, waiting=waiting)
+        return TransformersEngine(
+            policy, max_batch=recipe.max_batch, waiting=waiting, threads=drawing_threads(recipe, threads)
+        )
     check_vllm()
     if recipe.servers:
         from vtune.rollout.servers import ServersEngine
@@ -90,6 +92,15 @@ def training_engine(
     )
     make = partial(VllmEngine, policy, setup, folder, waiting=waiting, tp_group=group)
     return make() if group is None else EngineThread(make, policy.device)
+
+
+def drawing_threads(recipe: Rollout, threads: int) -> int:
+    """Threads that draw on a CPU, of those that a process has: one fewer where turns have tools in between.
+
+    These and the judges run beside the drawing, and are waited for in the end. A thread that waits for the
+    next matrix keeps its core from them. As many on any machine: sums depend on it in their last bit.
+    """
+    return threads if recipe.max_turns == 1 else max(1, threads - 1)
 
 
 def _tensor_parallel_group(gpus: int, policy: Policy, ranks: Ranks) -> TensorParallelGroup | None:
@@ -135,7 +146,8 @@ async def evaluation_engine(
     found = find_shape(model, None) if gpus > 1 else None
     check_tensor_parallel(gpus, found and found[0], kind=kind)
     if kind == "transformers":
-        return TransformersEngine(policy, max_batch=recipe.max_batch, apart=apart)
+        few = drawing_threads(recipe, threads)
+        return TransformersEngine(policy, max_batch=recipe.max_batch, threads=few, apart=apart)
     check_vllm()
     check_devices(gpus)
     from vtune.rollout.vllm import Setup, VllmEngine

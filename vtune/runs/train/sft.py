@@ -22,6 +22,7 @@ from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.rollout.transcript import Transcript, check_trace, replay
 from vtune.rollout.transformers import TransformersEngine
+from vtune.runs.agent.engines import drawing_threads
 from vtune.runs.folder import running
 from vtune.runs.train.checkpoint_manager import CheckpointManager, position
 from vtune.runs.train.loopback_services import check_services_here
@@ -225,7 +226,12 @@ def _evaluate(
     """
     try:
         for one in evaluation.due(step):
-            engine = TransformersEngine(trainer.rollouts, max_batch=one.suite.rollout.max_batch)
+            drawn = one.suite.rollout
+            engine = TransformersEngine(
+                trainer.rollouts,
+                max_batch=drawn.max_batch,
+                threads=drawing_threads(drawn, torch.get_num_threads()),
+            )
             if asyncio.run(evaluation.of(one, step, engine)):
                 stopping.stop(step, partial(save, step), finish)
     except RunFailed:
