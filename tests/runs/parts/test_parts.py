@@ -233,6 +233,12 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
             "copy what you change",
         ),
         (
+            '.convert("RGB")',
+            "",
+            "it takes any picture",
+            "of a picture that is CMYK, {\"angle\": 90} raises OSError: cannot write mode CMYK as PNG",
+        ),
+        (
             "opened=opened,",
             "opened=opened, check=lambda section: 1 / 0,",
             "it opens and answers a call",

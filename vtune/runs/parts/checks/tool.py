@@ -1,6 +1,7 @@
 """What a tool promises."""
 
 import asyncio
+import io
 import json
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from vtune.runs.parts.checks.check import (
 )
 from vtune.runs.parts.checks.looks import TEXTURED, check_shown, counted, shown_crops, textured
 from vtune.sandbox import Sandbox
-from vtune.schema.pixels import size_of
+from vtune.schema.pixels import decode_picture, size_of
 from vtune.schema.sample import Sample
 from vtune.sections import Strict
 from vtune.tools import TOOLS
@@ -44,6 +45,9 @@ REGIONS = ((40.0, 24.0, 104.0, 72.0), (176.0, 120.0, 224.0, 184.0), (160.0, 16.0
 """Of a textured picture, xyxy in pixels, far from each other: what `look` is asked for."""
 
 LOOK = "let `look` give the arguments of the call that shows the middle of the region at least"
+
+KINDS = {"grey": "L", "of a palette": "P", "transparent": "RGBA", "CMYK": "CMYK"}
+"""Pictures that data has beside plain colours, and their modes in Pillow."""
 
 SEED = 1
 """Of the sessions that code runs in."""
@@ -108,6 +112,7 @@ def check_tool(name: str) -> list[Check]:
         tried("so are odd values", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
         tried("it changes nothing of a sample", lambda: _leaves(name)),
+        tried("it takes any picture", lambda: _takes(name)),
         tried("its pictures show what it says", lambda: _shows(name)),
         *looking,
         tried("fast enough", fast),
@@ -128,6 +133,27 @@ def _leaves(name: str) -> str:
     if sample != question():
         raise Broken("the sample is another after a call", "copy what you change")
     return "after a call"
+
+
+def _takes(name: str) -> str:
+    """Call it about pictures of all modes: what it does with one ends the run where it raises."""
+    for kind, mode in KINDS.items():
+        fix = 'take `.convert("RGB")` of the picture'
+        try:
+            (found,) = asyncio.run(_called(name, TOOLS[name].example or {}, picture=_of_mode(mode)))
+        except Broken as broken:
+            raise Broken(f"of a picture that is {kind}, {broken.what}", fix) from None
+        if found.status != "ok":
+            raise Broken(f"a picture that is {kind} ends as {found.status}: {found.error}", fix)
+        for image in found.images:
+            decode_picture(image)
+    return ", ".join(KINDS)
+
+
+def _of_mode(mode: str) -> bytes:
+    out = io.BytesIO()
+    decode_picture(gradient()).convert(mode).save(out, "JPEG" if mode == "CMYK" else "PNG")
+    return out.getvalue()
 
 
 def _repeats(name: str) -> str:
