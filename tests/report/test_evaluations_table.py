@@ -71,6 +71,20 @@ def test_points_are_no_percent() -> None:
     assert " 1234.50 " in evaluations_latex([evaluation("mme", 1234.5)])
 
 
+def printed(one: dict[str, Any]) -> str:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_evaluations([one]))
+    return console.export_text()
+
+
+def test_where_no_question_needs_a_look_there_is_no_table_of_looks() -> None:
+    one = evaluation("mazes") | {"limit": None, "unaudited": 0.0}
+    assert "faithful_of_all" in printed(one)
+    one["faithfulness"] |= {"n": 0, "clusters": 0}
+    assert "faithful_of_all" not in printed(one)
+    assert "unaudited" in printed(one | {"unaudited": 0.5})
+
+
 def test_an_evaluation_without_looks_still_has_the_answers_that_its_score_is_of() -> None:
     one = evaluation("shapes")
     one["score"] |= {"n": 8, "clusters": 6}
@@ -95,8 +109,6 @@ def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -
     one = evaluation("benchmarks")
     one |= {"limit": None, "unaudited": 0.0}
     one["score"] = {"unscored_parts": ["charts", "maps"], "n": 8, "unscored": 3}
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(render_evaluations([one]))
-    text = console.export_text()
+    text = printed(one)
     assert "the mean over parts is missing: nothing was scored of charts, maps" in text
     assert "unscored_parts" not in text

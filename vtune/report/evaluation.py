@@ -119,10 +119,14 @@ def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]
 
 
 def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    for name, value in evaluation["faithfulness"].items():
+    """Nothing where no question needs a look and nothing went wrong."""
+    found = evaluation["faithfulness"]
+    if not any((found.get("n", 1), found.get("no_shares"), evaluation["unaudited"])):
+        return
+    for name, value in found.items():
         if name != "buckets":
             yield name, value
-    for bucket in evaluation["faithfulness"].get("buckets", ()):
+    for bucket in found.get("buckets", ()):
         yield f"{bucket['calls']} calls, share", bucket["share"]
         yield f"{bucket['calls']} calls, accuracy", bucket["accuracy"]
     yield "unaudited", evaluation["unaudited"]
