@@ -2,9 +2,12 @@
 
 import copy
 from collections.abc import Sequence
+from math import inf
 
+import pytest
 import torch
 
+import vtune.models.decoding
 from tests.models.rows import ragged
 from tests.models.test_packed import group, packed, words
 from vtune.models.attention import use_tree_attention
@@ -56,8 +59,12 @@ def forwarded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[in
     return torch.stack([hidden[places[-len(written[0]) :]] for places in row.places])
 
 
+@pytest.mark.parametrize("least", [0, inf])
 @torch.no_grad()
-def test_a_step_computes_what_the_model_s_modules_do(each_policy: Policy) -> None:
+def test_a_step_computes_what_the_model_s_modules_do(
+    each_policy: Policy, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vtune.models.decoding, "LEAST", least)
     # Rows of different lengths, and rows that are equally long and share their beginning.
     shared = group(each_policy, "Which digit?", 1) * 4
     for rows in (ragged(each_policy), shared):

@@ -69,8 +69,12 @@ def forwards(policy: Policy) -> Iterator[list[tuple[int, int]]]:
         Decoder.step = plain  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("least", [0, math.inf])
 @torch.no_grad()
-def test_greedy_is_what_generate_of_transformers_does(each_policy: Policy) -> None:
+def test_greedy_is_what_generate_of_transformers_does(
+    each_policy: Policy, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vtune.models.decoding, "LEAST", least)
     chat, rows = each_policy.chat, ragged(each_policy)
     batch = batched(each_policy, rows, "left")
     width = each_policy.model.lm_head.weight.shape[0]

@@ -236,7 +236,7 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
             '.convert("RGB")',
             "",
             "it takes any picture",
-            "of a picture that is CMYK, {\"angle\": 90} raises OSError: cannot write mode CMYK as PNG",
+            'of a picture that is CMYK, {"angle": 90} raises OSError: cannot write mode CMYK as PNG',
         ),
         (
             "opened=opened,",

@@ -1,0 +1,99 @@
+"""What rows begin with alike is kept once, and attention is the same."""
+
+from collections.abc import Sequence
+from math import inf
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import vtune.models.decoding
+from vtune.models.beginnings import groups_of
+from vtune.models.decoding import KeyValues
+
+HEADS, SHARED, WIDTH = 2, 3, 8
+"""Key heads, query heads to each, numbers of a head."""
+Asked = list[list[tuple[int, int]]]
+"""Of each question the tokens of its prompt and of each rollout's own turns."""
+
+
+def laid_out(system: int, questions: Asked) -> list[torch.Tensor]:
+    """Where the tokens of rows lie: a system prompt for all, prompts, and turns of each row."""
+    end, places = system, []
+    for question in questions:
+        prompt = [*range(system), *range(end, end + question[0][0])]
+        end += question[0][0]
+        for _, own in question:
+            places.append(torch.tensor([*prompt, *range(end, end + own)], dtype=torch.int64))
+            end += own
+    return places
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[torch.Tensor]:
+    question = st.integers(1, 30).flatmap(
+        lambda prompt: st.lists(st.tuples(st.just(prompt), st.integers(0, 12)), min_size=1, max_size=5)
+    )
+    return laid_out(draw(st.integers(0, 20)), draw(st.lists(question, min_size=1, max_size=5)))
+
+
+def attended(
+    places: Sequence[torch.Tensor], least: float, ended: Sequence[int], seed: int
+) -> list[torch.Tensor]:
+    """What rows find token by token; after each of them some rows end."""
+    chance = torch.Generator().manual_seed(seed)
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=chance)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vtune.models.decoding, "LEAST", least)
+        patch.setattr(vtune.models.decoding, "ROOM", 2)
+        kept = KeyValues(places)
+        tokens = 1 + max(int(one.max()) for one in places)
+        for _ in range(2):
+            kept.keep(numbers(1, HEADS, tokens, WIDTH), numbers(1, HEADS, tokens, WIDTH))
+        rows, found = len(places), []
+        for end in ended:
+            kept.grow()
+            for layer in range(2):
+                query = numbers(rows, HEADS * SHARED, WIDTH)
+                key, value = numbers(rows, HEADS, WIDTH), numbers(rows, HEADS, WIDTH)
+                found.append(kept.attend(layer, query, key, value, 0.5))
+            if rows > 1:
+                kept.select(torch.tensor([row for row in range(rows) if row != end % rows]))
+                rows -= 1
+        return found
+
+
+@given(batches(), st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(0, 99))
+def test_attention_is_that_of_rows_that_are_kept_apart(
+    places: list[torch.Tensor], ended: list[int], seed: int
+) -> None:
+    once, apart = (attended(places, least, ended, seed) for least in (0, inf))
+    for ours, theirs in zip(once, apart, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+@given(batches())
+def test_beginnings_and_rests_are_the_rows(places: list[torch.Tensor]) -> None:
+    groups = groups_of(places)
+    begun = [one for one, size in zip(groups.places, groups.sizes, strict=True) for _ in range(size)]
+    for row, *parts in zip(places, begun, groups.rest, strict=True):
+        assert torch.equal(torch.cat(parts), row)
+    assert groups.columns <= len(places) * max(map(len, places))
+
+
+def test_a_question_is_a_group_though_all_begin_with_the_same_system_prompt() -> None:
+    places = laid_out(50, [[(40, 5), (40, 7)], [(45, 0), (45, 3), (45, 9)]])
+    groups = groups_of(places)
+    assert groups.sizes == [2, 3]
+    assert [len(one) for one in groups.places] == [90, 95]
+    assert [len(one) for one in groups.rest] == [5, 7, 0, 3, 9]
+
+
+def test_a_row_alone_begins_with_itself() -> None:
+    groups = groups_of(laid_out(0, [[(40, 0), (40, 0)], [(30, 8)]]))
+    assert groups.sizes == [2, 1]
+    assert [len(one) for one in groups.rest] == [0, 0, 0]

@@ -1,0 +1,137 @@
+"""What decoding keeps of rows that begin alike: the keys and values of their common beginning, once.
+
+A step of decoding on a CPU takes as long as its keys and values take through memory. The rollouts of a group
+share their prompt and its pictures, which are most of what they see.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch.nn.functional import pad
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Neighbouring rows that begin alike; a row alone begins with all of itself."""
+
+    sizes: list[int]
+    """Rows of each group."""
+    places: list[torch.Tensor]
+    """Where each group's beginning lies in the packed row: int64, (P,)."""
+    rest: list[torch.Tensor]
+    """Where the rest of each row lies."""
+
+    @property
+    def columns(self) -> int:
+        """What is kept of each token, with the padding: a beginning once a group, the rest for each row."""
+        widest = [max(map(len, places)) for places in (self.places, self.rest)]
+        return len(self.places) * widest[0] + len(self.rest) * widest[1]
+
+
+def groups_of(places: Sequence[torch.Tensor]) -> Groups:
+    """The groups of which the fewest columns are kept.
+
+    All rows of a batch may begin with the same system prompt, those of one question with its pictures too.
+
+    Args:
+        places: Where each row's tokens lie in the packed row, int64.
+    """
+    common = [_common(a, b) for a, b in pairwise(places)]
+    ways = [_cut(places, common, least) for least in sorted({*common, max(map(len, places)) + 1})]
+    return min(ways, key=lambda way: way.columns)
+
+
+def _cut(places: Sequence[torch.Tensor], common: Sequence[int], least: int) -> Groups:
+    """Groups whose neighbours have this many places in common at least."""
+    starts = [0, *(row + 1 for row, count in enumerate(common) if count < least)]
+    ends = [*starts[1:], len(places)]
+    begun = [min(common[a : b - 1], default=len(places[a])) for a, b in zip(starts, ends, strict=True)]
+    sizes = [b - a for a, b in zip(starts, ends, strict=True)]
+    counts = [count for count, size in zip(begun, sizes, strict=True) for _ in range(size)]
+    return Groups(
+        sizes,
+        [places[a][:count] for a, count in zip(starts, begun, strict=True)],
+        [one[count:] for one, count in zip(places, counts, strict=True)],
+    )
+
+
+def _common(a: torch.Tensor, b: torch.Tensor) -> int:
+    """How many places two rows begin with that are the same."""
+    least = min(len(a), len(b))
+    differing = (a[:least] != b[:least]).nonzero()
+    return int(differing[0, 0]) if len(differing) else least
+
+
+class Beginnings:
+    """Keys and values of G groups' beginnings, P places at most, for R rows."""
+
+    def __init__(self, groups: Groups) -> None:
+        device = groups.places[0].device
+        width = max(map(len, groups.places))
+        lengths = torch.tensor([len(one) for one in groups.places], device=device)
+        self._places = torch.stack([pad(one, (0, width - len(one))) for one in groups.places])
+        hidden = torch.arange(width, device=device) >= lengths[:, None]
+        self._bias = torch.zeros(hidden.shape, device=device).masked_fill(hidden, -torch.inf)
+        """What is added to the scores, (G, P)."""
+        sizes = torch.tensor(groups.sizes, device=device)
+        self._group = torch.repeat_interleave(torch.arange(len(sizes), device=device), sizes)
+        """Each row's group, (R,)."""
+        self._layers: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._seat()
+
+    def keep(self, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Those of the next layer's prefill, (1, H, T, D)."""
+        key, value = (states[0][:, self._places].transpose(0, 1) for states in (key, value))
+        self._layers.append((key.contiguous(), value.contiguous()))
+        self._bias = self._bias.to(key.dtype)
+
+    def scores(self, layer: int, query: torch.Tensor) -> torch.Tensor:
+        """Of each row's queries, scaled, (R, H, N, D), with its beginning: (R, H, N, P)."""
+        keys, _ = self._layers[layer]
+        found = torch.matmul(self._seated(query), keys.transpose(2, 3)) + self._bias[:, None, None]
+        return self._by_rows(found, query.shape[2])
+
+    def found(self, layer: int, weights: torch.Tensor) -> torch.Tensor:
+        """What weights (R, H, N, P) take from the values: (R, H, N, D)."""
+        _, values = self._layers[layer]
+        return self._by_rows(torch.matmul(self._seated(weights), values), weights.shape[2])
+
+    def select(self, rows: torch.Tensor) -> None:
+        """Keep only these rows, in this order, and the groups that they are of."""
+        used, self._group = torch.unique(self._group[rows], return_inverse=True)
+        if len(used) < len(self._bias):
+            self._bias = self._bias[used]
+            self._layers = [(key[used], value[used]) for key, value in self._layers]
+        self._seat()
+
+    def _seat(self) -> None:
+        """Find each row a seat in its group, of as many as the largest has."""
+        counts = self._group.bincount()
+        first = counts.cumsum(0) - counts
+        most = int(counts.max())
+        rows = torch.arange(len(self._group), device=self._group.device)
+        self._seats = self._group * most + rows - first[self._group]
+        """Of each row, (R,)."""
+        self._shape = len(counts), most
+        taken = torch.zeros(len(counts) * most, dtype=torch.int64, device=rows.device)
+        taken[self._seats] = rows
+        # In a seat that is left over is the first row; nobody looks at what it finds.
+        self._taken = None if len(taken) == len(rows) else taken
+
+    def _seated(self, of_rows: torch.Tensor) -> torch.Tensor:
+        """(R, H, N, X), by groups: (G, H, seats x N, X)."""
+        seated = of_rows if self._taken is None else of_rows[self._taken]
+        groups, seats = self._shape
+        _, heads, count, width = of_rows.shape
+        by_groups = seated.view(groups, seats, heads, count, width).transpose(1, 2)
+        return by_groups.reshape(groups, heads, seats * count, width)
+
+    def _by_rows(self, of_groups: torch.Tensor, count: int) -> torch.Tensor:
+        """The other way: (G, H, seats x N, X) to (R, H, N, X)."""
+        groups, seats = self._shape
+        heads, width = of_groups.shape[1], of_groups.shape[3]
+        by_seats = of_groups.view(groups, heads, seats, count, width).transpose(1, 2)
+        by_seats = by_seats.reshape(groups * seats, heads, count, width)
+        return by_seats if self._taken is None else by_seats[self._seats]
