@@ -1,0 +1,63 @@
+"""Attention of one drawn token on a CPU, with common beginnings kept once and for each row, in turns.
+
+python -m tests.bench.bench_beginnings
+"""
+
+import statistics
+import time
+from math import inf
+
+import torch
+
+import vtune.models.decoding
+from vtune.models.decoding import KeyValues
+
+HEADS, WIDTH = 3, 32
+"""Of the tiny model."""
+GROUP, TOKENS, TURNS = 8, 40, 7
+WAYS = {"for each row": inf, "once": 0}
+SHAPES = ((32, 73, 0), (32, 300, 0), (32, 300, 120), (32, 1200, 0), (64, 1200, 200))
+"""Rows, tokens of a prompt, and of what each row has written before."""
+
+
+def kept(rows: int, prompt: int, own: int) -> KeyValues:
+    places, end = [], 0
+    for _ in range(rows // GROUP):
+        begun = torch.arange(end, end + prompt)
+        end += prompt
+        for _ in range(GROUP):
+            places.append(torch.cat([begun, torch.arange(end, end + own)]))
+            end += own
+    found = KeyValues(places)
+    found.keep(torch.randn(1, HEADS, end, WIDTH), torch.randn(1, HEADS, end, WIDTH))
+    return found
+
+
+def taken(rows: int, prompt: int, own: int) -> float:
+    """Microseconds of a layer's attention."""
+    states, token = kept(rows, prompt, own), torch.randn(rows, HEADS, WIDTH)
+    began = time.perf_counter()
+    for _ in range(TOKENS):
+        states.grow()
+        states.attend(0, token, token, token, WIDTH**-0.5)
+    return (time.perf_counter() - began) / TOKENS * 1e6
+
+
+def main() -> None:
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
+    for rows, prompt, own in SHAPES:
+        seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+        for _ in range(TURNS):
+            for way, least in WAYS.items():
+                vtune.models.decoding.LEAST = least
+                seconds[way].append(taken(rows, prompt, own))
+        apart, once = (statistics.median(found) for found in seconds.values())
+        print(
+            f"{rows} rows in groups of {GROUP}, prompts of {prompt}, {own} of their own: "
+            f"{apart:5.0f} us for each row, {once:5.0f} once: {once / apart:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
