@@ -28,7 +28,7 @@ def kept(rows: int, prompt: int, own: int) -> KeyValues:
         for _ in range(GROUP):
             places.append(torch.cat([begun, torch.arange(end, end + own)]))
             end += own
-    found = KeyValues(places)
+    found = KeyValues(places, torch.float32)
     found.keep(torch.randn(1, HEADS, end, WIDTH), torch.randn(1, HEADS, end, WIDTH))
     return found
 

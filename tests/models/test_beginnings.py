@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vtune.models.beginnings
 import vtune.models.decoding
 from vtune.models.beginnings import groups_of
 from vtune.models.decoding import KeyValues
@@ -39,7 +40,7 @@ def batches(draw: st.DrawFn) -> list[torch.Tensor]:
 
 
 def attended(
-    places: Sequence[torch.Tensor], least: float, ended: Sequence[int], seed: int
+    places: Sequence[torch.Tensor], least: float, spare: float, ended: Sequence[int], seed: int
 ) -> list[torch.Tensor]:
     """What rows find token by token; after each of them some rows end."""
     chance = torch.Generator().manual_seed(seed)
@@ -49,8 +50,9 @@ def attended(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vtune.models.decoding, "LEAST", least)
+        patch.setattr(vtune.models.beginnings, "SPARE", spare)
         patch.setattr(vtune.models.decoding, "ROOM", 2)
-        kept = KeyValues(places)
+        kept = KeyValues(places, torch.float32)
         tokens = 1 + max(int(one.max()) for one in places)
         for _ in range(2):
             kept.keep(numbers(1, HEADS, tokens, WIDTH), numbers(1, HEADS, tokens, WIDTH))
@@ -62,16 +64,24 @@ def attended(
                 key, value = numbers(rows, HEADS, WIDTH), numbers(rows, HEADS, WIDTH)
                 found.append(kept.attend(layer, query, key, value, 0.5))
             if rows > 1:
-                kept.select(torch.tensor([row for row in range(rows) if row != end % rows]))
+                left = [row for row in range(rows) if row != end % rows]
+                kept.select(torch.tensor(left[end % 3 :] + left[: end % 3]))
                 rows -= 1
         return found
 
 
-@given(batches(), st.lists(st.integers(0, 20), min_size=1, max_size=6), st.integers(0, 99))
+@given(
+    batches(),
+    st.sampled_from([0.0, 20.0, 60.0]),
+    st.sampled_from([1.2, 2.0, inf]),
+    st.lists(st.integers(0, 20), min_size=1, max_size=8),
+    st.integers(0, 99),
+)
 def test_attention_is_that_of_rows_that_are_kept_apart(
-    places: list[torch.Tensor], ended: list[int], seed: int
+    places: list[torch.Tensor], least: float, spare: float, ended: list[int], seed: int
 ) -> None:
-    once, apart = (attended(places, least, ended, seed) for least in (0, inf))
+    """In whatever order rows stay, and whenever they are taken apart."""
+    once, apart = (attended(places, one, spare, ended, seed) for one in (least, inf))
     for ours, theirs in zip(once, apart, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
@@ -97,3 +107,29 @@ def test_a_row_alone_begins_with_itself() -> None:
     groups = groups_of(laid_out(0, [[(40, 0), (40, 0)], [(30, 8)]]))
     assert groups.sizes == [2, 1]
     assert [len(one) for one in groups.rest] == [0, 0, 0]
+
+
+def test_rows_are_taken_apart_when_few_are_left_to_share() -> None:
+    places = laid_out(0, [[(600, 0)] * 8, [(600, 0)] * 8])
+    kept = KeyValues(places, torch.float32)
+    kept.keep(torch.randn(1, 1, 1200, 8), torch.randn(1, 1, 1200, 8))
+    assert kept._shared is not None
+    kept.select(torch.arange(10))
+    assert kept._shared is not None
+    kept.select(torch.arange(6))  # of one group, 5 x 600 columns saved
+    assert kept._shared is None
+
+
+@pytest.mark.parametrize(
+    ("places", "dtype"),
+    [
+        (laid_out(0, [[(600, 0)] * 8]), torch.bfloat16),
+        (laid_out(0, [[(600, 0)] * 16, *[[(600, 0)]] * 16]), torch.float32),
+        (laid_out(0, [[(100, 0)] * 8]), torch.float32),
+    ],
+    ids=["short numbers", "a large group among single rows", "short prompts"],
+)
+def test_rows_are_kept_apart_where_sharing_gains_nothing(
+    places: list[torch.Tensor], dtype: torch.dtype
+) -> None:
+    assert KeyValues(places, dtype)._shared is None

@@ -28,7 +28,7 @@ def decoded(policy: Policy, rows: Sequence[Row], written: Sequence[Sequence[int]
     """Hidden states (R, T, D) of what is written after rows, taken in one token at a time."""
     use_tree_attention(policy.model)
     row = packed(policy, list(rows))
-    kept = KeyValues(row.places)
+    kept = KeyValues(row.places, policy.model.dtype)
     policy.model.model(
         input_ids=row.input_ids,
         position_ids=row.position_ids,

@@ -83,6 +83,8 @@ def test_where_no_question_needs_a_look_there_is_no_table_of_looks() -> None:
     one["faithfulness"] |= {"n": 0, "clusters": 0}
     assert "faithful_of_all" not in printed(one)
     assert "unaudited" in printed(one | {"unaudited": 0.5})
+    one["faithfulness"] |= {"n_unscored": 5}
+    assert "n_unscored" in printed(one)
 
 
 def test_an_evaluation_without_looks_still_has_the_answers_that_its_score_is_of() -> None:

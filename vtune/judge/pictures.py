@@ -127,10 +127,10 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
     Raises:
         DataError: If one is not a picture.
     """
-    shown, origin = _pixels(picture), _pixels(source)
-    region = clamp(box, *origin.size)
+    region = clamp(box, *picture_size(source))
     if area(region) == 0:
         return False
+    shown, origin = _pixels(picture), _pixels(source)
     width, height = region[2] - region[0], region[3] - region[1]
     cells = (
         max(1, int(min(shown.width, width) / CELL)),

@@ -11,6 +11,9 @@ from itertools import pairwise
 import torch
 from torch.nn.functional import pad
 
+SPARE = 2
+"""Seats for each row at most, ours: an empty one costs as much as a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -28,6 +31,11 @@ class Groups:
         """What is kept of each token, with the padding: a beginning once a group, the rest for each row."""
         widest = [max(map(len, places)) for places in (self.places, self.rest)]
         return len(self.places) * widest[0] + len(self.rest) * widest[1]
+
+    @property
+    def crowded(self) -> bool:
+        """As of `Beginnings`."""
+        return _crowded(len(self.rest), len(self.sizes), max(self.sizes))
 
 
 def groups_of(places: Sequence[torch.Tensor]) -> Groups:
@@ -55,6 +63,11 @@ def _cut(places: Sequence[torch.Tensor], common: Sequence[int], least: int) -> G
         [places[a][:count] for a, count in zip(starts, begun, strict=True)],
         [one[count:] for one, count in zip(places, counts, strict=True)],
     )
+
+
+def _crowded(rows: int, groups: int, most: int) -> bool:
+    """Whether most seats would be empty: each group has as many as the largest."""
+    return groups * most > SPARE * rows
 
 
 def _common(a: torch.Tensor, b: torch.Tensor) -> int:
@@ -106,19 +119,37 @@ class Beginnings:
             self._layers = [(key[used], value[used]) for key, value in self._layers]
         self._seat()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether most seats are empty, so that rows are better kept apart."""
+        return _crowded(len(self._group), *self._shape)
+
+    @property
+    def saved(self) -> int:
+        """Columns that are not kept, for other rows have them."""
+        return (len(self._group) - self._shape[0]) * self._bias.shape[1]
+
+    def spread(self) -> tuple[list[tuple[torch.Tensor, torch.Tensor]], torch.Tensor]:
+        """Keys and values (R, H, P, D) of each layer, and what is added to the scores, (R, 1, 1, P)."""
+        layers = [(key[self._group], value[self._group]) for key, value in self._layers]
+        return layers, self._bias[self._group][:, None, None]
+
     def _seat(self) -> None:
         """Find each row a seat in its group, of as many as the largest has."""
         counts = self._group.bincount()
         first = counts.cumsum(0) - counts
         most = int(counts.max())
         rows = torch.arange(len(self._group), device=self._group.device)
-        self._seats = self._group * most + rows - first[self._group]
+        by_group = self._group.argsort(stable=True)
+        self._seats = torch.empty_like(rows)
         """Of each row, (R,)."""
+        self._seats[by_group] = self._group[by_group] * most + rows - first[self._group[by_group]]
         self._shape = len(counts), most
         taken = torch.zeros(len(counts) * most, dtype=torch.int64, device=rows.device)
         taken[self._seats] = rows
         # In a seat that is left over is the first row; nobody looks at what it finds.
-        self._taken = None if len(taken) == len(rows) else taken
+        in_order = len(taken) == len(rows) and torch.equal(taken, rows)
+        self._taken = None if in_order else taken
 
     def _seated(self, of_rows: torch.Tensor) -> torch.Tensor:
         """(R, H, N, X), by groups: (G, H, seats x N, X)."""

@@ -23,10 +23,11 @@ class KeyValues:
 
     Args:
         places: Where each row's tokens lie in the packed row of the prefill (see `vtune.models.packed`).
+        dtype: Of keys and values.
     """
 
-    def __init__(self, places: Sequence[torch.Tensor]) -> None:
-        self._shared, places = _shared(places)
+    def __init__(self, places: Sequence[torch.Tensor], dtype: torch.dtype) -> None:
+        self._shared, places = _shared(places, dtype)
         width = max(len(one) for one in places)
         self._places = torch.stack([pad(one, (width - len(one), 0)) for one in places])
         before = torch.tensor([width - len(one) for one in places], device=self._places.device)
@@ -90,18 +91,35 @@ class KeyValues:
         return found.reshape(len(query), -1)
 
     def select(self, rows: torch.Tensor) -> None:
-        """Keep only these rows, in their order."""
-        if self._shared is not None:
-            self._shared.select(rows)
+        """Keep only these rows, in this order."""
         self._bias = self._bias if self._bias is None else self._bias[rows]
         self._layers = [(key[rows], value[rows]) for key, value in self._layers]
+        if self._shared is not None:
+            self._shared.select(rows)
+            if self._shared.crowded or self._shared.saved < LEAST:
+                self._spread(self._shared)
+
+    def _spread(self, shared: Beginnings) -> None:
+        """Keep what rows begin with for each of them from now on."""
+        begun, hidden = shared.spread()
+        own = [(key[:, :, : self._used], value[:, :, : self._used]) for key, value in self._layers]
+        bias = hidden.new_zeros(len(hidden), 1, 1, self._used) if self._bias is None else self._bias
+        self._bias = torch.cat([hidden, bias[..., : self._used]], dim=-1)
+        self._layers = [
+            (torch.cat([first[0], last[0]], dim=2), torch.cat([first[1], last[1]], dim=2))
+            for first, last in zip(begun, own, strict=True)
+        ]
+        self._used = self._room = self._bias.shape[-1]
+        self._shared = None
 
 
-def _shared(places: Sequence[torch.Tensor]) -> tuple[Beginnings | None, Sequence[torch.Tensor]]:
+def _shared(
+    places: Sequence[torch.Tensor], dtype: torch.dtype
+) -> tuple[Beginnings | None, Sequence[torch.Tensor]]:
     """What is kept once, None where that is not worth it; and of each row the places of the rest."""
-    if places[0].device.type != "cpu":
-        # One call of attention is what a GPU does quickest; memory it has.
+    # One call of attention is what a GPU does quickest; and it rounds less where numbers are short.
+    if places[0].device.type != "cpu" or dtype != torch.float32:
         return None, places
     groups = groups_of(places)
     saved = len(places) * max(map(len, places)) - groups.columns
-    return (Beginnings(groups), groups.rest) if saved >= LEAST else (None, places)
+    return (None, places) if saved < LEAST or groups.crowded else (Beginnings(groups), groups.rest)

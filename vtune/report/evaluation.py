@@ -119,9 +119,9 @@ def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]
 
 
 def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    """Nothing where no question needs a look and nothing went wrong."""
+    """Nothing where no question needs a look."""
     found = evaluation["faithfulness"]
-    if not any((found.get("n", 1), found.get("no_shares"), evaluation["unaudited"])):
+    if not any((found.get("n", 1), found.get("n_unscored"), found.get("no_shares"), evaluation["unaudited"])):
         return
     for name, value in found.items():
         if name != "buckets":

@@ -255,7 +255,7 @@ class _Draw:
             device=policy.device,
             positions_of=policy.family.positions,
         )
-        kept = KeyValues(packed.places)
+        kept = KeyValues(packed.places, policy.model.dtype)
         hidden = policy.model.model(
             input_ids=packed.input_ids,
             position_ids=packed.position_ids,
@@ -326,7 +326,7 @@ class _Draw:
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Let torch use this many threads of the CPU for what this thread does; None: nothing changes."""
+    """Let torch use this many threads of the CPU meanwhile; None: as before. One block at a time."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

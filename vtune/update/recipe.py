@@ -56,7 +56,7 @@ class Update(Strict):
     lora: LoRA | None
     """Null trains the weights themselves."""
     threads: int = Field(gt=0)
-    """CPU threads of one process; turns with tools in between are drawn with one fewer."""
+    """CPU threads of one process; turns with tools in between are drawn with one fewer by transformers."""
 
     @model_validator(mode="after")
     def _params_are_split(self) -> "Update":

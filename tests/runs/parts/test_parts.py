@@ -235,7 +235,7 @@ TURNING = "\n\nclass Turning(Strict):\n    step: int\n"
         (
             '.convert("RGB")',
             "",
-            "it takes any picture",
+            "it takes other pictures",
             'of a picture that is CMYK, {"angle": 90} raises OSError: cannot write mode CMYK as PNG',
         ),
         (

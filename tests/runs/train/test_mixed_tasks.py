@@ -79,10 +79,6 @@ def report(ran: tuple[Path, Ended]) -> dict[str, Any]:
     return dict(found)
 
 
-def test_no_sandbox_starts_where_the_first_turn_is_the_answer(ran: tuple[Path, Ended]) -> None:
-    assert "sandbox:" not in ran[1].err
-
-
 def mean_reward(run: Path, source: str, steps: range) -> float:
     """Accuracy part of the reward, each reply alike."""
     rows = [row for (step, name), row in numbers(run).items() if name == source and step in steps]

@@ -97,8 +97,9 @@ def training_engine(
 def drawing_threads(recipe: Rollout, threads: int) -> int:
     """Threads that draw on a CPU, of those that a process has: one fewer where turns have tools in between.
 
-    These and the judges run beside the drawing, and are waited for in the end. A thread that waits for the
-    next matrix keeps its core from them. As many on any machine: sums depend on it in their last bit.
+    Tools and judges run beside the drawing, and are waited for in the end; a thread that waits for the next
+    matrix keeps its core from them. It depends on the recipe alone, and not on the machine's cores: sums, and
+    with them what is drawn, differ with the number of threads in their last bit.
     """
     return threads if recipe.max_turns == 1 else max(1, threads - 1)
 

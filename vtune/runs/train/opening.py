@@ -81,8 +81,6 @@ async def opened(
             eyes,
             record=searches,
             announced=ranks.first,
-            # Of one turn the policy sees nothing; code in it would start the sandbox late.
-            runs_code=recipe.rollout.max_turns > 1,
             waiting=waiting,
             judges=scoring.judges,
         ) as agent,
