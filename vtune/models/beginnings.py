@@ -34,7 +34,7 @@ class Groups:
 
     @property
     def crowded(self) -> bool:
-        """As of `Beginnings`."""
+        """Whether most seats in `Beginnings` would be empty."""
         return _crowded(len(self.rest), len(self.sizes), max(self.sizes))
 
 
