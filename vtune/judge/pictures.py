@@ -10,7 +10,6 @@ from PIL import Image, ImageChops
 
 from vtune.errors import DataError
 from vtune.files import reading
-from vtune.looks.pictures import decoded
 from vtune.schema.box import Box, area, clamp
 from vtune.schema.decode import UNDECODABLE, is_turned, opaque
 from vtune.schema.message import Picture
@@ -194,6 +193,8 @@ def _colours(image: Image.Image, picture: Picture) -> Image.Image:
 
 def _pixels(picture: Picture) -> Image.Image:
     """Its pixels, which looks have decoded already, or will."""
+    from vtune.looks.pictures import decoded  # with OpenCV, which few commands need
+
     data = read_bytes(picture)
     try:
         return Image.fromarray(decoded(data))

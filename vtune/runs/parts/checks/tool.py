@@ -44,6 +44,8 @@ ODD: tuple[Any, ...] = (None, "", "odd", -1, 0, 10**7, 0.5, True, [], ["odd"], {
 REGIONS = ((40.0, 24.0, 104.0, 72.0), (176.0, 120.0, 224.0, 184.0), (160.0, 16.0, 240.0, 64.0))
 """Of a textured picture, xyxy in pixels, far from each other: what `look` is asked for."""
 
+EXAMPLE = "correct `example`, or `run`"
+
 LOOK = "let `look` give the arguments of the call that shows the middle of the region at least"
 
 MODES = {
@@ -82,7 +84,7 @@ def check_tool(name: str) -> list[Check]:
         if found.status != "ok":
             raise Broken(
                 f"the call of its example ends as {found.status}: {found.error}",
-                "correct `example`, or `run`",
+                EXAMPLE,
             )
         marks = found.text.count(IMAGE_MARK)
         if marks != len(found.images):
@@ -107,10 +109,6 @@ def check_tool(name: str) -> list[Check]:
                 raise Broken(f"{json.dumps(arguments)} ends as {found.status}", "raise Mistake")
         return f"{len(asked)} calls with odd values"
 
-    def takes() -> str:
-        answers()
-        return _takes(name)
-
     def fast() -> str:
         if not seconds:
             raise Broken("no call was answered", "correct what is broken above")
@@ -123,7 +121,7 @@ def check_tool(name: str) -> list[Check]:
         tried("so are odd values", survives),
         tried("the same call gives the same", lambda: _repeats(name)),
         tried("it changes nothing of a sample", lambda: _leaves(name)),
-        tried("it takes other pictures", takes),
+        tried("it takes other pictures", lambda: _takes(name)),
         tried("its pictures show what it says", lambda: _shows(name)),
         *looking,
         tried("fast enough", fast),
@@ -148,10 +146,14 @@ def _leaves(name: str) -> str:
 
 def _takes(name: str) -> str:
     """Call it about pictures of other modes: the run ends where it raises."""
+    example = TOOLS[name].example or {}
+    (plain,) = asyncio.run(_called(name, example))
+    if plain.status != "ok":
+        raise Broken(f"the call of its example ends as {plain.status}: {plain.error}", EXAMPLE)
     for kind, mode in MODES.items():
         fix = 'take `.convert("RGB")` of the picture'
         try:
-            (found,) = asyncio.run(_called(name, TOOLS[name].example or {}, picture=_of_mode(mode)))
+            (found,) = asyncio.run(_called(name, example, picture=_of_mode(mode)))
         except Broken as broken:
             raise Broken(f"of a picture that is {kind}, {broken.what}", fix) from None
         if found.status != "ok":
@@ -190,7 +192,7 @@ def _shows(name: str) -> str:
     if found.status != "ok":
         raise Broken(
             f"the call of its example ends as {found.status} on another picture: {found.error}",
-            "correct `example`, or `run`",
+            EXAMPLE,
         )
     unpaid = check_shown([data], found)
     return counted(len(shown_crops(found)), unpaid)
