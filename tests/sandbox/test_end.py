@@ -435,9 +435,13 @@ def test_closing_ends_a_call_that_runs(double: Box) -> None:
 def test_no_fork_server_outlives_an_end_that_comes_while_it_starts(
     at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor is one started by those who waited for it."""
+    """Nor does it start anything for those who waited for it, however long its end takes."""
     folders: list[Path] = []
-    start = ForkServer.start
+    start, end = ForkServer.start, ForkServer.end
+
+    async def lingering(server: ForkServer) -> None:
+        await asyncio.sleep(0.3)
+        await end(server)
 
     async def story() -> None:
         begun = asyncio.Event()
@@ -455,6 +459,7 @@ def test_no_fork_server_outlives_an_end_that_comes_while_it_starts(
                 wait_until_gone(sandbox.folder)
             opening = [asyncio.create_task(sandbox.open([], seed=0)) for _ in range(3)]
             await begun.wait()
+            monkeypatch.setattr(ForkServer, "end", lingering)
         found = await asyncio.gather(*opening, return_exceptions=True)
         assert [type(one) for one in found] == [ServiceError] * 3, found
         with pytest.raises(ServiceError, match="the sandbox has ended"):

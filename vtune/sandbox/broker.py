@@ -328,6 +328,7 @@ class Sandbox:
         self._check_open()
         if not self._running.alive():
             await self._replace_server()
+            self._check_open()  # whoever ends the sandbox meanwhile has waited for that, and ends it now
         if place is not None and not place.folder.startswith(f"{self.folder}/"):
             raise ServiceError("the sandbox's fork server died, and the session's files with it")
         process, given = await self._running.spawn(place)
