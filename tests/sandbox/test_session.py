@@ -201,10 +201,13 @@ def test_running_out_of_time_is_the_doing_of_code_that_had_a_core_for_it(impatie
         late = impatient_box.one(code)
         if late.status == "killed":
             pytest.skip("too busy a machine: the alarm came too late")
-        # Seconds of the core, of 0.5: on a busy machine a loop has few, or has not begun.
-        own = float(late.output or 0)
-        if abs(own - OWN_TIME * 0.5) > 0.02:
-            assert late.status == ("timeout" if own > OWN_TIME * 0.5 else "limit")
+        # Seconds of the core, of 0.5: on a busy machine a loop has few, or has not begun. The session counts
+        # those before and after it too, which are more when its caches are cold.
+        own, enough = float(late.output or 0), OWN_TIME * 0.5
+        if own > enough + 0.02:
+            assert late.status == "timeout"
+        elif own < enough - 0.08:
+            assert late.status == "limit"
         assert late.error.startswith("TimeoutError")
 
 
