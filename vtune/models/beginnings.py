@@ -78,7 +78,7 @@ def _common(a: torch.Tensor, b: torch.Tensor) -> int:
 
 
 class Beginnings:
-    """Keys and values of G groups' beginnings, P places at most, for R rows."""
+    """Keys and values of G groups' beginnings, P places at most, for R rows; float32."""
 
     def __init__(self, groups: Groups) -> None:
         device = groups.places[0].device
@@ -98,7 +98,6 @@ class Beginnings:
         """Those of the next layer's prefill, (1, H, T, D)."""
         key, value = (states[0][:, self._places].transpose(0, 1) for states in (key, value))
         self._layers.append((key.contiguous(), value.contiguous()))
-        self._bias = self._bias.to(key.dtype)
 
     def scores(self, layer: int, query: torch.Tensor) -> torch.Tensor:
         """Of each row's queries, scaled, (R, H, N, D), with its beginning: (R, H, N, P)."""
