@@ -62,7 +62,7 @@ def runs(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory) -> Ru
     with pytest.MonkeyPatch.context() as patch:
         draw_with(
             patch,
-            lambda policy, max_batch, waiting, threads: Looker(policy.chat, ["never"]),
+            lambda policy, **_: Looker(policy.chat, ["never"]),
         )
         whole = vtune(*rl(tiny.resolve(), lens / "train.parquet", root / "whole", *settings))
         assert whole.code == 0, whole.err

@@ -321,7 +321,7 @@ def test_crops_of_photographs_by_their_evidence_earn_the_full_evidence_reward(
     """Only the words are made up: sandbox, reward and update are those of any run."""
     draw_with(
         monkeypatch,
-        lambda policy, max_batch, waiting: Looker(policy.chat, ["never said"]),
+        lambda policy, **_: Looker(policy.chat, ["never said"]),
     )
     settings = setting(
         steps=3, rollout__prompt="codev", rollout__max_new_tokens=400, rollout__max_tokens=4000

@@ -70,9 +70,7 @@ def test_a_threshold_goes_on_after_resume_where_it_had_arrived(
     def engine(fails_in: int | None) -> None:
         draw_with(
             monkeypatch,
-            lambda policy, max_batch, waiting, threads: Pointer(
-                policy.chat, ["never said"], fails_in=fails_in
-            ),
+            lambda policy, **_: Pointer(policy.chat, ["never said"], fails_in=fails_in),
         )
 
     words = rl(tiny, data, tmp_path / "run", *setting(steps=6, reward__iou=ADAPTIVE, reward__tool=0.0))
