@@ -1,7 +1,6 @@
 import asyncio
 import dataclasses
 import io
-from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from vtune.reward.flags import call_flags
 from vtune.sandbox import Limits, Sandbox
 from vtune.schema.box import Box
 from vtune.schema.message import Picture
+from vtune.schema.remembered import Remembered
 from vtune.schema.trajectory import Call, Crop, Trajectory
 
 MARKED = PIXELS.copy()
@@ -96,7 +96,7 @@ def test_a_whole_image_is_recognised_with_one_decoding_of_each_picture() -> None
     """
     trajectory = looks((0, 0, 100, 100))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vtune.looks.pictures._kept", OrderedDict())
+        patch.setattr("vtune.schema.decoded._pictures", Remembered(1 << 30, lambda *_: 1))
         opened = []
         load = PngImageFile.load
 

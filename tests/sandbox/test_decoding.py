@@ -222,7 +222,7 @@ def test_no_more_pictures_are_decoded_here_at_a_time_than_elsewhere(
         running.release()
         return content
 
-    monkeypatch.setattr(decoding, "_anew", anew)
+    monkeypatch.setattr(decoding, "_decoded_here", anew)
 
     async def story() -> None:
         await asyncio.gather(*(careful.sandbox._confined.decode(textured(), True) for _ in range(12)))

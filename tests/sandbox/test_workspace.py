@@ -1,6 +1,7 @@
 """The trainer reads a workspace by itself: bounded, in order, and through no link."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -173,6 +174,47 @@ def test_inputs_are_reached_whatever_took_their_place(files: Workspace) -> None:
     files.link_inputs(["image_0.png"])
     assert link.read_bytes() == b"picture"
     assert (files.folder.parent / "in" / "image_0.png").stat().st_mode & 0o777 == 0o444
+
+
+@pytest.mark.parametrize("become", [nothing, become_nobody_special], ids=["as we are", "unprivileged"])
+def test_inputs_of_the_next_session_take_the_place_of_those_before(
+    become: Callable[[], None], tmp_path: Path
+) -> None:
+    """With as few files made and removed as can be: some disks are slow at both."""
+
+    async def begun(**pictures: bytes) -> Workspace:
+        files = Workspace.of(str(tmp_path / "s1"), Turns(), max_files=20, max_bytes=1 << 20)
+        for name, content in pictures.items():
+            await files.put(name, content)
+        files.link_inputs(list(pictures))
+        return files
+
+    async def story() -> list[object]:
+        inputs = tmp_path / "s1" / "in"
+        files = await begun(a=b"a long picture", b=b"another", c=b"a third")
+        made = [(inputs / "a").stat().st_ino, (files.folder / "a").lstat().st_ino]
+        (files.folder / "b").unlink()
+        (files.folder / "b").write_text("not a link")
+        (files.folder / "c").unlink()
+        (files.folder / "c").symlink_to("../in/a")
+        (files.folder / "note.txt").write_text("mine")
+        found: list[object] = [await files.cleared(), [path.name for path in files.folder.iterdir()]]
+        files = await begun(a=b"short", c=b"third")
+        found.append([(inputs / "a").stat().st_ino, (files.folder / "a").lstat().st_ino] == made)
+        found.append(oct((inputs / "a").stat().st_mode & 0o777))
+        found.append({path.name: path.read_bytes().decode() for path in sorted(files.folder.iterdir())})
+        found.append(sorted(path.name for path in inputs.iterdir()))
+        found.append(await files.cleared())
+        files = await begun()
+        return [*found, list(files.folder.iterdir()), list(inputs.iterdir())]
+
+    def work() -> str:
+        become()
+        folders.make_session(str(tmp_path / "s1"), None)
+        return json.dumps(asyncio.run(story()))
+
+    there = {"a": "short", "c": "third"}
+    assert json.loads(in_child(work)) == [True, ["a"], True, "0o444", there, ["a", "c"], True, [], []]
 
 
 def test_setting_aside_empties_it_for_good_and_looking_costs_no_descriptor(files: Workspace) -> None:

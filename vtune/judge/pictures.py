@@ -12,6 +12,7 @@ from vtune.errors import DataError
 from vtune.files import reading
 from vtune.schema.box import Box, area, clamp
 from vtune.schema.decode import UNDECODABLE, is_turned, opaque
+from vtune.schema.decoded import Pixels, at_hand, decoded
 from vtune.schema.message import Picture
 from vtune.schema.pixels import open_picture
 
@@ -69,11 +70,14 @@ def read_bytes(picture: Picture) -> bytes:
 
 
 def picture_size(picture: Picture) -> Size:
-    """Width and height in pixels, from the header.
+    """Width and height in pixels, from the header where it has not been decoded lately.
 
     Raises:
         DataError: If it is not a picture.
     """
+    pixels = at_hand(read_bytes(picture))
+    if pixels is not None:
+        return pixels.shape[1], pixels.shape[0]
     with _open(picture) as image:
         return image.size
 
@@ -126,10 +130,13 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
     Raises:
         DataError: If one is not a picture.
     """
-    region = clamp(box, *picture_size(source))
+    ours, theirs = _pixels(picture), _pixels(source)
+    region = clamp(box, theirs.shape[1], theirs.shape[0])
     if area(region) == 0:
         return False
-    shown, origin = _pixels(picture), _pixels(source)
+    if _cut_out(ours, theirs, region):
+        return True
+    shown, origin = Image.fromarray(ours), Image.fromarray(theirs)
     width, height = region[2] - region[0], region[3] - region[1]
     cells = (
         max(1, int(min(shown.width, width) / CELL)),
@@ -142,9 +149,15 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
         return True
     left, top = round(region[0]), round(region[1])
     exact = origin.crop((left, top, left + shown.width, top + shown.height))
-    ours, theirs = shown.convert("L"), exact.convert("L")
-    alike = _alike(ours.reduce(BLOCK), theirs.reduce(BLOCK), SAME_LEVELS)
-    return alike and not _sharpened(np.asarray(ours, np.float32), np.asarray(theirs, np.float32))
+    grey, its_grey = shown.convert("L"), exact.convert("L")
+    alike = _alike(grey.reduce(BLOCK), its_grey.reduce(BLOCK), SAME_LEVELS)
+    return alike and not _sharpened(np.asarray(grey, np.float32), np.asarray(its_grey, np.float32))
+
+
+def _cut_out(shown: Pixels, origin: Pixels, region: Box) -> bool:
+    """Whether a picture is a region, pixel by pixel: as most are, and quick to see."""
+    x0, y0, x1, y1 = (int(side) for side in region)
+    return (x0, y0, x1, y1) == region and np.array_equal(shown, origin[y0:y1, x0:x1])
 
 
 def _sharpened(shown: NDArray[np.float32], source: NDArray[np.float32]) -> bool:
@@ -191,13 +204,11 @@ def _colours(image: Image.Image, picture: Picture) -> Image.Image:
         raise DataError(f"a picture cannot be decoded: {error}", where=_place(picture)) from None
 
 
-def _pixels(picture: Picture) -> Image.Image:
+def _pixels(picture: Picture) -> Pixels:
     """Its pixels, which looks have decoded already, or will."""
-    from vtune.looks.pictures import decoded  # with OpenCV, which few commands need
-
     data = read_bytes(picture)
     try:
-        return Image.fromarray(decoded(data))
+        return decoded(data)
     except DataError as error:
         raise DataError(error.what, where=_place(picture), fix=error.fix) from None
 

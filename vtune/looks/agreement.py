@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vtune.looks.filters import blurred, directions
+from vtune.schema.decoded import Pixels
 
-Pixels = NDArray[np.uint8]
-"""Shape (h, w, 3)."""
 Plane = NDArray[np.float32]
 """Shape (h, w)."""
 Planes = NDArray[np.float32]

@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import Map, around, corners, moved, onto
 from vtune.looks.view import sampled
 from vtune.schema.box import Box
+from vtune.schema.decoded import Pixels
 
 SEPARABLE = 0.95
 """Otsu's separability, the variance between two classes over all variance, from which on a picture is

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import Map, corners, inverse, onto
 from vtune.looks.view import sampled
 from vtune.schema.box import Box, clamp
+from vtune.schema.decoded import Pixels
 
 RADIUS = 5
 """Pixels around a hole that its filling is made of; ours."""

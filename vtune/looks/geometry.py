@@ -1,5 +1,6 @@
 """Maps between pictures: 3 x 3 matrices over the edges of pixels, so that (0, 0) is the upper left corner."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,8 @@ from vtune.schema.box import Box
 Map = NDArray[np.float64]
 """Shape (3, 3): (x, y, 1) of one picture to (X, Y, W) of another, at X / W, Y / W."""
 
-
+REMEMBERED = 256
+"""Maps that are not made again: each claim is looked at several times."""
 LARGEST = 1e6
 """Of the numbers of a map; ours: a picture has 32768 pixels per side at most."""
 FARTHEST = 1e9
@@ -25,9 +27,15 @@ def map_of(numbers: Sequence[float]) -> Map | None:
     Returns:
         None where there is no way back, or no picture could have such a map: anything may be claimed.
     """
+    return _map_of(tuple(numbers))
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _map_of(numbers: tuple[float, ...]) -> Map | None:
     square = np.array(numbers if len(numbers) == 9 else (*numbers, 0, 0, 1), np.float64).reshape(3, 3)
     if not np.isfinite(square).all() or np.abs(square).max() > LARGEST:
         return None
+    square.setflags(write=False)
     return square if np.linalg.cond(square) < STEEPEST else None
 
 
@@ -75,4 +83,5 @@ def around(points: NDArray[np.float64]) -> Box:
 def covered(points: NDArray[np.float64]) -> float:
     """The area within a polygon, shape (2, n)."""
     x, y = points
-    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+    after = [*range(1, len(x)), 0]
+    return abs(float(x @ y[after] - y @ x[after])) / 2

@@ -1,30 +1,14 @@
-"""Encoded pictures as arrays, each decoded once: a group's rollouts and all calls share their inputs."""
+"""Encoded pictures as the policy sees them."""
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
-from vtune.looks.agreement import Pixels
 from vtune.looks.view import View, shrunk
-from vtune.schema.pixels import decode_picture
+from vtune.schema.decoded import KEPT, Pixels, decoded
+from vtune.schema.remembered import Remembered
 
-KEPT = 256 << 20
-"""Bytes of decoded pictures that are remembered; ten of 4K. Ours."""
-
-_kept: OrderedDict[tuple[bytes, tuple[int, int] | None], Pixels] = OrderedDict()
-_turn = threading.Lock()
-
-
-def decoded(data: bytes) -> Pixels:
-    """The pixels of an encoded picture, RGB, as the policy's processor gets them; not to be written to.
-
-    Raises:
-        DataError: If it is not a picture.
-    """
-    return _remembered((data, None), lambda: np.asarray(decode_picture(data)))
+_shrunk: Remembered[tuple[bytes, tuple[int, int]], Pixels] = Remembered(
+    KEPT, lambda key, pixels: len(key[0]) + pixels.nbytes
+)
 
 
 def viewed(data: bytes, seen: tuple[int, int] | None) -> View:
@@ -41,19 +25,4 @@ def viewed(data: bytes, seen: tuple[int, int] | None) -> View:
     view = View(pixels, seen or (pixels.shape[1], pixels.shape[0]))
     if min(view.scale) >= 1:
         return view
-    return replace(view, small=_remembered((data, view.seen), lambda: shrunk(pixels, view.seen)))
-
-
-def _remembered(key: tuple[bytes, tuple[int, int] | None], make: Callable[[], Pixels]) -> Pixels:
-    with _turn:
-        found = _kept.get(key)
-        if found is not None:
-            _kept.move_to_end(key)
-            return found
-    found = make()
-    with _turn:
-        _kept[key] = found
-        room = KEPT - sum(pixels.nbytes for pixels in _kept.values())
-        while room < 0 and len(_kept) > 1:
-            room += _kept.popitem(last=False)[1].nbytes
-    return found
+    return replace(view, small=_shrunk.get((data, view.seen), lambda: shrunk(pixels, view.seen)))

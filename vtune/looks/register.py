@@ -7,8 +7,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vtune.looks.agreement import Pixels, span
+from vtune.looks.agreement import span
 from vtune.looks.geometry import Map, moved
+from vtune.schema.decoded import Pixels
 
 REACH = 0.08
 """How far a claim may be off, as a share of the `span`."""

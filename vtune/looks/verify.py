@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vtune.looks.agreement import BANDS, LONG, Agreement, Bounds, Pixels, agreement, contrast, span
+from vtune.looks.agreement import BANDS, LONG, Agreement, Bounds, agreement, contrast, span
 from vtune.looks.bilevel import thresholded
 from vtune.looks.filters import blurred
 from vtune.looks.geometry import Map, corners, covered, inverse, moved, onto
 from vtune.looks.register import margin, registered
 from vtune.looks.view import View, sampled
 from vtune.schema.box import Box
+from vtune.schema.decoded import Pixels
 from vtune.schema.trajectory import Look
 
 FINEST, COARSEST = 96, 24

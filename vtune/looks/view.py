@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import Map, around, corners, moved, scaled
+from vtune.schema.decoded import Pixels
 
 SHRUNK = 1.3
 """Pixels of a picture per pixel of the grid above which it is shrunk first, so that nothing is skipped."""

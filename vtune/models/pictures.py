@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.models.families.family import Grid, PictureProcessor
+from vtune.schema.decoded import at_hand
 from vtune.schema.heads import NoHead, read_head
 from vtune.schema.pixels import decode_picture
 
@@ -192,7 +193,8 @@ class PictureReader:
 
     def _process(self, data: bytes, content: str) -> Pixels:
         budget = self.budget
-        picture = decode_picture(data)
+        pixels = at_hand(data)
+        picture = decode_picture(data) if pixels is None else Image.fromarray(pixels)
         levels, grid, tokens = self._processor.levels(picture, budget.min_pixels, budget.max_pixels)
         name = f"{content}-{'x'.join(map(str, grid))}"
         return Pixels(levels, grid, tokens, name, self._processor.patches)

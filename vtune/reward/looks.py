@@ -5,7 +5,6 @@ A call claims regions (`Crop`). A claim is believed where the pixels that were r
 that shows everything has not looked.
 """
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,11 +12,13 @@ import numpy as np
 
 from vtune.judge.pictures import picture_size, read_bytes
 from vtune.looks.geometry import around, corners, covered, inverse, map_of, onto
-from vtune.looks.pictures import decoded, viewed
+from vtune.looks.pictures import viewed
 from vtune.looks.verify import LEGIBLE, Checked, check
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, clamp, intersect
+from vtune.schema.decoded import decoded
 from vtune.schema.message import Picture
+from vtune.schema.remembered import Remembered
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.python import NAME as PYTHON
@@ -28,8 +29,9 @@ WIDER = 1.2
 """Times the area that is claimed, from which on the rest of a picture is looked at too."""
 UPRIGHT = 0.98
 """Share of the box around a picture's corners that they enclose, from which on it is not turned; ours."""
-REMEMBERED = 32
-"""Comparisons that are not made again, ours: more than most trajectories ask for. Each keeps its pictures."""
+REMEMBERED = 256 << 20
+"""Bytes of encoded pictures, of comparisons that are not made again: flags and judges ask again for what
+`with_looks` has seen, and rollouts of a group show the same. Ours."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
 
@@ -86,7 +88,8 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     if _made_by_code(trajectory, crop.image):
         return Checked("unverified", "cut out of a picture that code has made", 0.0)
     returned = trajectory.images[crop.shown]
-    view = viewed(read_bytes(returned), returned.seen)
+    shown = read_bytes(returned)
+    view = viewed(shown, returned.seen)
     size = (view.pixels.shape[1], view.pixels.shape[0])
     claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
     if claim is None:
@@ -96,17 +99,17 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     box = clamp(box, source.shape[1], source.shape[0])
     if area(box) == 0:
         return Checked("unverified", "it lies outside of its picture", 0.0)
-    checked = _checked(data, read_bytes(returned), returned.seen, claim.tobytes(), box)
+    key = (data, shown, returned.seen, claim.tobytes(), box)
+    checked = _checked.get(key, lambda: check(source, view, claim, box))
     if checked.look == "unverified" and call.tool != PYTHON:
         return replace(checked, look="verified", why="our own tool has cut it out")
     return checked
 
 
-@functools.lru_cache(maxsize=REMEMBERED)
-def _checked(source: bytes, returned: bytes, size: tuple[int, int] | None, claim: bytes, box: Box) -> Checked:
-    """`check`, by what decides on it: flags and judges ask again for what `with_looks` has seen."""
-    way = np.frombuffer(claim).reshape(3, 3)
-    return check(decoded(source), viewed(returned, size), way, box)
+_checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Checked] = Remembered(
+    REMEMBERED, lambda key, _: len(key[0]) + len(key[1])
+)
+"""What came of claims, by what decides on it: picture, returned picture and how it is seen, map and box."""
 
 
 def _made_by_code(trajectory: Trajectory, image: int) -> bool:

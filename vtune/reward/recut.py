@@ -12,14 +12,13 @@ from PIL import Image
 
 from vtune.judge.pictures import read_bytes
 from vtune.judge.prompts import readable
-from vtune.looks.agreement import Pixels
 from vtune.looks.geometry import onto
-from vtune.looks.pictures import decoded
 from vtune.looks.verify import Checked
 from vtune.looks.view import sampled
 from vtune.reward.looks import MOST_CLAIMS, pointing, seen
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, clamp
+from vtune.schema.decoded import Pixels, decoded
 from vtune.schema.message import Picture
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.python import NAME as PYTHON

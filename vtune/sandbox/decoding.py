@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import PIL.Image
 
 from vtune.errors import ServiceError
@@ -17,11 +18,14 @@ from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Limits
 from vtune.sandbox.workspace import NotShown, Workspace, check_picture
 from vtune.schema.decode import eight_bits, opaque
+from vtune.schema.decoded import keep
 from vtune.schema.pixels import Refused, check_head, check_size, decode
 
 INPUT, OUTPUT = "picture", "pixels"
 """Names of the files by which a confined decoder takes and gives; numbers follow the second."""
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
+PLAIN = ("L", "RGB")
+"""Modes that are shown as they are."""
 SECONDS = 10.0
 """For one picture; ours. The largest that is allowed takes one or two."""
 PICTURES = 100
@@ -91,13 +95,20 @@ class _Raw(NamedTuple):
     """Row by row, a byte for each band of each pixel; in one part or several."""
 
 
-def _anew(content: bytes, kind: str, max_pixels: int) -> bytes:
-    """Decoded and encoded here, to the bytes that a confined decoder would have led to.
+def _decoded_here(content: bytes, kind: str, max_pixels: int) -> bytes:
+    """A file of contained code, decoded here: as it is where it is a PNG with nothing but its pixels.
+
+    Else it is encoded anew, to the bytes that a confined decoder would have led to.
 
     Raises:
         Refused: If it is not a picture, or breaks a limit.
     """
-    picture = eight_bits(decode(content, None, max_pixels=max_pixels))
+    picture = decode(content, None, max_pixels=max_pixels)
+    if kind == "PNG" and picture.mode in PLAIN and not picture.info:
+        if picture.mode == "RGB":
+            keep(content, np.asarray(picture))
+        return content
+    picture = eight_bits(picture)
     mode = "RGBA" if picture.has_transparency_data else "L" if picture.mode == "L" else "RGB"
     return _encoded(_Raw(mode, picture.size, [picture.convert(mode).tobytes()]), kind)
 
@@ -254,15 +265,15 @@ class ConfinedDecoders:
         """As `ConfinedDecoder.decode`, many at a time.
 
         What contained code has written are pictures of Pillow's or OpenCV's making, cut from those that this
-        process reads anyway: they are decoded here, to the same bytes.
+        process reads anyway: they are decoded here, to the same pixels.
         """
         if contained:
             with contextlib.suppress(Refused):  # and left to those who can say why
                 head = check_head(content, max_pixels=self._max_pixels)
                 if head.width * head.height <= SMALL:
-                    return _anew(content, head.kind, self._max_pixels)
+                    return _decoded_here(content, head.kind, self._max_pixels)
                 async with self._here:
-                    return await asyncio.to_thread(_anew, content, head.kind, self._max_pixels)
+                    return await asyncio.to_thread(_decoded_here, content, head.kind, self._max_pixels)
         async with self._room:
             decoder = self._free.pop()
             try:

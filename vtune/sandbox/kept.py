@@ -1,11 +1,13 @@
-"""Session processes that have forgotten their trajectory and wait for the next one (see `contained`)."""
+"""Session processes that forget their trajectory and wait for the next one (see `contained`)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from vtune.sandbox.forkserver import Place
-from vtune.sandbox.process import Process, Server
-from vtune.sandbox.waiting import is_readable
+from vtune.sandbox.process import Process, ProtocolError, Server, for_seconds
 
+FORGET_SECONDS = 20.0
+"""For a process to forget a trajectory; ours, generous for a busy machine."""
 CPU_SHARE = 0.1
 """Of the CPU seconds of a session that earlier ones may have used up; ours."""
 
@@ -22,13 +24,15 @@ class KeptProcesses:
         self._most = most
         self._enough = CPU_SHARE * cpu_seconds
         self._kept: list[tuple[Process, Place]] = []
+        self._asking: asyncio.Future[bool] | None = None
+        """Whether the fork server lives, while it is asked."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def keep(self, process: Process, place: Place) -> bool:
-        """Take a process that is as good as new; False if it is not wanted."""
-        if len(self._kept) >= self._most or process.spent > self._enough:
+        """Take a process that has been told to forget its trajectory; False if it is not wanted."""
+        if len(self._kept) >= self._most:
             return False
         process.kept = True
         self._kept.append((process, place))
@@ -37,23 +41,45 @@ class KeptProcesses:
     async def take(
         self, server: Server, remove: Callable[[str], Awaitable[None]]
     ) -> tuple[Process, Place] | None:
-        """The most recently used process, which is no longer kept; None if there is not one.
+        """The most recently used process that is as good as new, no longer kept; None if there is not one.
 
         Args:
             server: The current fork server: a process of an earlier one has lost its files.
             remove: Removes the folder of a process that has ended meanwhile.
         """
         # Asked before one is taken, so that none is lost if this is cancelled.
-        lives = bool(self._kept) and await server.lives()
+        lives = bool(self._kept) and await self._lives(server)
         while self._kept:
             process, place = self._kept.pop()
-            if lives and process.server is server and not is_readable(process.pidfd):
+            usable = False
+            try:
+                usable = lives and process.server is server and await self._has_forgotten(process)
+            finally:
+                if not usable:  # also where whoever wanted it is cancelled
+                    process.kill()
+                    process.close()
+            if usable:
                 return process, place
-            # Where the fork server is only late, the process still waits, stopped.
-            process.kill()
-            process.close()
             await remove(place.folder)
         return None
+
+    async def _lives(self, server: Server) -> bool:
+        """As `server.lives`, asked once for all that want to know at the same moment."""
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(server.lives())
+            self._asking.add_done_callback(self._answered)
+        return await asyncio.shield(self._asking)
+
+    def _answered(self, _: object) -> None:
+        self._asking = None
+
+    async def _has_forgotten(self, process: Process) -> bool:
+        """Whether a process has forgotten its trajectory, and may serve another."""
+        try:
+            answer = await process.told(for_seconds(FORGET_SECONDS))
+        except (OSError, EOFError, ProtocolError):
+            return False
+        return bool(answer["ready"]) and answer["spent"] <= self._enough
 
     def abandon(self) -> None:
         """Let go of all; their folders are left to the sandbox."""

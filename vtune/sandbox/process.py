@@ -69,8 +69,8 @@ class Process:
     closed: bool = False
     kept: bool = False
     """It has served a session before."""
-    spent: float = 0.0
-    """Seconds of a processor that it had used after the last of those, by its own account."""
+    _told: str = ""
+    """Number of a question that was put, and whose answer nobody has read yet."""
 
     @property
     def pid(self) -> int:
@@ -108,9 +108,7 @@ class Process:
                 question's number.
         """
         os.lseek(self.output, 0, os.SEEK_SET)
-        question = os.urandom(8).hex()
-        content = wire.pack({"n": question, **message})
-        await self._send(content, look)
+        question = await self._put(message, look)
         if meanwhile is not None:
             meanwhile()
         if alone:
@@ -118,9 +116,21 @@ class Process:
         answer = await self.answer(look)
         if stop:
             self._signal(signal.SIGSTOP)
-        if answer.pop("n", None) != question:
-            raise ProtocolError(f"an answer to another question{_failure(answer)}")
-        return answer
+        return _checked(answer, question)
+
+    async def tell(self, message: dict[str, Any], look: Look = _patiently) -> None:
+        """Send a message whose answer can wait: `told` reads it. The process goes on meanwhile."""
+        self._told = await self._put(message, look)
+
+    async def told(self, look: Look = _patiently) -> dict[str, Any]:
+        """The answer to what `tell` sent; takes and raises what `ask` does."""
+        return _checked(await self.answer(look), self._told)
+
+    async def _put(self, message: dict[str, Any], look: Look) -> str:
+        """Send a message under a number of its own, and return that."""
+        question = os.urandom(8).hex()
+        await self._send(wire.pack({"n": question, **message}), look)
+        return question
 
     async def _send(self, content: bytes, look: Look) -> None:
         """Send a message; a process that takes no more of it is given as long as `look` says."""
@@ -218,6 +228,17 @@ class Process:
     def _signal(self, signum: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, signum)
+
+
+def _checked(answer: dict[str, Any], question: str) -> dict[str, Any]:
+    """An answer without its number.
+
+    Raises:
+        ProtocolError: If it is to another question.
+    """
+    if answer.pop("n", None) != question:
+        raise ProtocolError(f"an answer to another question{_failure(answer)}")
+    return answer
 
 
 def _failure(answer: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from vtune.sandbox.contained import is_contained
 from vtune.sandbox.decoding import Decoder
 from vtune.sandbox.forkserver import Place
 from vtune.sandbox.guest import folders
+from vtune.sandbox.kept import FORGET_SECONDS
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.repair import one_line, repair, unwrap
 from vtune.sandbox.reply import Answer, checked, crop_of, without_surrogates
@@ -201,21 +202,20 @@ class Session:
                 await self._leave()
 
     async def _handed_on(self) -> bool:
-        """Whether somebody has taken the process, which has forgotten this trajectory."""
+        """Whether somebody has taken the process, which is about to forget this trajectory."""
         process, place, files = self._process, self._place, self._files
         if not (process and place and files) or process.closed:
             return False
         try:
             if not await files.cleared():
                 return False
-            answer = await process.ask({"forget": True}, for_seconds(ADOPT_SECONDS))
+            await process.tell({"forget": True}, for_seconds(FORGET_SECONDS))
         except (OSError, EOFError, ProtocolError):
             return False
         except BaseException:
             self._drop()
             raise
-        process.spent = float(answer["spent"])
-        return bool(answer["ready"]) and self._keep(process, place)
+        return self._keep(process, place)
 
     def abandon(self) -> None:
         """Let go of everything without waiting for the process to end; the folder is left to the caller."""

@@ -165,7 +165,8 @@ def test_a_suite_that_holds_is_exit_0_and_one_that_does_not_is_exit_1(tmp_path: 
     assert control.code == 1, control.err
     result = json.loads(control.out)
     assert (result["held"], result["breached"], result["without"]) == (0, 1, ["landlock"])
-    assert "new.txt is new" in result["attacks"][0]["breaches"][0] + result["attacks"][0]["breaches"][-1]
+    # Without landlock, what other tests leave in public folders meanwhile counts as well.
+    assert any("new.txt is new" in breach for breach in result["attacks"][0]["breaches"])
 
 
 def told(outcome: str, name: str = "a", **more: object) -> Result:

@@ -10,13 +10,12 @@ from PIL import Image
 
 from vtune.data import lens_exchange
 from vtune.judge.pictures import picture_size, read_bytes
-from vtune.looks.agreement import Pixels
 from vtune.looks.exchange import carried, cut, encoded, inpainted, recoloured, region
 from vtune.looks.geometry import Map, map_of, onto
-from vtune.looks.pictures import decoded
 from vtune.metrics.counterfactual import SHOWN
 from vtune.rollout.agent import black
 from vtune.schema.box import Box, intersection
+from vtune.schema.decoded import Pixels, decoded
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Crop, Trajectory
 

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from PIL import Image
 
 from vtune.looks.geometry import map_of, onto
-from vtune.looks.pictures import decoded, viewed
+from vtune.looks.pictures import viewed
 from vtune.looks.verify import check
 from vtune.runs.parts.checks.check import Broken
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import area, clamp
+from vtune.schema.decoded import decoded
 from vtune.tools.observation import Observation
 
 TEXTURED = (256, 192)

@@ -1,0 +1,62 @@
+"""What took long to make is made once, and held within a bound of bytes."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtune.schema.remembered import Remembered
+
+
+@given(st.lists(st.integers(0, 9), max_size=60), st.integers(0, 30))
+def test_values_are_those_of_their_keys_and_no_more_is_held_than_there_is_room(
+    keys: list[int], room: int
+) -> None:
+    remembered: Remembered[int, int] = Remembered(room, lambda key, _: key)
+    for key in keys:
+        assert remembered.get(key, lambda key=key: key * key) == key * key  # type: ignore[misc]
+        held = [one for one in range(10) if remembered.at_hand(one) is not None]
+        assert key in held
+        assert sum(held) <= max(room, key)
+
+
+def test_what_was_asked_for_least_lately_goes_first() -> None:
+    remembered: Remembered[str, str] = Remembered(2, lambda *_: 1)
+    for key in ("a", "b", "a", "c"):
+        remembered.get(key, lambda key=key: key)  # type: ignore[misc]
+    assert [remembered.at_hand(key) for key in "abc"] == ["a", None, "c"]
+
+
+def test_a_value_that_many_wait_for_is_made_once() -> None:
+    remembered: Remembered[str, object] = Remembered(100, lambda *_: 1)
+    begun, go, made = threading.Event(), threading.Event(), []
+
+    def make() -> object:
+        made.append(object())
+        begun.set()
+        go.wait(10)
+        return made[-1]
+
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(remembered.get, "a", make)
+        assert begun.wait(10)
+        others = [threads.submit(remembered.get, "a", make) for _ in range(3)]
+        assert remembered.get("b", lambda: 1) == 1  # nobody waits for what he has not asked for
+        go.set()
+        assert {id(one.result()) for one in (first, *others)} == {id(made[0])}
+    assert len(made) == 1
+
+
+def test_what_cannot_be_made_is_tried_again() -> None:
+    remembered: Remembered[str, int] = Remembered(100, lambda *_: 1)
+
+    def fail() -> int:
+        raise ValueError("not now")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="not now"):
+            remembered.get("a", fail)
+    assert remembered.at_hand("a") is None
+    assert remembered.get("a", lambda: 3) == 3

@@ -1,0 +1,34 @@
+"""Encoded pictures as arrays, each decoded once: a group's rollouts and all calls share their inputs."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vtune.schema.pixels import decode_picture
+from vtune.schema.remembered import Remembered
+
+Pixels = NDArray[np.uint8]
+"""Shape (h, w, 3)."""
+
+KEPT = 256 << 20
+"""Bytes of decoded pictures that are remembered; ten of 4K. Ours."""
+
+_pictures: Remembered[bytes, Pixels] = Remembered(KEPT, lambda data, pixels: len(data) + pixels.nbytes)
+
+
+def decoded(data: bytes) -> Pixels:
+    """The pixels of an encoded picture, RGB, as the policy's processor gets them; not to be written to.
+
+    Raises:
+        DataError: If it is not a picture.
+    """
+    return _pictures.get(data, lambda: np.asarray(decode_picture(data)))
+
+
+def at_hand(data: bytes) -> Pixels | None:
+    """The same where somebody has decoded the picture lately."""
+    return _pictures.at_hand(data)
+
+
+def keep(data: bytes, pixels: Pixels) -> None:
+    """Remember what is decoded already."""
+    _pictures.get(data, lambda: pixels)

@@ -1,0 +1,66 @@
+"""What took long to make and will be asked for again, by any thread, within a bound of bytes."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Remembered(Generic[K, V]):
+    """Values by key; those asked for least lately go first. A value is made once, however many wait for it.
+
+    Args:
+        room: Bytes of what is remembered, at most; one value is, however large.
+        size: Bytes that a key and its value take.
+    """
+
+    def __init__(self, room: int, size: Callable[[K, V], int]) -> None:
+        self._room = room
+        self._size = size
+        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._coming: dict[K, Future[V]] = {}
+        """What threads make now."""
+        self._turn = threading.Lock()
+        """Guards all: it is never held while a value is made."""
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of a key, made where it is not remembered.
+
+        What `make` raises is raised for all that wait for it, and is not remembered. It must not ask for the
+        same key.
+        """
+        with self._turn:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            coming = self._coming.get(key)
+            if coming is None:
+                ours: Future[V] = Future()
+                self._coming[key] = ours
+        return self._make(key, make, ours) if coming is None else coming.result()
+
+    def at_hand(self, key: K) -> V | None:
+        """The value of a key where it is remembered."""
+        with self._turn:
+            return self._kept.get(key)
+
+    def _make(self, key: K, make: Callable[[], V], coming: "Future[V]") -> V:
+        try:
+            value = make()
+        except BaseException as error:
+            with self._turn:
+                del self._coming[key]
+            coming.set_exception(error)
+            raise
+        with self._turn:
+            del self._coming[key]
+            self._kept[key] = value
+            self._room -= self._size(key, value)
+            while self._room < 0 and len(self._kept) > 1:
+                self._room += self._size(*self._kept.popitem(last=False))
+        coming.set_result(value)
+        return value
