@@ -77,6 +77,14 @@ def made(session: Path) -> tuple[Path, Place]:
     return session / folders.WORKSPACE, Place(str(session), None)
 
 
+def session_of(images: Sequence[tuple[str, bytes]], turns: Turns, spawn: Any, decode: Any = None) -> Session:
+    """One that nobody keeps, and that finds no pixels of its inputs."""
+    nothing: Any = None
+    return Session(
+        images, 0, Limits(), turns, spawn, decode, nothing, nothing, nothing, set(), lambda *_: False
+    )
+
+
 def test_answers_of_many_sessions_that_come_at_once_are_read_a_few_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +109,7 @@ def test_answers_of_many_sessions_that_come_at_once_are_read_a_few_at_a_time(
             async def spawn(_: Place | None) -> Any:
                 return Answering(workspace), place
 
-            session = Session([], 0, Limits(), turns, spawn, decoded, None, None, None, set())  # type: ignore[arg-type]
+            session = session_of([], turns, spawn, decoded)
             await session.start()
             return (await session.run("1")).images[0]
 
@@ -130,7 +138,7 @@ def test_inputs_of_many_sessions_that_start_at_once_are_written_a_few_at_a_time(
             async def spawn(_: Place | None) -> Any:
                 return Answering(workspace), place
 
-            session = Session([("a.png", b"1")], 0, Limits(), turns, spawn, None, None, None, None, set())  # type: ignore[arg-type]
+            session = session_of([("a.png", b"1")], turns, spawn)
             await session.start()
             assert (workspace.parent / "in/a.png").read_bytes() == b"1"
 

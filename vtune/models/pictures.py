@@ -15,9 +15,8 @@ from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.models.families.family import Grid, PictureProcessor
-from vtune.schema.decoded import at_hand
+from vtune.schema.decoded import decoded
 from vtune.schema.heads import NoHead, read_head
-from vtune.schema.pixels import decode_picture
 
 if TYPE_CHECKING:
     import torch
@@ -193,8 +192,8 @@ class PictureReader:
 
     def _process(self, data: bytes, content: str) -> Pixels:
         budget = self.budget
-        pixels = at_hand(data)
-        picture = decode_picture(data) if pixels is None else Image.fromarray(pixels)
+        # Decoded once for whoever looks at it: rewards, and the sessions of a sandbox.
+        picture = Image.fromarray(decoded(data))
         levels, grid, tokens = self._processor.levels(picture, budget.min_pixels, budget.max_pixels)
         name = f"{content}-{'x'.join(map(str, grid))}"
         return Pixels(levels, grid, tokens, name, self._processor.patches)

@@ -17,6 +17,7 @@ from vtune.sandbox.forkserver import ForkServer, Place
 from vtune.sandbox.guest import folders
 from vtune.sandbox.guest.settings import Settings
 from vtune.sandbox.kept import KeptProcesses
+from vtune.sandbox.pixel_files import PixelFiles
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.session import Session
 from vtune.sandbox.turns import Turns
@@ -36,6 +37,8 @@ from vtune.schema.pixels import (
 READY_SECONDS = 20.0
 ENDINGS = {"JPEG": "jpg"}
 """Where the ending of a file is not its format's name."""
+PIXELS = "pixels"
+"""Folder of the files of pixels, in the sandbox's own."""
 SESSION_BYTES = 24 << 20
 """Memory to expect of a session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), as few do
 at the same time."""
@@ -202,6 +205,7 @@ class Sandbox:
             self._remove,
             self._forget,
             self._under_way,
+            lambda content, path: self._pixels.link(content, path),  # of the fork server of that moment
         )
         self._sessions.add(session)
         try:
@@ -264,6 +268,7 @@ class Sandbox:
         # Passed through by sessions with users of their own, listed by nobody else.
         folder = Path(tempfile.mkdtemp(prefix="vtune-sandbox-")).resolve()
         folder.chmod(0o711)
+        self._pixels = PixelFiles(folder / PIXELS)
         self._settings = Settings(
             folder=str(folder),
             trainer=os.getpid(),

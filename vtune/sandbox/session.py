@@ -58,6 +58,7 @@ class Session:
         remove: Callable[[str], Coroutine[None, None, None]],
         forget: Callable[["Session"], object],
         under_way: "set[Session]",
+        link_pixels: Callable[[bytes, str], bool],
     ) -> None:
         self.image_names = tuple(name for name, _ in images)
         """File names of the input images, as the model's code sees them."""
@@ -72,6 +73,7 @@ class Session:
         self._forget = forget
         self._under_way = under_way
         """Sessions of this sandbox that are in a call now."""
+        self._link_pixels = link_pixels
         self._place: Place | None = None
         self._process: Process | None = None
         self._files: Workspace | None = None
@@ -140,10 +142,12 @@ class Session:
             )
             for name, content in self._images:
                 await self._files.put(name, content)
+                self._files.put_pixels(name, content, self._link_pixels)
         self._files.link_inputs(self.image_names)
         async with asyncio.timeout(ADOPT_SECONDS):
             # No code has run in it that does anything by itself: it may go on, and decode its pictures.
-            answer = await process.ask({"seed": self._seed, "inputs": self.image_names}, stop=False)
+            message = {"seed": self._seed, "inputs": self.image_names, "pixels": self._files.pixels()}
+            answer = await process.ask(message, stop=False)
         if not answer.get("ready"):
             raise ProtocolError(str(answer))
 

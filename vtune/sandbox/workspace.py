@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
@@ -29,6 +29,8 @@ Stamp = tuple[int, int, int]
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READABLE = stat.S_IRUSR | stat.S_IXUSR
 """What its owner needs to look into a folder."""
+PIXELS = ".rgb"
+"""Ends the names of files of pixels."""
 INPUT = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -58,8 +60,8 @@ class Workspace:
         self._max_files = max_files
         self._max_bytes = max_bytes
         self._seen: dict[str, Stamp] = {}
-        self._put: set[str] = set()
-        """Names of the inputs."""
+        self._put: dict[str, str | None] = {}
+        """The names of the inputs, in order, and of their files of pixels."""
 
     @classmethod
     def of(cls, session: str, turns: Turns, *, max_files: int, max_bytes: int) -> Self:
@@ -83,7 +85,17 @@ class Workspace:
                 rest = rest[file.write(rest[:PIECE]) :]
             file.truncate()
             os.fchmod(file.fileno(), 0o444)
-        self._put.add(name)
+        self._put[name] = None
+
+    def put_pixels(self, name: str, content: bytes, link: Callable[[bytes, str], bool]) -> None:
+        """Let `link` (`PixelFiles.link`) put the pixels of an input beside it, or not."""
+        file = f"{name}{PIXELS}"
+        if link(content, f"{self._inputs}/{file}"):
+            self._put[name] = file
+
+    def pixels(self) -> list[str | None]:
+        """By input, the file of its pixels as the session reaches it, None where there is not one."""
+        return [file and _behind(file) for file in self._put.values()]
 
     def link_inputs(self, names: Sequence[str]) -> None:
         """Make the inputs reachable under their names in the workspace, whatever has taken their place.
@@ -91,7 +103,7 @@ class Workspace:
         Inputs of an earlier session that have other names are removed.
         """
         for name in os.listdir(self._inputs):  # noqa: PTH208
-            if name not in self._put:
+            if name not in self._put and name not in self._put.values():
                 os.unlink(f"{self._inputs}/{name}")  # noqa: PTH108
                 (self.folder / name).unlink(missing_ok=True)
         for name in names:
@@ -227,6 +239,9 @@ class Workspace:
         for entry in entries:
             if not (entry.name in self._put and self._is_linked(entry.name)):
                 os.unlink(entry.name, dir_fd=self._fd)
+        for file in self._put.values():
+            if file is not None:
+                os.unlink(f"{self._inputs}/{file}")  # noqa: PTH108
         return True
 
     def close(self) -> None:

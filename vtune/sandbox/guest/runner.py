@@ -31,12 +31,10 @@ from . import decoding, display, linux, rewrite, wire
 from .artifacts import UNREADABLE, Artifact, Collector
 from .hooks import Tracker
 from .provenance import region_of, track
-from .settings import Settings
+from .settings import EARLY_PIXELS, Settings
 
 CODE = "<code>"
 """File name of the model's code in its error messages."""
-EARLY_PIXELS = 1 << 20
-"""Of an input that is decoded before it is asked for. Ours: 3 MB."""
 ERROR_CHARS = wire.MAX_ANSWER // 16
 """Of an error message, its end, that fit into an answer: JSON takes at most twelve bytes for a character."""
 OWN_TIME = 0.25
@@ -157,7 +155,7 @@ class Runner:
             message = wire.receive(channel)
             wire.send(channel, {"n": message["n"], **self._answer(message)})
             if "inputs" in message:
-                self._decode_ahead()
+                self._decode_ahead(message["pixels"])
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if "code" in message:
@@ -197,12 +195,18 @@ class Runner:
             return False
         return True
 
-    def _decode_ahead(self) -> None:
-        """Decode small inputs while nobody waits; large ones would fill the memory of many sessions."""
-        for picture in self.names.get("images", ()):
+    def _decode_ahead(self, pixels: list[str | None]) -> None:
+        """Decode small inputs while nobody waits; large ones would fill the memory of many sessions.
+
+        `pixels`: by input, the file of what the trainer has decoded.
+        """
+        for picture, file in zip(self.names.get("images", ()), pixels, strict=True):
             if picture.width * picture.height <= EARLY_PIXELS:
                 with contextlib.suppress(*UNREADABLE):  # whoever uses it will get the error
-                    picture.load()
+                    if file is None:
+                        picture.load()
+                    else:
+                        decoding.fill(picture, file)
 
     def _inputs(self, names: list[str]) -> dict[str, Any]:
         pictures = []

@@ -3,6 +3,9 @@
 import json
 from dataclasses import asdict, dataclass
 
+EARLY_PIXELS = 1 << 20
+"""Of an input that is decoded before it is asked for. Ours: 3 MB."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:

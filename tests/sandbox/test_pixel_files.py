@@ -1,0 +1,116 @@
+"""Inputs that the trainer has decoded are not decoded again, and nobody can tell."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import PIL.Image
+import pytest
+from PIL.PngImagePlugin import PngInfo
+
+from tests.sandbox.conftest import Box, running
+from vtune.sandbox import Execution, Limits
+from vtune.sandbox.pixel_files import PixelFiles
+from vtune.schema.decoded import decoded
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Box]:
+    with running(Limits(), warm=1) as box:
+        yield box
+
+
+def written(kind: str, mode: str = "RGB", side: int = 60, **more: object) -> bytes:
+    """A picture that no other call has made."""
+    pixels = np.random.default_rng().integers(0, 256, (side, side, 3), np.uint8)
+    file = io.BytesIO()
+    PIL.Image.fromarray(pixels).convert(mode).save(file, kind, **more)
+    return file.getvalue()
+
+
+def noted(*, behind: bool) -> PngInfo:
+    notes = PngInfo()
+    notes.add(b"tEXt", b"who\x00somebody", after_idat=behind)
+    return notes
+
+
+SEES = """
+print(image.__class__.__name__, image.size, image.mode, image.format, image.info, sorted(image.__dict__))
+print([getattr(image, name, None) for name in ('fp', 'tile', 'text', 'map', 'readonly')], image.getexif())
+print(image.draft('L', (20, 20)) if hasattr(image, 'draft') else None)
+image.load()
+print(int(np.asarray(image).sum()), image.getpixel((3, 5)), image.copy().size)
+print(len(open(image_path, 'rb').read()), np.array_equal(np.asarray(image), np.asarray(images[1])))
+image.thumbnail((30, 30))
+image.save('small.png')
+"""
+
+PICTURES = {
+    "PNG": written("PNG"),
+    "PNG with a note": written("PNG", pnginfo=noted(behind=False)),
+    "PNG with a note behind its pixels": written("PNG", pnginfo=noted(behind=True)),
+    "JPEG": written("JPEG"),
+    "JPEG, progressive": written("JPEG", progressive=True),
+}
+OTHERS = {
+    "transparent": written("PNG", "RGBA"),
+    "a colour that is transparent": written("PNG", transparency=(0, 0, 0)),
+    "grey": written("PNG", "L"),
+    "palette": written("PNG", "P"),
+    "CMYK": written("JPEG", "CMYK"),
+    "WEBP": written("WEBP"),
+    "GIF": written("GIF", "P"),
+    "large": written("JPEG", side=1100),
+    "animated": written("PNG", save_all=True, append_images=[PIL.Image.new("RGB", (60, 60))]),
+}
+
+
+def looked_at(box: Box, content: bytes) -> tuple[Execution, int]:
+    async def story() -> tuple[Execution, int]:
+        async with await box.sandbox.open([content, content], seed=0) as session:
+            links = len(list((session.workspace.parent / "in").glob("*.rgb")))
+            return await session.run(SEES), links
+
+    return box.runner.run(story())
+
+
+@pytest.mark.parametrize("name", [*PICTURES, *OTHERS])
+def test_code_cannot_tell_who_has_decoded_its_input(one: Box, name: str) -> None:
+    content = (PICTURES | OTHERS)[name]
+    by_itself, links = looked_at(one, content)
+    assert (by_itself.status, links) == ("ok", 0), by_itself.error
+    decoded(content)
+    for _ in range(2):
+        filled, links = looked_at(one, content)
+        assert links == (2 if name in PICTURES else 0)
+        assert (filled.output, filled.images) == (by_itself.output, by_itself.images)
+
+
+def test_the_next_session_finds_no_pixels_of_the_one_before(one: Box) -> None:
+    first, second = written("PNG"), written("PNG")
+    decoded(first)
+    looked_at(one, first)
+
+    async def story() -> list[str]:
+        async with await one.sandbox.open([second], seed=0) as session:
+            assert (await session.run("print(1)")).status == "ok"
+            return sorted(path.name for path in (session.workspace.parent / "in").iterdir())
+
+    assert one.runner.run(story()) == ["image_0.png"]
+
+
+def test_no_more_is_kept_than_there_is_room(tmp_path: Path) -> None:
+    files = PixelFiles(tmp_path / "pixels", room=3 * 60 * 60 * 3)
+    pictures = [written("PNG") for _ in range(5)]
+    for number, content in enumerate(pictures):
+        assert not files.link(content, str(tmp_path / "none"))
+        pixels = decoded(content)
+        assert files.link(content, str(tmp_path / f"{number}"))
+        assert (tmp_path / f"{number}").read_bytes() == pixels.tobytes()
+        assert files.link(pictures[0], str(tmp_path / f"again {number}"))
+    assert len(list((tmp_path / "pixels").iterdir())) == 3
+    made = {path.stat().st_ino for path in (tmp_path / "pixels").iterdir()}
+    assert {(tmp_path / f"{number}").stat().st_ino in made for number in (0, 3, 4)} == {True}
+    # A session that reads one that is kept no more still has it.
+    assert (tmp_path / "1").read_bytes() == decoded(pictures[1]).tobytes()
