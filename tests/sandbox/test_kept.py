@@ -289,18 +289,32 @@ def test_pictures_of_contained_code_are_decoded_to_the_same_pixels(one: Box, kin
         return [await decode(file.getvalue()), await decode(file.getvalue(), True)]
 
     confined, here = one.runner.run(story())
-    if (kind, mode) in (("PNG", "RGB"), ("PNG", "L")):
+    if (kind, mode) in (("PNG", "RGB"), ("PNG", "L")) and shown.mode == mode:
         assert here == file.getvalue()
         assert np.array_equal(decoded(here), decoded(confined))
     else:
         assert here == confined
 
 
-@pytest.mark.parametrize("info", ["text", "profile", "transparency", "orientation"])
+@pytest.mark.parametrize("code", ["cv2.imwrite('a.png', np.asarray(image), [16, 0])",
+    "cv2.imwrite('a.png', np.asarray(image, dtype='uint16'))"], ids=["stored", "deep"])  # fmt: skip
+def test_a_picture_that_is_stored_otherwise_is_encoded_anew(one: Box, code: str) -> None:
+    before, (found,) = pid_of(one, code)
+    assert pid_of(one)[0] == before  # the code was contained
+    (content,) = found.images
+    assert content[24] == 16 or len(content) > 400 * 300 * 3
+    shown = one.runner.run(one.sandbox._confined.decode(content, True))
+    assert shown[24] == 8
+    assert len(shown) < 400 * 300 * 3
+
+
+@pytest.mark.parametrize("info", ["text", "profile", "transparency", "orientation", "private", "behind"])
 def test_a_picture_that_says_more_than_its_pixels_is_encoded_anew(one: Box, info: str) -> None:
     shown, file = PIL.Image.open(io.BytesIO(encoded(picture(120, 90)))), io.BytesIO()
     notes = PngInfo()
     notes.add_text("secret", "42")
+    private = PngInfo()
+    private.add(b"prVt", b"42")
     exif = PIL.Image.Exif()
     exif[0x0112] = 6
     more: dict[str, object] = {
@@ -308,8 +322,11 @@ def test_a_picture_that_says_more_than_its_pixels_is_encoded_anew(one: Box, info
         "profile": {"icc_profile": ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()},
         "transparency": {"transparency": (0, 0, 0)},
         "orientation": {"exif": exif},
+        "private": {"pnginfo": private},
+        "behind": {},
     }[info]
     shown.save(file, "PNG", **more)
+    file.write(b"more" if info == "behind" else b"")
 
     async def story() -> list[bytes]:
         decode = one.sandbox._confined.decode

@@ -1,6 +1,8 @@
 """Inputs that the trainer has decoded are not decoded again, and nobody can tell."""
 
 import io
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from tests.sandbox.conftest import Box, running
 from vtune.sandbox import Execution, Limits
 from vtune.sandbox.pixel_files import PixelFiles
 from vtune.schema.decoded import decoded
+from vtune.schema.remembered import Remembered
 
 
 @pytest.fixture(scope="module")
@@ -66,43 +69,92 @@ OTHERS = {
 }
 
 
-def looked_at(box: Box, content: bytes) -> tuple[Execution, int]:
-    async def story() -> tuple[Execution, int]:
+CUTS = """
+image.crop((5, 5, 40, 40)).resize((70, 70)).save('a.png')
+images[1].rotate(90).save('b.jpg')
+print(image.size)
+"""
+"""Contained: the process serves the next session, too."""
+
+
+def looked_at(box: Box, content: bytes, code: str = SEES) -> tuple[tuple[object, ...], int, int]:
+    """What code sees and shows, how many files of pixels its session has, and in which process."""
+
+    async def story() -> tuple[Execution, int, int]:
         async with await box.sandbox.open([content, content], seed=0) as session:
             links = len(list((session.workspace.parent / "in").glob("*.rgb")))
-            return await session.run(SEES), links
+            return await session.run(code), links, session.pid
 
-    return box.runner.run(story())
+    ran, links, pid = box.runner.run(story())
+    assert ran.status == "ok", ran.error
+    return (ran.output, ran.images, ran.names, ran.crops), links, pid
 
 
 @pytest.mark.parametrize("name", [*PICTURES, *OTHERS])
-def test_code_cannot_tell_who_has_decoded_its_input(one: Box, name: str) -> None:
+@pytest.mark.parametrize("code", [SEES, CUTS], ids=["any code", "contained code"])
+def test_a_picture_is_the_same_whoever_has_decoded_it(
+    one: Box, name: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.schema.decoded._pictures", Remembered(1 << 30, lambda *_: 1))
+    one.sandbox._pixels._files.clear()
     content = (PICTURES | OTHERS)[name]
-    by_itself, links = looked_at(one, content)
-    assert (by_itself.status, links) == ("ok", 0), by_itself.error
+    by_itself, links, _ = looked_at(one, content, code)
+    assert links == 0
     decoded(content)
+    pids = set()
     for _ in range(2):
-        filled, links = looked_at(one, content)
+        filled, links, pid = looked_at(one, content, code)
         assert links == (2 if name in PICTURES else 0)
-        assert (filled.output, filled.images) == (by_itself.output, by_itself.images)
+        assert filled == by_itself
+        pids.add(pid)
+    assert len(pids) == (1 if code == CUTS else 2)
 
 
 def test_the_next_session_finds_no_pixels_of_the_one_before(one: Box) -> None:
     first, second = written("PNG"), written("PNG")
     decoded(first)
-    looked_at(one, first)
+    _, links, before = looked_at(one, first, CUTS)
+    assert links == 2
 
-    async def story() -> list[str]:
+    async def story() -> tuple[int, list[str]]:
         async with await one.sandbox.open([second], seed=0) as session:
             assert (await session.run("print(1)")).status == "ok"
-            return sorted(path.name for path in (session.workspace.parent / "in").iterdir())
+            return session.pid, sorted(path.name for path in (session.workspace.parent / "in").iterdir())
 
-    assert one.runner.run(story()) == ["image_0.png"]
+    assert one.runner.run(story()) == (before, ["image_0.png"])
+
+
+def test_a_disk_that_takes_no_file_of_pixels_costs_no_session(
+    one: Box, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = written("PNG")
+    decoded(content)
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", refuse)
+        seen, links, _ = looked_at(one, content)
+        assert links == 0
+    assert looked_at(one, content)[:2] == (seen, 2)
+    files = PixelFiles(tmp_path / "pixels")
+    monkeypatch.setattr(Path, "chmod", refuse)
+    assert not files.link(content, str(tmp_path / "none"))
+    assert list((tmp_path / "pixels").iterdir()) == []
+
+
+def test_a_colour_that_is_named_behind_the_pixels_makes_a_picture_transparent(tmp_path: Path) -> None:
+    plain, chunk = written("PNG"), b"tRNS" + bytes(6)
+    chunk = struct.pack("!I", 6) + chunk + struct.pack("!I", zlib.crc32(chunk))
+    content = plain[:-12] + chunk + plain[-12:]
+    decoded(content)
+    assert not PixelFiles(tmp_path / "pixels").link(content, str(tmp_path / "none"))
 
 
 def test_no_more_is_kept_than_there_is_room(tmp_path: Path) -> None:
-    files = PixelFiles(tmp_path / "pixels", room=3 * 60 * 60 * 3)
     pictures = [written("PNG") for _ in range(5)]
+    files = PixelFiles(tmp_path / "pixels", room=3 * (60 * 60 * 3 + max(map(len, pictures))))
     for number, content in enumerate(pictures):
         assert not files.link(content, str(tmp_path / "none"))
         pixels = decoded(content)

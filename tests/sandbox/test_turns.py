@@ -59,7 +59,7 @@ class Answering:
         self.server = self
 
     async def ask(self, message: dict[str, Any], *_: object, **__: object) -> dict[str, Any]:
-        if "inputs" in message:
+        if "code" not in message:
             return {"ready": True}
         (self.workspace / "look.png").write_bytes(b"picture")
         return {"status": "ok", "error": "", "written": ["look.png"], "broken": [], "crops": []}

@@ -14,7 +14,7 @@ from vtune.schema.box import Box, area, clamp
 from vtune.schema.decode import UNDECODABLE, is_turned, opaque
 from vtune.schema.decoded import Pixels, at_hand, decoded
 from vtune.schema.message import Picture
-from vtune.schema.pixels import open_picture
+from vtune.schema.pixels import open_picture, size_of
 
 BLOCK = 8
 """Pictures of equal size are compared by the mean brightness of 8 x 8 pixels: JPEG's block, whose mean
@@ -75,11 +75,11 @@ def picture_size(picture: Picture) -> Size:
     Raises:
         DataError: If it is not a picture.
     """
-    pixels = at_hand(read_bytes(picture))
+    data = read_bytes(picture)
+    pixels = at_hand(data)
     if pixels is not None:
         return pixels.shape[1], pixels.shape[0]
-    with _open(picture) as image:
-        return image.size
+    return size_of(data, where=_place(picture))
 
 
 def data_url(picture: Picture) -> str:
@@ -130,10 +130,10 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
     Raises:
         DataError: If one is not a picture.
     """
-    ours, theirs = _pixels(picture), _pixels(source)
-    region = clamp(box, theirs.shape[1], theirs.shape[0])
+    region = clamp(box, *picture_size(source))
     if area(region) == 0:
         return False
+    ours, theirs = _pixels(picture), _pixels(source)
     if _cut_out(ours, theirs, region):
         return True
     shown, origin = Image.fromarray(ours), Image.fromarray(theirs)

@@ -3,11 +3,14 @@
 from dataclasses import replace
 
 from vtune.looks.view import View, shrunk
-from vtune.schema.decoded import KEPT, Pixels, decoded
+from vtune.schema.decoded import Pixels, decoded
 from vtune.schema.remembered import Remembered
 
+SHRUNK = 64 << 20
+"""Bytes of shrunk pictures that are remembered; ours, as next to `vtune.schema.decoded.KEPT`."""
+
 _shrunk: Remembered[tuple[bytes, tuple[int, int]], Pixels] = Remembered(
-    KEPT, lambda key, pixels: len(key[0]) + pixels.nbytes
+    SHRUNK, lambda key, pixels: len(key[0]) + pixels.nbytes
 )
 
 

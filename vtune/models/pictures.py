@@ -10,13 +10,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
+import numpy as np
 from PIL import Image
 from pydantic import Field, model_validator
 
 from vtune.config import Strict
 from vtune.models.families.family import Grid, PictureProcessor
-from vtune.schema.decoded import decoded
+from vtune.schema.decoded import at_hand, keep
 from vtune.schema.heads import NoHead, read_head
+from vtune.schema.pixels import decode_picture
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +28,9 @@ T = TypeVar("T")
 
 THREADS = 8
 """That read pictures, at most, ours: a rank has about as many cores beside its GPU."""
+
+SHARED_PIXELS = 1 << 20
+"""Of a picture that is remembered as it was decoded, ours: few larger ones would fill what is remembered."""
 
 SMALL_PIXELS, SMALL_BYTES = 1 << 16, 1 << 18
 """What is no larger is read at once, ours: in a millisecond or two, and a thread would add to it."""
@@ -192,11 +197,21 @@ class PictureReader:
 
     def _process(self, data: bytes, content: str) -> Pixels:
         budget = self.budget
-        # Decoded once for whoever looks at it: rewards, and the sessions of a sandbox.
-        picture = Image.fromarray(decoded(data))
+        picture = _decoded(data)
         levels, grid, tokens = self._processor.levels(picture, budget.min_pixels, budget.max_pixels)
         name = f"{content}-{'x'.join(map(str, grid))}"
         return Pixels(levels, grid, tokens, name, self._processor.patches)
+
+
+def _decoded(data: bytes) -> Image.Image:
+    """A picture; a small one is remembered for whoever else looks at it: rewards, sessions of a sandbox."""
+    pixels = at_hand(data)
+    if pixels is not None:
+        return Image.fromarray(pixels)
+    picture = decode_picture(data)
+    if picture.width * picture.height <= SHARED_PIXELS:
+        keep(data, np.asarray(picture))
+    return picture
 
 
 def _one_core() -> None:

@@ -29,7 +29,7 @@ WIDER = 1.2
 """Times the area that is claimed, from which on the rest of a picture is looked at too."""
 UPRIGHT = 0.98
 """Share of the box around a picture's corners that they enclose, from which on it is not turned; ours."""
-REMEMBERED = 256 << 20
+REMEMBERED = 64 << 20
 """Bytes of encoded pictures, of comparisons that are not made again: flags and judges ask again for what
 `with_looks` has seen, and rollouts of a group show the same. Ours."""
 CELLS = 128

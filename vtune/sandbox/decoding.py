@@ -24,8 +24,8 @@ from vtune.schema.pixels import Refused, check_head, check_size, decode
 INPUT, OUTPUT = "picture", "pixels"
 """Names of the files by which a confined decoder takes and gives; numbers follow the second."""
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
-PLAIN = ("L", "RGB")
-"""Modes that are shown as they are."""
+PLAIN, BITS, PNG_END = ("L", "RGB"), 8, b"IEND\xaeB`\x82"
+"""Modes of PNG that are shown as they are, the bits of a level there, and how a whole one ends."""
 SECONDS = 10.0
 """For one picture; ours. The largest that is allowed takes one or two."""
 PICTURES = 100
@@ -95,6 +95,18 @@ class _Raw(NamedTuple):
     """Row by row, a byte for each band of each pixel; in one part or several."""
 
 
+def _is_plain(picture: PIL.Image.Image, content: bytes) -> bool:
+    """Whether a PNG, decoded, holds nothing but its pixels, of eight bits and compressed."""
+    return (
+        picture.mode in PLAIN
+        and content[24] == BITS
+        and not picture.info
+        and not getattr(picture, "private_chunks", None)
+        and content.endswith(PNG_END)
+        and len(content) < picture.width * picture.height * BANDS[picture.mode]
+    )
+
+
 def _decoded_here(content: bytes, kind: str, max_pixels: int) -> bytes:
     """A file of contained code, decoded here: as it is where it is a PNG with nothing but its pixels.
 
@@ -104,7 +116,7 @@ def _decoded_here(content: bytes, kind: str, max_pixels: int) -> bytes:
         Refused: If it is not a picture, or breaks a limit.
     """
     picture = decode(content, None, max_pixels=max_pixels)
-    if kind == "PNG" and picture.mode in PLAIN and not picture.info:
+    if kind == "PNG" and _is_plain(picture, content):
         if picture.mode == "RGB":
             keep(content, np.asarray(picture))
         return content

@@ -51,15 +51,18 @@ class KeptProcesses:
         lives = bool(self._kept) and await self._lives(server)
         while self._kept:
             process, place = self._kept.pop()
-            usable = False
             try:
                 usable = lives and process.server is server and await self._has_forgotten(process)
-            finally:
-                if not usable:  # also where whoever wanted it is cancelled
+            except BaseException:
+                # Whoever wanted it was cancelled: it goes on waiting, unless all has ended meanwhile.
+                if not self.keep(process, place):
                     process.kill()
                     process.close()
+                raise
             if usable:
                 return process, place
+            process.kill()
+            process.close()
             await remove(place.folder)
         return None
 
@@ -79,10 +82,12 @@ class KeptProcesses:
             answer = await process.told(for_seconds(FORGET_SECONDS))
         except (OSError, EOFError, ProtocolError):
             return False
-        return bool(answer["ready"]) and answer["spent"] <= self._enough
+        spent = answer.get("spent")
+        return answer.get("ready") is True and isinstance(spent, float) and spent <= self._enough
 
     def abandon(self) -> None:
-        """Let go of all; their folders are left to the sandbox."""
+        """Let go of all, and take no more; their folders are left to the sandbox."""
+        self._most = 0
         for process, _ in self._kept:
             process.kill()
             process.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vtune.sandbox.guest.settings import EARLY_PIXELS
 from vtune.schema.decode import UNDECODABLE
-from vtune.schema.decoded import Pixels, at_hand
+from vtune.schema.decoded import at_hand
 from vtune.schema.pixels import Refused, examine
 
 ROOM = 64 << 20
@@ -20,54 +20,52 @@ class PixelFiles:
 
     Args:
         folder: Of the files, which is made; nobody but the sandbox reads it.
-        room: Bytes of files, at most; one file is kept, however large.
+        room: Bytes of files and of the pictures that they show, at most; one is kept, however large.
     """
 
     def __init__(self, folder: Path, room: int = ROOM) -> None:
         folder.mkdir(0o700)
         self._folder = folder
         self._room = room
-        self._files: OrderedDict[bytes, Path | None] = OrderedDict()
-        """None for a picture that sessions decode themselves."""
+        self._files: OrderedDict[bytes, Path] = OrderedDict()
         self._made = 0
 
     def link(self, content: bytes, path: str) -> bool:
         """Put the pixels of a picture at `path`, row by row, three bytes each.
 
         Returns:
-            Whether there are any: only of small pictures in RGB that somebody has decoded lately.
-
-        Raises:
-            OSError: If that is not possible.
+            Whether they are there: only of small pictures in RGB that somebody has decoded lately. Nor where
+            the disk is full, or takes no second name for a file: sessions decode by themselves then.
         """
-        if content in self._files:
-            self._files.move_to_end(content)
-        else:
-            pixels = at_hand(content)
-            if pixels is None or pixels.shape[0] * pixels.shape[1] > EARLY_PIXELS:
+        try:
+            if content not in self._files and not self._write(content):
                 return False
-            self._files[content] = self._written(pixels) if _is_plain(content) else None
-            self._forget_some()
-        file = self._files[content]
-        if file is not None:
-            os.link(file, path)
-        return file is not None
+            self._files.move_to_end(content)
+            os.link(self._files[content], path)
+        except OSError:
+            return False
+        return True
 
-    def _written(self, pixels: Pixels) -> Path:
-        """A new file of these pixels."""
+    def _write(self, content: bytes) -> bool:
+        """Write the pixels of a picture into a new file, if there are any to be shared."""
+        pixels = at_hand(content)
+        if pixels is None or pixels.shape[0] * pixels.shape[1] > EARLY_PIXELS or not _is_plain(content):
+            return False
         self._made += 1
         path = self._folder / f"{self._made:06d}"
-        path.write_bytes(pixels.tobytes())
-        path.chmod(0o444)
-        self._room -= pixels.nbytes
-        return path
-
-    def _forget_some(self) -> None:
+        try:
+            path.write_bytes(pixels.tobytes())
+            path.chmod(0o444)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+        self._files[content] = path
+        self._room -= len(content) + pixels.nbytes
         while self._room < 0 and len(self._files) > 1:
-            _, file = self._files.popitem(last=False)
-            if file is not None:
-                self._room += file.stat().st_size
-                file.unlink()
+            old, file = self._files.popitem(last=False)
+            self._room += len(old) + file.stat().st_size
+            file.unlink()
+        return True
 
 
 def _is_plain(content: bytes) -> bool:
@@ -77,7 +75,8 @@ def _is_plain(content: bytes) -> bool:
             return (
                 picture.format in KINDS
                 and picture.mode == "RGB"
-                and not picture.has_transparency_data
+                # Pillow reads what stands behind the pixels only with them.
+                and b"tRNS" not in content
                 and not getattr(picture, "is_animated", False)
             )
     except (Refused, *UNDECODABLE):

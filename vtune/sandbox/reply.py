@@ -4,9 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from vtune.sandbox.guest import folders
 from vtune.sandbox.process import ProtocolError
 from vtune.sandbox.types import ShownCrop
 from vtune.schema.box import proper
+
+WORKSPACE = "/workspace"
+"""What a model sees in place of its folder's real name, which differs from run to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,13 @@ def _numbers(values: Any) -> tuple[float, ...]:
     if not isinstance(values, list) or any(type(value) not in (int, float) for value in values):
         raise TypeError(f"{values!r:.60} where a list of numbers is needed")
     return tuple(map(float, values))
+
+
+def nameless(text: str, session: str) -> str:
+    """Text without the real name of a session's folder, and such that it can be written down."""
+    for name, shown in ((f"{session}/{folders.WORKSPACE}", WORKSPACE), (session.rpartition("/")[0], "/")):
+        text = text.replace(name, shown)
+    return without_surrogates(text)
 
 
 def without_surrogates(text: str) -> str:

@@ -13,26 +13,23 @@ from vtune.errors import ServiceError
 from vtune.sandbox.contained import is_contained
 from vtune.sandbox.decoding import Decoder
 from vtune.sandbox.forkserver import Place
-from vtune.sandbox.guest import folders
 from vtune.sandbox.kept import FORGET_SECONDS
 from vtune.sandbox.process import Process, ProtocolError, for_seconds
 from vtune.sandbox.repair import one_line, repair, unwrap
-from vtune.sandbox.reply import Answer, checked, crop_of, without_surrogates
+from vtune.sandbox.reply import Answer, checked, crop_of, nameless, without_surrogates
 from vtune.sandbox.scan import Scanner
 from vtune.sandbox.turns import Turns
 from vtune.sandbox.types import Execution, Limits
 from vtune.sandbox.watch import Stopped, watch
 from vtune.sandbox.workspace import NotShown, Workspace
 
-WORKSPACE = "/workspace"
-"""What a model sees in place of its folder's real name, which differs from run to run."""
 STATE_LOST = "the session was restarted, all variables are lost (files are kept)"
 ADOPT_SECONDS = 20.0
 """For a process to take in the inputs: ours, generous for a busy machine."""
 
 Spawn = Callable[[Place | None], Awaitable[tuple[Process, Place]]]
 Keep = Callable[[Process, Place], bool]
-"""Takes a process that is as good as new, and where it lives; False if it is not wanted."""
+"""Takes a process that is told to forget, and where it lives; False if it is not wanted."""
 
 
 class _Unparsed(Exception):
@@ -74,6 +71,8 @@ class Session:
         self._under_way = under_way
         """Sessions of this sandbox that are in a call now."""
         self._link_pixels = link_pixels
+        self._unasked: dict[str, Any] = {}
+        """What goes to the process together with the next code."""
         self._place: Place | None = None
         self._process: Process | None = None
         self._files: Workspace | None = None
@@ -142,11 +141,19 @@ class Session:
             )
             for name, content in self._images:
                 await self._files.put(name, content)
-                self._files.put_pixels(name, content, self._link_pixels)
+                await self._files.put_pixels(name, content, self._link_pixels)
         self._files.link_inputs(self.image_names)
+        message: dict[str, Any] = {
+            "seed": self._seed,
+            "inputs": self.image_names,
+            "pixels": self._files.pixels(),
+        }
+        if None not in message["pixels"]:
+            # It takes no time, and cannot fail: the process need not wake up twice.
+            self._unasked = message
+            return
         async with asyncio.timeout(ADOPT_SECONDS):
             # No code has run in it that does anything by itself: it may go on, and decode its pictures.
-            message = {"seed": self._seed, "inputs": self.image_names, "pixels": self._files.pixels()}
             answer = await process.ask(message, stop=False)
         if not answer.get("ready"):
             raise ProtocolError(str(answer))
@@ -287,7 +294,8 @@ class Session:
         assert files is not None
         try:
             try:
-                message = {"code": source, "raw": raw, "repairable": repairable}
+                message = {**self._unasked, "code": source, "raw": raw, "repairable": repairable}
+                self._unasked = {}
                 alone = len(self._under_way) == 1
                 look = watch(process, files, self._limits, self._turns, taken)
                 began = time.monotonic()
@@ -376,25 +384,17 @@ class Session:
                 images.append(image)
         # What went past the session's own count of its characters ends here.
         printed = printed[: limits.output_chars]
-        lines = [self._plain(printed).rstrip("\n"), *(f"(note: {note})" for note in notes)]
+        assert self._place is not None
+        folder = self._place.folder
+        lines = [nameless(printed, folder).rstrip("\n"), *(f"(note: {note})" for note in notes)]
         # A session's own word for the status is one of those that are checked above.
         status: Any = answer.status
         return Execution(
             status=status,
             output="\n".join(line for line in lines if line),
-            error=self._plain(answer.error)[-limits.error_chars :],
+            error=nameless(answer.error, folder)[-limits.error_chars :],
             images=tuple(images),
             names=tuple(without_surrogates(name) for name in shown),
             crops=tuple(crop_of(crop, len(self.image_names), shown) for crop in answer.crops),
             seconds=time.perf_counter() - self._began,
         )
-
-    def _plain(self, text: str) -> str:
-        """Text without the real name of the folder, and such that it can be written down."""
-        if not text:
-            return text
-        assert self._place is not None
-        folder = self._place.folder
-        for name, shown in ((f"{folder}/{folders.WORKSPACE}", WORKSPACE), (folder.rpartition("/")[0], "/")):
-            text = text.replace(name, shown)
-        return without_surrogates(text)

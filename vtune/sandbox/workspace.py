@@ -1,7 +1,7 @@
 """A session's workspace as the trainer reads it: through one open folder, never through a link.
 
-The session is stopped while this happens, and nothing that it says is needed: not which files there are, not
-what they hold.
+The session is stopped while this happens, or has run no code but what is contained (`contained.py`), and
+nothing that it says is needed: not which files there are, not what they hold.
 """
 
 import contextlib
@@ -87,8 +87,9 @@ class Workspace:
             os.fchmod(file.fileno(), 0o444)
         self._put[name] = None
 
-    def put_pixels(self, name: str, content: bytes, link: Callable[[bytes, str], bool]) -> None:
+    async def put_pixels(self, name: str, content: bytes, link: Callable[[bytes, str], bool]) -> None:
         """Let `link` (`PixelFiles.link`) put the pixels of an input beside it, or not."""
+        await self._turns.next()
         file = f"{name}{PIXELS}"
         if link(content, f"{self._inputs}/{file}"):
             self._put[name] = file

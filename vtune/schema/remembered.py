@@ -51,16 +51,15 @@ class Remembered(Generic[K, V]):
     def _make(self, key: K, make: Callable[[], V], coming: "Future[V]") -> V:
         try:
             value = make()
-        except BaseException as error:
             with self._turn:
+                self._kept[key] = value
+                self._room -= self._size(key, value)
+                while self._room < 0 and len(self._kept) > 1:
+                    self._room += self._size(*self._kept.popitem(last=False))
                 del self._coming[key]
+        except BaseException as error:
+            self._coming.pop(key, None)
             coming.set_exception(error)
             raise
-        with self._turn:
-            del self._coming[key]
-            self._kept[key] = value
-            self._room -= self._size(key, value)
-            while self._room < 0 and len(self._kept) > 1:
-                self._room += self._size(*self._kept.popitem(last=False))
         coming.set_result(value)
         return value

@@ -1,7 +1,8 @@
 """The folders of a sandbox: where a session works, what it reads, and how to be rid of all of it.
 
 <sandbox>/s000001/ws   the session's workspace, its working folder
-<sandbox>/s000001/in   its input pictures, which it may only read
+<sandbox>/s000001/in   its input pictures, and their pixels, which it may only read
+<sandbox>/pixels       the same pixels, for the sessions that come
 <sandbox>/old-…        a workspace that broke its quota, until it is removed
 """
 

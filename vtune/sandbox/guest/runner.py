@@ -154,11 +154,14 @@ class Runner:
             # The answer carries the number that came with the question, so an answer written ahead is known.
             message = wire.receive(channel)
             wire.send(channel, {"n": message["n"], **self._answer(message)})
-            if "inputs" in message:
+            if "code" not in message and "inputs" in message:
                 self._decode_ahead(message["pixels"])
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         if "code" in message:
+            if "inputs" in message:
+                self._adopt(message)
+                self._decode_ahead(message["pixels"])
             return self._call(message)
         if "decode" in message:
             return decoding.decode(message["decode"], message["into"], message["max_pixels"], message["part"])
