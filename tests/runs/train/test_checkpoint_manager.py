@@ -207,3 +207,13 @@ def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> 
     (folder / "deepspeed" / "state.pt").unlink()
     with pytest.raises(DataError, match=r"state\.pt"):
         position(tmp_path, trainer, resume=True)
+
+
+def test_a_run_that_resumes_without_a_checkpoint_says_that_it_begins_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nobody: Any = None
+    assert position(tmp_path, nobody, resume=False) == (0, None)
+    assert capsys.readouterr().err == ""
+    assert position(tmp_path, nobody, resume=True) == (0, None)
+    assert "no checkpoint yet" in capsys.readouterr().err

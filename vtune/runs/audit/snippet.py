@@ -110,7 +110,7 @@ def _bytes(path: Path) -> bytes:
         raise DataError(
             f"this is not a picture that can be used: {refused}",
             where=str(path),
-            fix="give a PNG or JPEG file",
+            fix="give a PNG, JPEG, WEBP, BMP or GIF file",
         ) from refused
     return content
 

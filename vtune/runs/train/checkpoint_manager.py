@@ -11,6 +11,7 @@ from vtune.files.terminal import brief
 from vtune.metrics.evaluated import curve_of
 from vtune.metrics.log import read_metrics
 from vtune.models.policy import Policy
+from vtune.report.progress import say
 from vtune.runs.train.record import METRICS
 from vtune.update.checkpoint import (
     BEST,
@@ -167,6 +168,8 @@ def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int,
     """
     found = newest_checkpoint(checkpoints) if resume else None
     if found is None:
+        if resume and Ranks.of_this_process().first:
+            say("there is no checkpoint yet: it begins with the first step again")
         return 0, None
     try:
         return checkpoint_step(found), trainer.load(found / "deepspeed")
