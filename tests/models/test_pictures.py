@@ -38,7 +38,7 @@ def test_what_is_remembered_stays_within_keep_bytes(policy: Policy) -> None:
     size = policy.pictures.read(pictures[0]).levels.nbytes
     reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=3 * size + 1)
     first = [reader.read(data) for data in pictures]
-    assert sum(kept.levels.nbytes for kept in reader._seen.values()) == 3 * size
+    assert sum(kept.levels.nbytes for kept in reader._seen._kept.values()) == 3 * size
     assert [reader.read(data) is old for data, old in zip(pictures[3:], first[3:], strict=True)] == [True] * 3
     # The one that was read longest ago goes first, not the one that came first.
     reader.read(pictures[3])
@@ -50,7 +50,7 @@ def test_what_is_remembered_stays_within_keep_bytes(policy: Policy) -> None:
 def test_a_picture_larger_than_all_room_is_read_all_the_same(policy: Policy) -> None:
     reader = PictureReader(policy.pictures._processor, BUDGET, keep_bytes=1)
     assert [reader.read(LARGE).tokens, reader.read(SMALL).tokens] == [16, 6]
-    assert len(reader._seen) == 1
+    assert len(reader._seen._kept) == 1
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 500), (500, 1), (1, 1), (3, 601), (2000, 7), (448, 448)])

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from vtune.models.families.family import Grid, PictureProcessor
 from vtune.schema.decoded import at_hand, keep
 from vtune.schema.heads import NoHead, read_head
 from vtune.schema.pixels import decode_picture
+from vtune.schema.remembered import Remembered
 
 if TYPE_CHECKING:
     import torch
@@ -93,12 +93,11 @@ class PictureReader:
     ) -> None:
         self.budget = budget
         self._processor = processor
-        self._room = keep_bytes
-        self._seen: OrderedDict[bytes, Pixels] = OrderedDict()
+        self._seen: Remembered[bytes, Pixels] = Remembered(keep_bytes, lambda _, made: made.levels.nbytes)
         self._coming: dict[int, Future[Pixels]] = {}
         """What threads read now, by the identity of the bytes."""
         self._turn = threading.Lock()
-        """Guards both: it is never held while a picture is processed."""
+        """Guards it: it is never held while a picture is processed."""
         count = min(THREADS, len(os.sched_getaffinity(0)))
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="vtune-pictures", initializer=_one_core)
 
@@ -113,20 +112,7 @@ class PictureReader:
             DataError: If the bytes are not a picture, or break a limit of `vtune.schema.pixels`.
         """
         key = hashlib.blake2b(data, digest_size=16).digest()
-        with self._turn:
-            found = self._seen.get(key)
-            if found is not None:
-                self._seen.move_to_end(key)
-                return found
-        made = self._process(data, key.hex())
-        with self._turn:
-            # Another thread may have been first.
-            found = self._seen.setdefault(key, made)
-            if found is made:
-                self._room -= made.levels.nbytes
-                while self._room < 0 and len(self._seen) > 1:
-                    self._room += self._seen.popitem(last=False)[1].levels.nbytes
-            return found
+        return self._seen.get(key, lambda: self._process(data, key.hex()))
 
     def begin(self, data: bytes) -> "Future[Pixels]":
         """Read a picture in a thread; whoever asks for the same bytes meanwhile gets the same future."""

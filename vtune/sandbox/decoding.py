@@ -24,8 +24,10 @@ from vtune.schema.pixels import Refused, check_head, check_size, decode
 INPUT, OUTPUT = "picture", "pixels"
 """Names of the files by which a confined decoder takes and gives; numbers follow the second."""
 BANDS = {"L": 1, "RGB": 3, "RGBA": 4}
-PLAIN, BITS, PNG_END = ("L", "RGB"), 8, b"IEND\xaeB`\x82"
-"""Modes of PNG that are shown as they are, the bits of a level there, and how a whole one ends."""
+PLAIN = ("L", "RGB")
+"""Modes of a PNG that is shown as it is, if its levels have eight bits."""
+PNG_END = b"IEND\xaeB`\x82"
+"""The last bytes of a whole PNG."""
 SECONDS = 10.0
 """For one picture; ours. The largest that is allowed takes one or two."""
 PICTURES = 100
@@ -99,7 +101,7 @@ def _is_plain(picture: PIL.Image.Image, content: bytes) -> bool:
     """Whether a PNG, decoded, holds nothing but its pixels, of eight bits and compressed."""
     return (
         picture.mode in PLAIN
-        and content[24] == BITS
+        and content[24] == 8
         and not picture.info
         and not getattr(picture, "private_chunks", None)
         and content.endswith(PNG_END)

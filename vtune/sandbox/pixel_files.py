@@ -34,8 +34,8 @@ class PixelFiles:
         """Put the pixels of a picture at `path`, row by row, three bytes each.
 
         Returns:
-            Whether they are there: only of small pictures in RGB that somebody has decoded lately. Nor where
-            the disk is full, or takes no second name for a file: sessions decode by themselves then.
+            Whether they are there: only those of small pictures in RGB that somebody has decoded lately, and
+            not where the disk is full or has no hard links. Otherwise the session decodes the picture itself.
         """
         try:
             if content not in self._files and not self._write(content):
@@ -75,7 +75,7 @@ def _is_plain(content: bytes) -> bool:
             return (
                 picture.format in KINDS
                 and picture.mode == "RGB"
-                # Pillow reads what stands behind the pixels only with them.
+                # Chunks behind the pixels are read only with these, so this one may not be known yet.
                 and b"tRNS" not in content
                 and not getattr(picture, "is_animated", False)
             )
