@@ -97,7 +97,7 @@ class PictureReader:
         self._coming: dict[int, Future[Pixels]] = {}
         """What threads read now, by the identity of the bytes."""
         self._turn = threading.Lock()
-        """Guards it: it is never held while a picture is processed."""
+        """Guards `_coming`; never held while a picture is processed."""
         count = min(THREADS, len(os.sched_getaffinity(0)))
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="vtune-pictures", initializer=_one_core)
 

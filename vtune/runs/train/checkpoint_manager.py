@@ -169,7 +169,7 @@ def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int,
     found = newest_checkpoint(checkpoints) if resume else None
     if found is None:
         if resume and Ranks.of_this_process().first:
-            say("there is no checkpoint yet: it begins with the first step again")
+            say("there is no checkpoint yet: the run starts again from the first step")
         return 0, None
     try:
         return checkpoint_step(found), trainer.load(found / "deepspeed")

@@ -56,7 +56,7 @@ MODES = {
     "black and white": "1",
     "of a palette": "P",
 }
-"""Pictures that data has beside plain colours, and how Pillow calls them."""
+"""Pictures that data has beside plain colours, and what Pillow calls them."""
 
 SEED = 1
 """Of the sessions that code runs in."""
