@@ -121,7 +121,7 @@ def test_what_was_drawn_has_the_log_probability_that_training_gives_it(each_poli
 
 def test_the_entropy_of_a_token_is_that_of_what_it_was_drawn_from() -> None:
     logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [9.0, -torch.inf, 0.0, -torch.inf]])
-    found = entropy_of(torch.log_softmax(logits, -1)).tolist()
+    found = entropy_of(torch.log_softmax(logits, -1), torch.softmax(logits, -1)).tolist()
     assert found == pytest.approx(
         [math.log(4), torch.distributions.Bernoulli(logits=torch.tensor(9.0)).entropy().item()], abs=1e-6
     )

@@ -60,7 +60,7 @@ def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
         for segment, own in zip(segments, lengths, strict=True)
     ]
     # Rollouts that were cut at the same length share a mask.
-    masks = {(own, seen): _mask(own, seen, device) if seen > own else None for own, seen in shapes}
+    masks = {(own, seen): _mask(own, seen, device) if seen > own else None for own, seen in set(shapes)}
     above = [segment.above for segment in segments]
     return Layout(lengths, above, [masks[shape] for shape in shapes], _seen(lengths, above, device))
 

@@ -6,7 +6,7 @@ again (token in, token out).
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vtune.errors import DataError
@@ -18,7 +18,7 @@ _MARK = "\ue000"
 """Stands for a picture while the template is rendered; a private-use character."""
 
 LATELY = 64
-"""Texts whose tokens are remembered."""
+"""Texts whose tokens are remembered, and openings whose texts are."""
 
 
 class Chat:
@@ -59,14 +59,11 @@ class Chat:
             reverse=True,
         )
         self._special = re.compile("|".join(map(re.escape, special)))
-        probe = [
-            {"role": "user", "content": "1"},
-            {"role": "assistant", "content": "\ue001"},
-            {"role": "user", "content": "\ue002"},
-        ]
+        probe = ("user", "1"), ("assistant", "\ue001"), ("user", "\ue002")
+        # A group's rollouts open alike.
         self._tokens = functools.lru_cache(maxsize=LATELY)(self._tokenized)
-        """A group's rollouts open alike."""
-        text = self._rendered(probe)
+        self._texts = functools.lru_cache(maxsize=LATELY)(self._rendered)
+        text = self._texts(probe)
         _, _, rest = text.partition("\ue001")
         self._before_user, mark, self._after_user = rest.partition("\ue002")
         if not mark:
@@ -81,8 +78,8 @@ class Chat:
         Raises:
             DataError: If the chat template knows no such turns, or marks and pictures differ in number.
         """
-        rows = [{"role": m.role, "content": self._clean(m.content).replace(IMAGE, _MARK)} for m in messages]
-        return self._encode(self._rendered(rows), pixels)
+        turns = ((one.role, self._clean(one.content).replace(IMAGE, _MARK)) for one in messages)
+        return self._encode(self._texts(tuple(turns)), pixels)
 
     def observation(self, text: str, pixels: Sequence[Pixels], *, ended: bool) -> list[int]:
         """Token ids that close the assistant's turn, give it a tool's output and open its next turn.
@@ -116,16 +113,17 @@ class Chat:
                     fix="fix chat_template.jinja in the model folder, or copy the one of an instruct model",
                 )
 
-    def _rendered(self, rows: Sequence[Mapping[str, str]]) -> str:
-        """Turns {role, content} by the template, with the header of the assistant's turn."""
+    def _rendered(self, turns: tuple[tuple[str, str], ...]) -> str:
+        """Turns (role, content) by the template, with the header of the assistant's turn."""
         from jinja2 import TemplateError
 
+        rows = [{"role": role, "content": content} for role, content in turns]
         try:
             text: str = self.tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=False)
         except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
             # Methods of texts that a template calls raise what they do anywhere.
             raise DataError(
-                f"the chat template cannot print a conversation of {', '.join(row['role'] for row in rows)}: "
+                f"the chat template cannot print a conversation of {', '.join(role for role, _ in turns)}: "
                 f"{error}",
                 fix="fix chat_template.jinja in the model folder, or copy the one of an instruct model",
             ) from error

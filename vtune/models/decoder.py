@@ -91,13 +91,14 @@ class Decoder:
             Hidden states after the last norm, (R, hidden).
         """
         kept.grow()
+        # `len` of a tensor takes as long as a small operation.
+        rows = tokens.shape[0]
         hidden = embedding(tokens, self._embedding)
         for number, layer in enumerate(self._layers):
             seen = layer.before_attention(hidden)
-            query, key, value = (
-                states.view(len(tokens), -1, layer.head)
-                for states in (layer.query(seen), layer.key(seen), layer.value(seen))
-            )
+            query = layer.query(seen).view(rows, -1, layer.head)
+            key = layer.key(seen).view(rows, -1, layer.head)
+            value = layer.value(seen).view(rows, -1, layer.head)
             if layer.query_norm is not None and layer.key_norm is not None:
                 query, key = layer.query_norm(query), layer.key_norm(key)
             query, key = turned(query, cosine, sine), turned(key, cosine, sine)

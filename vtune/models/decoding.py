@@ -76,7 +76,8 @@ class KeyValues:
         keys.select(2, self._used - 1).copy_(key)
         values.select(2, self._used - 1).copy_(value)
         # The query heads that share keys are queries of one head: nothing is repeated.
-        query = query.view(len(query), key.shape[1], -1, query.shape[-1])
+        rows, heads, width = key.shape
+        query = query.view(rows, heads, -1, width)
         keys, values = keys[:, :, : self._used], values[:, :, : self._used]
         bias = self._bias if self._bias is None else self._bias[..., : self._used]
         if self._shared is None:
@@ -88,7 +89,7 @@ class KeyValues:
             weights = torch.cat([begun, own if bias is None else own + bias], dim=-1).softmax(-1)
             first, last = weights.tensor_split([begun.shape[-1]], dim=-1)
             found = self._shared.found(layer, first) + torch.matmul(last, values)
-        return found.reshape(len(query), -1)
+        return found.reshape(rows, -1)
 
     def select(self, rows: torch.Tensor) -> None:
         """Keep only these rows, in this order."""

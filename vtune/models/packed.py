@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
 import torch
 
 from vtune.models.attention import Layout, layout
@@ -83,7 +84,8 @@ def pack(
         order += [-1 - key for key, _ in runs if key < 0]
     position_ids = torch.cat([positions[s.row][:, s.start : s.end] for s in tree.segments], dim=1)
     return Packed(
-        input_ids=torch.tensor([ids], device=device),
+        # By numpy, which takes a tenth of the time for a list.
+        input_ids=torch.from_numpy(np.array([ids], dtype=np.int64)).to(device),
         position_ids=position_ids[:, None].to(device),
         layout=layout(tree.segments, device),
         pictures=pictures.shown(order).to(device) if pictures else None,

@@ -1,8 +1,10 @@
 """Positions of tokens for multimodal rotary embeddings (Qwen2-VL §2.1)."""
 
 from collections.abc import Sequence
-from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from vtune.errors import DataError
 
@@ -29,34 +31,24 @@ def rope_positions(
     """
     import torch  # here: families are listed where nothing computes
 
-    # Lists until the end: a tensor a run would cost more than all the counting.
-    axes: tuple[list[int], list[int], list[int]] = ([], [], [])
-    position, index, pictures = 0, 0, iter(grids)
-    total = len(token_ids)
-    while index < total:
-        if token_ids[index] != image_id:
-            end = index
-            while end < total and token_ids[end] != image_id:
-                end += 1
-            for axis in axes:
-                axis += range(position, position + end - index)
-            position += end - index
-            index = end
-            continue
-        grid = next(pictures, None)
-        if grid is None:
-            raise DataError(f"token {index} is an image placeholder without a picture")
-        t, h, w = grid[0], grid[1] // merge, grid[2] // merge
-        if (
-            any(token != image_id for token in token_ids[index : index + t * h * w])
-            or index + t * h * w > total
-        ):
-            raise DataError(f"the placeholders at token {index} do not match a picture of {t * h * w} tokens")
-        for cell in product(range(t), range(h), range(w)):
-            for axis, along in zip(axes, cell, strict=True):
-                axis.append(position + along)
-        position += max(h, w)
-        index += t * h * w
-    if next(pictures, None) is not None:
-        raise DataError("there are more pictures than placeholders")
-    return torch.tensor(axes, dtype=torch.long)
+    shown = np.asarray(token_ids) == image_id
+    total = len(shown)
+    out = np.empty((3, total), np.int64)
+    position = index = 0
+    for grid in grids:
+        if not shown[index:].any():
+            raise DataError("there are more pictures than placeholders")
+        start = index + int(shown[index:].argmax())
+        out[:, index:start] = np.arange(position, position + start - index)
+        position += start - index
+        box = grid[0], grid[1] // merge, grid[2] // merge
+        index = start + prod(box)
+        if index > total or not shown[start:index].all():
+            raise DataError(f"the placeholders at token {start} do not match a picture of {prod(box)} tokens")
+        out[:, start:index] = position + np.indices(box).reshape(3, -1)
+        position += max(box[1:])
+    if shown[index:].any():
+        start = index + int(shown[index:].argmax())
+        raise DataError(f"token {start} is an image placeholder without a picture")
+    out[:, index:] = np.arange(position, position + total - index)
+    return torch.from_numpy(out)

@@ -5,7 +5,6 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import isnan
 
 import torch
 
@@ -17,7 +16,8 @@ from vtune.models.decoding import KeyValues
 from vtune.models.packed import pack
 from vtune.models.policy import Policy, policy_logprobs
 from vtune.models.rotation import signed
-from vtune.rollout.engine import Completion, Finish, Request, Weights
+from vtune.rollout.drawn_rows import DrawnRows
+from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 
 AHEAD = 64
@@ -70,7 +70,7 @@ class TransformersEngine:
         self._drawing: asyncio.Task[None] | None = None
         self._asked: Sequence[_Asked] = ()
         """What is drawn now, or was drawn last."""
-        self._closers: dict[str, frozenset[int]] = {}
+        self._closers: dict[str, torch.Tensor] = {}
         self._version = 0
 
     def join(self, cohort: int) -> None:
@@ -154,96 +154,71 @@ class TransformersEngine:
 
     async def _draw_batch(self, asked: "Sequence[_Asked]") -> None:
         requests = [request for request, _ in asked]
-        closing = [self._closing_ids(request) for request in requests]
-        batch = _Draw(self._policy, requests, closing, apart=self._apart)
-        for ended in batch.steps():
+        rows = DrawnRows(self._policy.chat, requests, [self._closing(request) for request in requests])
+        for ended in _Draw(self._policy, requests, rows, apart=self._apart).steps():
             for row in ended:
                 if not asked[row][1].done():
-                    asked[row][1].set_result(batch.completion(row, self._version))
+                    asked[row][1].set_result(rows.completion(row, self._version))
             if all(future.done() for _, future in asked):
                 # Also where all were cancelled: nobody wants the rest.
                 return
             # Whoever waits for the sandbox continues between two tokens.
             await asyncio.sleep(0)
 
-    def _closing_ids(self, request: Request) -> frozenset[int]:
-        """Tokens that can complete a stop text: only after those is the text looked at."""
+    def _closing(self, request: Request) -> torch.Tensor:
+        """The ids that can complete a stop text of a request: bool, (V,); the same object for the same."""
         last = "".join(sorted({stop[-1] for stop in request.sampling.stop}))
         if last not in self._closers:
             chat = self._policy.chat
-            size = len(chat.tokenizer)
-            words = chat.tokenizer.batch_decode([[i] for i in range(size)])
+            words = chat.tokenizer.batch_decode([[i] for i in range(len(chat.tokenizer))])
             # What is not ASCII may be spread over tokens, each of which is not a character by itself.
             ends = {*last} if last.isascii() else {*last, "\ufffd"}
-            self._closers[last] = frozenset(i for i, word in enumerate(words) if ends & set(word))
+            closing = torch.zeros(self._policy.model.config.get_text_config().vocab_size, dtype=torch.bool)
+            closing[[i for i, word in enumerate(words) if ends & set(word)]] = True
+            self._closers[last] = closing.to(self._policy.device)
         return self._closers[last]
 
 
 class _Draw:
     """The state of one batch while it is drawn: R rows, C columns of cache."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        requests: Sequence[Request],
-        closing: Sequence[frozenset[int]],
-        *,
-        apart: bool,
-    ) -> None:
+    def __init__(self, policy: Policy, requests: Sequence[Request], rows: DrawnRows, *, apart: bool) -> None:
         self.policy = policy
         self.requests = requests
-        self.closing = closing
-        self.end_id = policy.chat.end_id
-        self.tokens: list[list[int]] = [[] for _ in requests]
-        self.logprobs: list[list[float]] = [[] for _ in requests]
-        self.entropies: list[list[float]] = [[] for _ in requests]
-        self.finish: list[Finish] = ["length"] * len(requests)
-        self.limits = [request.sampling.max_new_tokens for request in requests]
-        self.greedy = any(request.sampling.temperature == 0 for request in requests)
+        self.rows = rows
+        heats = [request.sampling.temperature for request in requests]
+        self.greedy = 0 in heats
+        self.plain = all(heat == 1 for heat in heats)
+        # So small that the likeliest token has all of the mass, where one is drawn greedily.
+        self.temperature = torch.tensor(heats, device=policy.device)[:, None].clamp(min=LEAST)
         self.chances: torch.Tensor | None = None
         """Uniform numbers (R, T) of T tokens at most, where each row has its own."""
         if apart:
-            most = max(self.limits)
-            rows = [torch.rand(most, dtype=torch.float64, generator=_seeded([r.key])) for r in requests]
-            self.chances = torch.stack(rows).to(policy.device)
+            most = max(request.sampling.max_new_tokens for request in requests)
+            own = [torch.rand(most, dtype=torch.float64, generator=_seeded([r.key])) for r in requests]
+            self.chances = torch.stack(own).to(policy.device)
         self.generator = _seeded([request.key for request in requests], policy.device)
 
     @torch.inference_mode()
     def steps(self) -> Iterator[list[int]]:
         """Draw token by token; after each, the rows that have ended."""
-        rows = list(range(len(self.requests)))
         hidden, kept, position = self._prefill()
         decoder = Decoder(self.policy.model)
         rotation: list[torch.Tensor] = []
-        heats = [request.sampling.temperature for request in self.requests]
-        # So small that the likeliest token has all of the mass, where one is drawn greedily.
-        temperature = torch.tensor(heats, device=hidden.device)[:, None].clamp(min=LEAST)
         for number in itertools.count():
-            drawn, ends = self._sample(rows, hidden, temperature)
-            yield [row for row, end in zip(rows, ends, strict=True) if end]
-            if all(ends):
+            drawn, logprobs, entropies = self._sample(hidden)
+            ended, on = self.rows.take((drawn, logprobs, entropies))
+            yield ended
+            if not self.rows.numbers:
                 return
-            if any(ends):
-                index = torch.tensor([i for i, end in enumerate(ends) if not end], device=drawn.device)
-                rows = [rows[i] for i in index.tolist()]
-                drawn, position, temperature = drawn[index], position[index], temperature[index]
-                rotation = [part[index] for part in rotation]
-                kept.select(index)
+            if on is not None:
+                drawn, position, self.temperature = drawn[on], position[on], self.temperature[on]
+                rotation = [part[on] for part in rotation]
+                kept.select(on)
             if number % AHEAD == 0:
                 rotation = self._rotation(hidden, position + number)
             cosine, sine = (part[:, number % AHEAD, None] for part in rotation)
             hidden = decoder.step(drawn, cosine, sine, kept)
-
-    def completion(self, row: int, version: int) -> Completion:
-        """The turn of a row that has ended."""
-        tokens = tuple(self.tokens[row])
-        return Completion(
-            tokens,
-            tuple(self.logprobs[row]),
-            self.finish[row],
-            (version,) * len(tokens),
-            entropies=tuple(self.entropies[row]),
-        )
 
     def _prefill(self) -> tuple[torch.Tensor, KeyValues, torch.Tensor]:
         """Hidden state of each row's last token (R, D), keys and values, and next position (R,)."""
@@ -273,55 +248,26 @@ class _Draw:
         cosine, sine = self.policy.model.model.language_model.rotary_emb(hidden, positions)
         return [cosine, signed(sine)]
 
-    def _sample(
-        self, rows: Sequence[int], hidden: torch.Tensor, temperature: torch.Tensor
-    ) -> tuple[torch.Tensor, list[bool]]:
-        """Draw and note one token per row, (R,), at its temperature, (R, 1); and which rows that ends."""
+    def _sample(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """A token of each row, its log-probability, and the entropy of what it was drawn from; (R,) each."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
+        mass = torch.softmax(logprobs, dim=-1)
+        heated = mass if self.plain else torch.softmax(logprobs / self.temperature, dim=-1)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
-        shares = torch.softmax(logprobs / temperature, dim=-1).cumsum(-1, dtype=torch.float64)
+        shares = heated.cumsum(-1, dtype=torch.float64)
         if self.chances is None:
             uniform = torch.rand(
-                len(rows), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
+                len(shares), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
             )
         else:
             # All rows of a batch that are still drawn are equally long.
-            uniform = self.chances[rows, len(self.tokens[rows[0]])][:, None]
+            uniform = self.chances[self.rows.numbers, self.rows.length][:, None]
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
-            tokens = torch.where(temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
+            tokens = torch.where(self.temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
         # Where shares are not numbers, the search ends behind the last token.
         tokens.clamp_(max=logprobs.shape[1] - 1)
-        drawn, chosen = tokens[:, 0], logprobs.gather(1, tokens)[:, 0].tolist()
-        if isnan(sum(chosen)):
-            raise RunFailed(
-                "the model's logits are not numbers",
-                fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
-            )
-        entropies = entropy_of(logprobs).tolist()
-        ends = [
-            self._note(row, *noted)
-            for row, *noted in zip(rows, drawn.tolist(), chosen, entropies, strict=True)
-        ]
-        return drawn, ends
-
-    def _note(self, row: int, token: int, logprob: float, entropy: float) -> bool:
-        """Keep a token; whether it ends its row."""
-        tokens = self.tokens[row]
-        tokens.append(token)
-        self.logprobs[row].append(logprob)
-        self.entropies[row].append(entropy)
-        if token == self.end_id:
-            self.finish[row] = "end"
-            return True
-        if token in self.closing[row]:
-            # Longer than any stop text in tokens: each token holds at least one byte of it.
-            stops = self.requests[row].sampling.stop
-            tail = self.policy.chat.decode(tokens[-2 * max(len(stop.encode()) for stop in stops) :])
-            if any(stop in tail for stop in stops):
-                self.finish[row] = "stop"
-                return True
-        return len(tokens) >= self.limits[row]
+        return tokens[:, 0], logprobs.gather(1, tokens)[:, 0], entropy_of(logprobs, mass)
 
 
 @contextmanager
@@ -335,10 +281,14 @@ def _threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def entropy_of(logprobs: torch.Tensor) -> torch.Tensor:
-    """Nats of each row, (R,), from log-probabilities (R, V), of which those of banned tokens are -inf."""
-    mass = logprobs.exp()
-    return -(mass * logprobs.clamp(min=torch.finfo(logprobs.dtype).min)).sum(-1)
+def entropy_of(logprobs: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
+    """Nats of each row, (R,), from log-probabilities (R, V), of which those of banned tokens are -inf.
+
+    Args:
+        logprobs: The log-probabilities; they are written over.
+        mass: The probabilities, (R, V).
+    """
+    return -logprobs.clamp_(min=torch.finfo(logprobs.dtype).min).mul_(mass).sum(-1)
 
 
 def _seeded(keys: Sequence[tuple[int, ...]], device: torch.device | str = "cpu") -> torch.Generator:

@@ -3,8 +3,12 @@
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from vtune.models.batch import Row
@@ -140,23 +144,27 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
         device=device,
         positions_of=policy.family.positions,
     )
-    predicting, targets = [], []
-    for item, places in zip(items, packed.places, strict=True):
-        counts = torch.tensor(item.loss_mask[1:], dtype=torch.bool, device=device)
-        predicting.append(places[:-1][counts])
-        targets.append(torch.tensor(item.token_ids[1:], device=device)[counts])
+    counts = [np.flatnonzero(np.array(item.loss_mask[1:], dtype=bool)) for item in items]
+    ends = accumulate((len(item.token_ids) for item in items), initial=0)
+    before = np.concatenate([end + one for end, one in zip(ends, counts, strict=False)])
+    ids = (np.array(item.token_ids, dtype=np.int64) for item in items)
+    targets = [row[1 + one] for row, one in zip(ids, counts, strict=True)]
 
-    def flat(values: Sequence[Sequence[float]]) -> torch.Tensor:
-        return torch.tensor([value for one in values for value in one], dtype=torch.float32, device=device)
+    def on_device(values: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(values).to(device)
+
+    def flat(values: Sequence[Sequence[float]], dtype: type[np.generic] = np.float32) -> torch.Tensor:
+        # By numpy, which takes a tenth of the time for lists.
+        return on_device(np.array(list(chain.from_iterable(values)), dtype=dtype))
 
     return MicroBatch(
         packed=packed,
-        predicting=torch.cat(predicting),
-        targets=torch.cat(targets),
+        predicting=torch.cat(packed.places)[on_device(before)],
+        targets=on_device(np.concatenate(targets)),
         advantages=flat([item.advantages for item in items]),
         old_logprobs=flat([item.old_logprobs for item in items]),
-        off_policy=flat([item.off_policy for item in items]).bool(),
-        sequence=flat([[number] * item.counted for number, item in enumerate(items)]).long(),
+        off_policy=flat([item.off_policy for item in items], np.bool_),
+        sequence=on_device(np.repeat(np.arange(len(items)), [item.counted for item in items])),
     )
 
 

@@ -1,0 +1,126 @@
+"""What the rows of a batch have drawn so far, and which of them a token ends."""
+
+from collections.abc import Sequence
+
+import torch
+
+from vtune.errors import RunFailed
+from vtune.models.chat import Chat
+from vtune.rollout.engine import Completion, Finish, Request
+
+UNREAD = 64
+"""Tokens of a row that stay in tensors, at most; ours. What is not a number is found when they are read."""
+
+_Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+"""Tokens, log-probabilities and entropies, (R,) each."""
+
+
+class DrawnRows:
+    """The turns of R rows. Tokens stay in tensors until one of them may end a row.
+
+    Args:
+        chat: Of the policy.
+        requests: What each row was asked for.
+        closing: Of each row, which ids can complete a stop text: bool, (V,); only after those is the text
+            looked at.
+    """
+
+    def __init__(self, chat: Chat, requests: Sequence[Request], closing: Sequence[torch.Tensor]) -> None:
+        self._chat = chat
+        self._requests = requests
+        self._limits = [request.sampling.max_new_tokens for request in requests]
+        self._tokens: list[list[int]] = [[] for _ in requests]
+        self._logprobs: list[list[float]] = [[] for _ in requests]
+        self._entropies: list[list[float]] = [[] for _ in requests]
+        self._finish: list[Finish] = ["length"] * len(requests)
+        self._rows = list(range(len(requests)))
+        """Those that are still drawn, in the order of what is taken in."""
+        self._unread: list[_Drawn] = []
+        self._length = 0
+        self._least = min(self._limits)
+        # Rows that stop alike share a mask.
+        kinds = {id(mask): mask for mask in closing}
+        self._watched = torch.stack(list(kinds.values()))
+        self._watched[:, chat.end_id] = True
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        self._kinds = torch.tensor([numbers[id(mask)] for mask in closing], device=self._watched.device)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Of the rows that are still drawn."""
+        return self._rows
+
+    @property
+    def length(self) -> int:
+        """Tokens that each of them has drawn."""
+        return self._length
+
+    def take(self, drawn: _Drawn) -> tuple[list[int], torch.Tensor | None]:
+        """Take in one more token of each row that is still drawn.
+
+        Returns:
+            The rows that it ends, and which of those that were drawn go on, by their place: int64; None where
+            all do.
+
+        Raises:
+            RunFailed: If a log-probability is not a number.
+        """
+        self._unread.append(drawn)
+        self._length += 1
+        tokens = drawn[0]
+        may_end = self._watched[self._kinds, tokens]
+        if len(self._unread) < UNREAD and self._length < self._least and not may_end.any():
+            return [], None
+        self._read()
+        ends = [
+            (may and self._stops(row)) or self._length >= self._limits[row]
+            for row, may in zip(self._rows, may_end.tolist(), strict=True)
+        ]
+        if not any(ends):
+            return [], None
+        ended = [row for row, end in zip(self._rows, ends, strict=True) if end]
+        self._rows = [row for row, end in zip(self._rows, ends, strict=True) if not end]
+        self._least = min((self._limits[row] for row in self._rows), default=0)
+        places = [place for place, end in enumerate(ends) if not end]
+        on = torch.tensor(places, dtype=torch.int64, device=tokens.device)
+        self._kinds = self._kinds[on]
+        return ended, on
+
+    def completion(self, row: int, version: int) -> Completion:
+        """The turn of a row that has ended."""
+        tokens = tuple(self._tokens[row])
+        return Completion(
+            tokens,
+            tuple(self._logprobs[row]),
+            self._finish[row],
+            (version,) * len(tokens),
+            entropies=tuple(self._entropies[row]),
+        )
+
+    def _read(self) -> None:
+        """Move to the lists what has been taken in since the last time."""
+        drawn = [torch.stack(one, dim=1) for one in zip(*self._unread, strict=True)]
+        self._unread.clear()
+        if drawn[1].isnan().any():
+            raise RunFailed(
+                "the model's logits are not numbers",
+                fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
+            )
+        for row, *found in zip(self._rows, *(values.tolist() for values in drawn), strict=True):
+            self._tokens[row] += found[0]
+            self._logprobs[row] += found[1]
+            self._entropies[row] += found[2]
+
+    def _stops(self, row: int) -> bool:
+        """Whether a row's last token, which may do so, ends its turn."""
+        tokens = self._tokens[row]
+        if tokens[-1] == self._chat.end_id:
+            self._finish[row] = "end"
+            return True
+        # Longer than any stop text in tokens: each token holds at least one byte of it.
+        stops = self._requests[row].sampling.stop
+        tail = self._chat.decode(tokens[-2 * max(len(stop.encode()) for stop in stops) :])
+        if not any(stop in tail for stop in stops):
+            return False
+        self._finish[row] = "stop"
+        return True
