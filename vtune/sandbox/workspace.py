@@ -4,6 +4,7 @@ The session is stopped while this happens, or has run no code but what is contai
 nothing that it says is needed: not which files there are, not what they hold.
 """
 
+import asyncio
 import contextlib
 import itertools
 import os
@@ -31,7 +32,7 @@ READABLE = stat.S_IRUSR | stat.S_IXUSR
 """What its owner needs to look into a folder."""
 PIXELS = ".rgb"
 """Ends the names of files of pixels."""
-INPUT = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+INPUT = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -76,9 +77,12 @@ class Workspace:
         """
         await self._turns.next()
         path = f"{self._inputs}/{name}"
-        with contextlib.suppress(FileNotFoundError):
+        try:
             os.chmod(path, 0o600)  # noqa: PTH101 - as in `unlinked_bytes`, a `Path` takes longer than the call
-        with open(os.open(path, INPUT, 0o600), "wb", buffering=0) as file:
+        except FileNotFoundError:
+            await asyncio.to_thread(_make, path)
+            await self._turns.next()
+        with open(os.open(path, INPUT), "wb", buffering=0) as file:
             rest = memoryview(content)
             while rest:
                 await self._turns.next()
@@ -260,6 +264,10 @@ class Workspace:
 def _behind(name: str) -> str:
     """What the link to an input says."""
     return f"../{folders.INPUTS}/{name}"
+
+
+def _make(path: str) -> None:
+    os.close(os.open(path, INPUT | os.O_CREAT, 0o600))
 
 
 def _walk(fd: int, prefix: str) -> Generator[Entry]:
