@@ -27,21 +27,30 @@ SHOWN_PROBLEMS = 10
 """Of rows that are bad, how many are shown on a screen (ours)."""
 
 
-def first_problems(problems: Sequence[Problem], rest: str) -> list[str]:
-    """The first problems, one per line, and how many more there are.
+def first_problems(problems: Sequence[Problem], rest: str | None = None) -> list[str]:
+    """The first problems, and how many more there are. Rows of a file with the same problem share a line.
 
     Args:
         problems: All of them.
-        rest: Where the others can be read.
+        rest: Where the others can be read, if anywhere.
     """
-    lines = [describe_problem(problem) for problem in problems[:SHOWN_PROBLEMS]]
-    more = len(problems) - len(lines)
-    return [*lines, f"… and {more} more; {rest}"] if more else lines
+    alike: dict[tuple[str, str, str], list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault((problem["file"], problem["what"], problem["fix"]), []).append(problem)
+    shown = list(alike.values())[:SHOWN_PROBLEMS]
+    lines = [describe_problem(first, others=len(others)) for first, *others in shown]
+    more = len(problems) - sum(map(len, shown))
+    last = [f"and {more} more"] if more else []
+    if rest is not None and len(problems) > len(lines):
+        last.append(rest)
+    return [*lines, f"… {'; '.join(last)}"] if last else lines
 
 
-def describe_problem(problem: Problem) -> str:
-    """A problem as one line: place, what, remedy."""
+def describe_problem(problem: Problem, *, others: int = 0) -> str:
+    """A problem as one line: place, and how many other rows of the file have it, what, remedy."""
     place = problem["file"] if problem["row"] is None else f"{problem['file']}, row {problem['row']}"
+    if others:
+        place += f" and {others} other{'s' if others > 1 else ''}"
     what = " ".join(problem["what"].split())
     if problem["row"] is None and problem["file"] in what:
         place = ""  # a file that cannot be read is named by its error

@@ -15,6 +15,7 @@ from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import read_rows
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
+from vtune.report.samples import Problem, first_problems
 from vtune.rollout.transcript import check_trace
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
@@ -292,14 +293,30 @@ def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path:
     ended = vtune("data", "import", "easyr1", file, "--out", out)
     assert ended.code == 0
     told = ended.out.splitlines()
-    assert len(told) < 15
-    assert any("… and 30 more; all of them are in" in line for line in told)
+    assert told[0].startswith(f"left out: {file}, row 1 and 39 others: the question is empty")
+    assert told[1].startswith("left out: … all of them are in")
+    assert len(told) < 6
     listed = (tmp_path / "out.problems.txt").read_text().splitlines()
     assert len(listed) == 40
     assert listed[0].startswith(f"{file}, row 1: the question is empty")
     file.write_text(file.read_text().splitlines()[0])
     assert vtune("data", "import", "easyr1", file, "--out", out).code == 0
     assert not (tmp_path / "out.problems.txt").exists()
+
+
+def test_rows_with_the_same_problem_share_a_line_and_hide_no_other() -> None:
+    alike = [Problem(file="a", row=row, what="no answer", fix="add one") for row in range(500)]
+    other = [Problem(file="a", row=500, what="no picture", fix="add one")]
+    assert first_problems([*alike, *other]) == [
+        "a, row 0 and 499 others: no answer; add one",
+        "a, row 500: no picture; add one",
+    ]
+    assert first_problems(alike[:2], "see FILE")[1:] == ["… see FILE"]
+    many = [Problem(file="a", row=row, what=f"answer {row // 2}", fix="") for row in range(30)]
+    told = first_problems(many, "see FILE")
+    assert told[0] == "a, row 0 and 1 other: answer 0"
+    assert told[-1] == "… and 10 more; see FILE"
+    assert len(told) == 11
 
 
 @pytest.mark.parametrize("question", ["", "  ", "<image>\n"])

@@ -1,8 +1,13 @@
 """The sandbox that a recipe describes."""
 
+from collections.abc import Iterable
+from pathlib import Path
+
 from vtune.report.progress import say
 from vtune.sandbox import Limits, Sandbox
 from vtune.sandbox.recipe import SandboxRecipe
+from vtune.schema.parquet import scan_columns
+from vtune.tools.python import NAME as PYTHON
 
 
 def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) -> Sandbox:
@@ -15,6 +20,20 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) 
     """
     limits = Limits(seconds=recipe.seconds, memory_mb=recipe.memory_mb)
     return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions, at_once=runs_code)
+
+
+def run_code(data: Iterable[str]) -> bool:
+    """Whether a row of data files may run code: Python is offered, or there is an environment.
+
+    Raises:
+        DataError: If a file is missing or damaged, or is not one of samples.
+    """
+    batches = (batch for name in data for batch in scan_columns(Path(name), ["tools"], late=["environment"]))
+    return any(
+        PYTHON in batch["tools"].flatten().unique().to_pylist()
+        or ("environment" in batch.schema.names and any(batch["environment"].unique().to_pylist()))
+        for batch in batches
+    )
 
 
 def say_tier(sandbox: Sandbox) -> None:

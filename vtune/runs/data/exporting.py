@@ -106,7 +106,7 @@ def _rows(
             yield row
             there = True
     if not there and problems:
-        lines = (f"  {line}" for line in first_problems(problems, "most are alike"))
+        lines = (f"  {line}" for line in first_problems(problems))
         raise DataError(
             "\n".join(["no row can be exported", *lines]),
             fix="correct the rows as these lines say, or choose another format",

@@ -142,7 +142,7 @@ class _Reading:
                 fix="the files are empty: download or make them again",
             )
         if not self.by_source:
-            lines = first_problems(self.problems, "most are alike")
+            lines = first_problems(self.problems)
             raise DataError(
                 "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
                 fix="correct the rows as these lines say, or give the right format",

@@ -22,6 +22,7 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent
+from vtune.runs.agent.sandbox import run_code
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.evaluate.grading import (
     as_shown,
@@ -205,6 +206,7 @@ class OnlineEvaluation:
                 pictures,
                 record=searches,
                 announced=False,
+                runs_code=run_code(suite.data),
                 observation_transform=transform,
                 judges=scoring.judges,
             ) as agent,
