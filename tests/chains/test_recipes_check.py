@@ -461,3 +461,14 @@ def test_every_layout_has_a_specimen_that_imports_as_the_published_files_do(
     published = MAKERS[name](tmp_path / "published")
     assert made["kept"] > 0
     assert set(made["by_verifier"]) <= set(published.verifiers)
+
+
+def test_a_sweep_still_joins_once_its_cold_start_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoints = tmp_path / "runs" / "credit-tiny-sft" / "checkpoints"
+    (checkpoints / "step-000011").mkdir(parents=True)
+    (checkpoints / "newest").symlink_to("step-000011")
+    ended = vtune("recipes", "check", "sweep/credit-tiny")
+    assert ended.code == 0, ended.out

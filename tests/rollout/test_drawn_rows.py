@@ -65,16 +65,16 @@ def test_rows_end_where_reading_every_token_would_end_them(
         patch.setattr(vtune.rollout.drawn_rows, "UNREAD", unread)
         rows = rows_of(stops, limits)
         here = torch.arange(count)
-        while rows.numbers:
+        while rows.drawing:
             at = rows.length
-            tokens = torch.tensor([coming[row][at] for row in rows.numbers])
-            numbers = torch.tensor([float(100 * row + at) for row in rows.numbers])
-            before = list(rows.numbers)
-            ended, on = rows.take((tokens, numbers, -numbers))
-            assert sorted([*ended, *rows.numbers]) == before
+            tokens = torch.tensor([coming[row][at] for row in rows.drawing])
+            numbers = torch.tensor([float(100 * row + at) for row in rows.drawing])
+            before = list(rows.drawing)
+            ended, on = rows.take(tokens, numbers, -numbers)
+            assert sorted([*ended, *rows.drawing]) == before
             if on is not None:
                 here = here[on]
-            assert here.tolist() == list(rows.numbers)
+            assert here.tolist() == list(rows.drawing)
             for row in ended:
                 assert rows.completion(row, 0).token_ids == tuple(coming[row][: at + 1])
     for row in range(count):
@@ -87,11 +87,16 @@ def test_rows_end_where_reading_every_token_would_end_them(
         assert found.weight_versions == (7,) * length
 
 
-def test_what_is_not_a_number_is_found_before_a_row_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nan_is_found_when_a_row_ends_and_before_any_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vtune.rollout.drawn_rows, "UNREAD", 3)
-    rows = rows_of([()], [100])
-    one = torch.zeros(1)
-    rows.take((torch.zeros(1, dtype=torch.int64), one * torch.nan, one))
-    rows.take((torch.zeros(1, dtype=torch.int64), one, one))
+    zeros, nan = torch.zeros(2), torch.tensor([0.0, torch.nan])
+    letters, one_ends = torch.tensor([0, 0]), torch.tensor([END, 0])
+    rows = rows_of([(), ()], [100, 100])
+    rows.take(letters, nan, zeros)
     with pytest.raises(RunFailed, match="not numbers"):
-        rows.take((torch.zeros(1, dtype=torch.int64), one, one))
+        rows.take(one_ends, zeros, zeros)
+    rows = rows_of([(), ()], [100, 100])
+    rows.take(letters, nan, zeros)
+    rows.take(letters, zeros, zeros)
+    with pytest.raises(RunFailed, match="not numbers"):
+        rows.take(letters, zeros, zeros)

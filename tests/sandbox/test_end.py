@@ -468,3 +468,13 @@ def test_no_fork_server_outlives_an_end_that_comes_while_it_starts(
     asyncio.run(story())
     assert len(folders) == 1
     wait_until_gone(folders[0])
+
+
+def test_a_sandbox_that_nobody_wants_does_not_warn(capfd: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        async with Sandbox(isolation="unsafe", at_once=False) as sandbox:
+            assert capfd.readouterr().err == ""
+            async with await sandbox.open([], seed=0):
+                assert capfd.readouterr().err.count("WARNING: the sandbox is off (unsafe)") == 1
+
+    asyncio.run(story())

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import vtune.sandbox.workspace
 from tests.sandbox.guest.children import become_nobody_special, in_child
 from vtune.sandbox.guest import folders
 from vtune.sandbox.turns import Turns
@@ -90,6 +92,25 @@ def test_a_large_file_leaves_the_event_loop_its_turns_while_it_is_written_and_re
     assert asyncio.run(files.read("a.png", max_bytes=len(content))) == content
     assert turns.asked >= 10
     files.close()
+
+
+def test_the_event_loop_makes_no_file_of_an_input(
+    files: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: list[int] = []
+    make = vtune.sandbox.workspace._make
+
+    def noted(path: str) -> None:
+        makers.append(threading.get_ident())
+        make(path)
+
+    monkeypatch.setattr(vtune.sandbox.workspace, "_make", noted)
+    for content in (b"first", b"2nd"):
+        asyncio.run(files.put("a.png", content))
+        assert (tmp_path / "s1" / folders.INPUTS / "a.png").read_bytes() == content
+    # The second time it is there, and is written over.
+    assert len(makers) == 1
+    assert makers[0] != threading.get_ident()
 
 
 def test_quotas_count_everything(files: Workspace) -> None:

@@ -91,7 +91,6 @@ class Decoder:
             Hidden states after the last norm, (R, hidden).
         """
         kept.grow()
-        # `len` of a tensor takes as long as a small operation.
         rows = tokens.shape[0]
         hidden = embedding(tokens, self._embedding)
         for number, layer in enumerate(self._layers):

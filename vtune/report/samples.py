@@ -1,5 +1,6 @@
 """Sample files in the terminal: what they hold, a few rows, and what is wrong with them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -24,7 +25,11 @@ class Problem(TypedDict):
 
 
 SHOWN_PROBLEMS = 10
-"""Of rows that are bad, how many are shown on a screen (ours)."""
+"""Of what is wrong with rows, how much is shown on a screen (ours)."""
+_SAMPLE = re.compile(r" \(sample '[^']*'(, source '[^']*')?\)$")
+"""Names the sample of a row, which other rows with the same problem do not have."""
+NAMED_ROWS = 5
+"""Of rows with the same problem, how many are named on a screen (ours)."""
 
 
 def first_problems(problems: Sequence[Problem], rest: str | None = None) -> list[str]:
@@ -32,30 +37,43 @@ def first_problems(problems: Sequence[Problem], rest: str | None = None) -> list
 
     Args:
         problems: All of them.
-        rest: Where the others can be read, if anywhere.
+        rest: Where all of them can be read, if anywhere.
     """
     alike: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
-        alike.setdefault((problem["file"], problem["what"], problem["fix"]), []).append(problem)
+        what = _SAMPLE.sub("", problem["what"])
+        alike.setdefault((problem["file"], what, problem["fix"]), []).append(problem)
     shown = list(alike.values())[:SHOWN_PROBLEMS]
-    lines = [describe_problem(first, others=len(others)) for first, *others in shown]
+    lines = [_line_of(some) for some in shown]
     more = len(problems) - sum(map(len, shown))
-    last = [f"and {more} more"] if more else []
-    if rest is not None and len(problems) > len(lines):
+    last = [f"… and {more} more"] if more else []
+    if rest is not None and (more or any(len(some) > NAMED_ROWS for some in shown)):
         last.append(rest)
-    return [*lines, f"… {'; '.join(last)}"] if last else lines
+    return [*lines, "; ".join(last)] if last else lines
 
 
-def describe_problem(problem: Problem, *, others: int = 0) -> str:
-    """A problem as one line: place, and how many other rows of the file have it, what, remedy."""
-    place = problem["file"] if problem["row"] is None else f"{problem['file']}, row {problem['row']}"
-    if others:
-        place += f" and {others} other{'s' if others > 1 else ''}"
-    what = " ".join(problem["what"].split())
-    if problem["row"] is None and problem["file"] in what:
+def describe_problem(problem: Problem) -> str:
+    """A problem as one line: place, what, remedy."""
+    return _line_of([problem])
+
+
+def _line_of(alike: Sequence[Problem]) -> str:
+    """The same problem of rows of a file as one line."""
+    first = alike[0]
+    place = first["file"] if first["row"] is None else f"{first['file']}, {_rows(alike)}"
+    what = " ".join(_SAMPLE.sub("", first["what"]).split() if len(alike) > 1 else first["what"].split())
+    if first["row"] is None and first["file"] in what:
         place = ""  # a file that cannot be read is named by its error
     said = f"{place}: {what}" if place else what
-    return one_line(f"{said}; {problem['fix']}" if problem["fix"] else said)
+    return one_line(f"{said}; {first['fix']}" if first["fix"] else said)
+
+
+def _rows(alike: Sequence[Problem]) -> str:
+    numbers = [str(problem["row"]) for problem in alike]
+    if len(numbers) > NAMED_ROWS:
+        return f"rows {', '.join(numbers[:NAMED_ROWS])} and {len(numbers) - NAMED_ROWS} more"
+    *before, last = numbers
+    return f"rows {', '.join(before)} and {last}" if before else f"row {last}"
 
 
 def render_validation(result: Mapping[str, Any]) -> RenderableType:
@@ -107,7 +125,12 @@ def _columns(result: Mapping[str, Any]) -> Table:
 
 
 def _problems(result: Mapping[str, Any]) -> list[RenderableType]:
-    return [*map(_line, first_problems(result["problems"], "`vtune data validate` finds them, too"))]
+    return [
+        *map(
+            _line,
+            first_problems(result["problems"], "`vtune data validate FILE --problems OUT` lists all of them"),
+        )
+    ]
 
 
 def render_import(result: Mapping[str, Any]) -> RenderableType:

@@ -1,6 +1,7 @@
 """What the rows of a batch have drawn so far, and which of them a token ends."""
 
 from collections.abc import Sequence
+from math import isnan
 
 import torch
 
@@ -9,14 +10,14 @@ from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Finish, Request
 
 UNREAD = 64
-"""Tokens of a row that stay in tensors, at most; ours. What is not a number is found when they are read."""
-
-_Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""Tokens, log-probabilities and entropies, (R,) each."""
+"""Tokens whose log-probabilities stay in tensors, at most; ours. A NaN is found when they are read."""
 
 
 class DrawnRows:
-    """The turns of R rows. Tokens stay in tensors until one of them may end a row.
+    """The turns of R rows.
+
+    A GPU is waited for once a token, for the tokens and for which of them may end a row; log-probabilities
+    and entropies stay where they are until a row ends.
 
     Args:
         chat: Of the policy.
@@ -35,9 +36,9 @@ class DrawnRows:
         self._finish: list[Finish] = ["length"] * len(requests)
         self._rows = list(range(len(requests)))
         """Those that are still drawn, in the order of what is taken in."""
-        self._unread: list[_Drawn] = []
+        self._unread: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Log-probabilities and entropies, (R,) each."""
         self._length = 0
-        self._least = min(self._limits)
         # Rows that stop alike share a mask.
         kinds = {id(mask): mask for mask in closing}
         self._watched = torch.stack(list(kinds.values()))
@@ -46,8 +47,8 @@ class DrawnRows:
         self._kinds = torch.tensor([numbers[id(mask)] for mask in closing], device=self._watched.device)
 
     @property
-    def numbers(self) -> Sequence[int]:
-        """Of the rows that are still drawn."""
+    def drawing(self) -> Sequence[int]:
+        """The numbers of the rows that are still drawn."""
         return self._rows
 
     @property
@@ -55,34 +56,41 @@ class DrawnRows:
         """Tokens that each of them has drawn."""
         return self._length
 
-    def take(self, drawn: _Drawn) -> tuple[list[int], torch.Tensor | None]:
+    def take(
+        self, tokens: torch.Tensor, logprobs: torch.Tensor, entropies: torch.Tensor
+    ) -> tuple[list[int], torch.Tensor | None]:
         """Take in one more token of each row that is still drawn.
 
+        Args:
+            tokens: int64, (R,).
+            logprobs: Of the tokens, (R,).
+            entropies: Of what they were drawn from, (R,).
+
         Returns:
-            The rows that it ends, and which of those that were drawn go on, by their place: int64; None where
-            all do.
+            The numbers of the rows that end; and among the R the indices of those that go on, int64, None
+            where all do.
 
         Raises:
             RunFailed: If a log-probability is not a number.
         """
-        self._unread.append(drawn)
+        self._unread.append((logprobs, entropies))
         self._length += 1
-        tokens = drawn[0]
         may_end = self._watched[self._kinds, tokens]
-        if len(self._unread) < UNREAD and self._length < self._least and not may_end.any():
-            return [], None
-        self._read()
+        found, flags = torch.stack([tokens, may_end.long()]).tolist()
+        for row, token in zip(self._rows, found, strict=True):
+            self._tokens[row].append(token)
         ends = [
-            (may and self._stops(row)) or self._length >= self._limits[row]
-            for row, may in zip(self._rows, may_end.tolist(), strict=True)
+            (flag and self._stops(row)) or self._length >= self._limits[row]
+            for row, flag in zip(self._rows, flags, strict=True)
         ]
+        if any(ends) or len(self._unread) == UNREAD:
+            self._read()
         if not any(ends):
             return [], None
         ended = [row for row, end in zip(self._rows, ends, strict=True) if end]
         self._rows = [row for row, end in zip(self._rows, ends, strict=True) if not end]
-        self._least = min((self._limits[row] for row in self._rows), default=0)
-        places = [place for place, end in enumerate(ends) if not end]
-        on = torch.tensor(places, dtype=torch.int64, device=tokens.device)
+        indices = [index for index, end in enumerate(ends) if not end]
+        on = torch.tensor(indices, dtype=torch.int64, device=tokens.device)
         self._kinds = self._kinds[on]
         return ended, on
 
@@ -99,17 +107,17 @@ class DrawnRows:
 
     def _read(self) -> None:
         """Move to the lists what has been taken in since the last time."""
-        drawn = [torch.stack(one, dim=1) for one in zip(*self._unread, strict=True)]
+        numbers = [torch.stack(one, dim=1) for one in zip(*self._unread, strict=True)]
         self._unread.clear()
-        if drawn[1].isnan().any():
-            raise RunFailed(
-                "the model's logits are not numbers",
-                fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
-            )
-        for row, *found in zip(self._rows, *(values.tolist() for values in drawn), strict=True):
-            self._tokens[row] += found[0]
-            self._logprobs[row] += found[1]
-            self._entropies[row] += found[2]
+        logprobs, entropies = torch.stack(numbers).tolist()
+        for row, *found in zip(self._rows, logprobs, entropies, strict=True):
+            if isnan(sum(found[0])):
+                raise RunFailed(
+                    "the model's logits are not numbers",
+                    fix="its weights are not numbers, or overflow: start from an earlier checkpoint",
+                )
+            self._logprobs[row] += found[0]
+            self._entropies[row] += found[1]
 
     def _stops(self, row: int) -> bool:
         """Whether a row's last token, which may do so, ends its turn."""

@@ -186,11 +186,11 @@ class _Draw:
         self.policy = policy
         self.requests = requests
         self.rows = rows
-        heats = [request.sampling.temperature for request in requests]
-        self.greedy = 0 in heats
-        self.plain = all(heat == 1 for heat in heats)
+        temperatures = [request.sampling.temperature for request in requests]
+        self.greedy = 0 in temperatures
+        self.at_one = set(temperatures) == {1}
         # So small that the likeliest token has all of the mass, where one is drawn greedily.
-        self.temperature = torch.tensor(heats, device=policy.device)[:, None].clamp(min=LEAST)
+        self.temperature = torch.tensor(temperatures, device=policy.device)[:, None].clamp(min=LEAST)
         self.chances: torch.Tensor | None = None
         """Uniform numbers (R, T) of T tokens at most, where each row has its own."""
         if apart:
@@ -207,9 +207,9 @@ class _Draw:
         rotation: list[torch.Tensor] = []
         for number in itertools.count():
             drawn, logprobs, entropies = self._sample(hidden)
-            ended, on = self.rows.take((drawn, logprobs, entropies))
+            ended, on = self.rows.take(drawn, logprobs, entropies)
             yield ended
-            if not self.rows.numbers:
+            if not self.rows.drawing:
                 return
             if on is not None:
                 drawn, position, self.temperature = drawn[on], position[on], self.temperature[on]
@@ -252,16 +252,16 @@ class _Draw:
         """A token of each row, its log-probability, and the entropy of what it was drawn from; (R,) each."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         mass = torch.softmax(logprobs, dim=-1)
-        heated = mass if self.plain else torch.softmax(logprobs / self.temperature, dim=-1)
+        shares = mass if self.at_one else torch.softmax(logprobs / self.temperature, dim=-1)
         # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
-        shares = heated.cumsum(-1, dtype=torch.float64)
+        shares = shares.cumsum(-1, dtype=torch.float64)
         if self.chances is None:
             uniform = torch.rand(
                 len(shares), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
             )
         else:
             # All rows of a batch that are still drawn are equally long.
-            uniform = self.chances[self.rows.numbers, self.rows.length][:, None]
+            uniform = self.chances[self.rows.drawing, self.rows.length][:, None]
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(self.temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))

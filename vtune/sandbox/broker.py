@@ -48,6 +48,10 @@ DESCRIPTORS = 4
 """A session's, in this process: pidfd, channel, output file, workspace."""
 SPARE_DESCRIPTORS = 256
 """For everything else that this process opens."""
+UNSAFE = (
+    "WARNING: the sandbox is off (unsafe): code that a model writes can read, change and send "
+    "whatever you can. Every trajectory is marked.\n"
+)
 NEWEST_LANDLOCK = 99
 """No cap on the interface version."""
 
@@ -98,11 +102,6 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         if not sys.platform.startswith("linux"):
             raise SandboxUnavailable(f"the sandbox needs Linux, this is {sys.platform}")
-        if self._isolation == "unsafe":
-            sys.stderr.write(
-                "WARNING: the sandbox is off (unsafe): code that a model writes can read, change and send "
-                "whatever you can. Every trajectory is marked.\n"
-            )
         self._replacing = asyncio.Lock()
         self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
         """Sessions that may live at the same time; `open` waits for one of them to end."""
@@ -255,6 +254,8 @@ class Sandbox:
         async with self._replacing:
             self._check_open()
             if self._server is None:
+                if self._isolation == "unsafe":
+                    sys.stderr.write(UNSAFE)
                 self._server = await self._start_server()
         return self._server
 

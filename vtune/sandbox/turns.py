@@ -3,6 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 AT_A_TIME = 0.01
 """Seconds of such work before whatever else waits gets its turn; ours: a fifth of the 50 ms that a tool's
@@ -25,6 +31,7 @@ class Turns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began: float | None = None
         """When the first piece began in this turn of that loop."""
+        self._thread: ThreadPoolExecutor
 
     async def next(self) -> None:
         """Return at once where there is time left in this turn of the event loop, else in a later one."""
@@ -32,11 +39,22 @@ class Turns:
         if loop is not self._loop:
             # One that has ended in the middle of its turn does not say so.
             self._loop, self._began = loop, None
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="vtune-files")
         while self._began is not None and self._clock() - self._began >= AT_A_TIME:
             await asyncio.sleep(0)
         if self._began is None:
             self._began = self._clock()
             loop.call_soon(self._end)
+
+    async def outside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
+        """Do what may wait for the disk in a thread, then return in a turn of the event loop.
+
+        The thread does nothing else: what other threads of the loop do can take seconds.
+        """
+        await self.next()
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *given, **named))
+        await self.next()
+        return found
 
     def _end(self) -> None:
         self._began = None

@@ -4,7 +4,6 @@ The session is stopped while this happens, or has run no code but what is contai
 nothing that it says is needed: not which files there are, not what they hold.
 """
 
-import asyncio
 import contextlib
 import itertools
 import os
@@ -80,8 +79,7 @@ class Workspace:
         try:
             os.chmod(path, 0o600)  # noqa: PTH101 - as in `unlinked_bytes`, a `Path` takes longer than the call
         except FileNotFoundError:
-            await asyncio.to_thread(_make, path)
-            await self._turns.next()
+            await self._turns.outside(_make, path)
         with open(os.open(path, INPUT), "wb", buffering=0) as file:
             rest = memoryview(content)
             while rest:

@@ -154,7 +154,7 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
         return torch.from_numpy(values).to(device)
 
     def flat(values: Sequence[Sequence[float]], dtype: type[np.generic] = np.float32) -> torch.Tensor:
-        # By numpy, which takes a tenth of the time for lists.
+        # By numpy, which takes a third of the time for lists.
         return on_device(np.array(list(chain.from_iterable(values)), dtype=dtype))
 
     return MicroBatch(

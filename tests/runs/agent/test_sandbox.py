@@ -5,7 +5,7 @@ import pytest
 
 from tests.rollout.build import SAMPLE
 from vtune.errors import DataError
-from vtune.runs.agent.sandbox import run_code
+from vtune.runs.agent.sandbox import may_run_code
 from vtune.schema.parquet import write_samples
 
 PLAIN = replace(SAMPLE, tools=("search",), environment="")
@@ -25,9 +25,9 @@ def test_rows_that_may_run_code_are_found(rows: list, found: bool, tmp_path: Pat
     for number, row in enumerate(rows):
         files.append(str(tmp_path / f"{number}.parquet"))
         write_samples(Path(files[-1]), [row])
-    assert run_code(files) is found
+    assert may_run_code(files) is found
 
 
 def test_data_that_cannot_be_read_are_not_without_code(tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        run_code([str(tmp_path / "missing.parquet")])
+        may_run_code([str(tmp_path / "missing.parquet")])

@@ -293,8 +293,8 @@ def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path:
     ended = vtune("data", "import", "easyr1", file, "--out", out)
     assert ended.code == 0
     told = ended.out.splitlines()
-    assert told[0].startswith(f"left out: {file}, row 1 and 39 others: the question is empty")
-    assert told[1].startswith("left out: … all of them are in")
+    assert told[0].startswith(f"left out: {file}, rows 1, 2, 3, 4, 5 and 35 more: the question is empty")
+    assert told[1].startswith("left out: all of them are in")
     assert len(told) < 6
     listed = (tmp_path / "out.problems.txt").read_text().splitlines()
     assert len(listed) == 40
@@ -308,13 +308,14 @@ def test_rows_with_the_same_problem_share_a_line_and_hide_no_other() -> None:
     alike = [Problem(file="a", row=row, what="no answer", fix="add one") for row in range(500)]
     other = [Problem(file="a", row=500, what="no picture", fix="add one")]
     assert first_problems([*alike, *other]) == [
-        "a, row 0 and 499 others: no answer; add one",
+        "a, rows 0, 1, 2, 3, 4 and 495 more: no answer; add one",
         "a, row 500: no picture; add one",
     ]
-    assert first_problems(alike[:2], "see FILE")[1:] == ["… see FILE"]
+    assert first_problems(alike, "see FILE")[1:] == ["see FILE"]
+    assert first_problems(alike[:3], "see FILE") == ["a, rows 0, 1 and 2: no answer; add one"]
     many = [Problem(file="a", row=row, what=f"answer {row // 2}", fix="") for row in range(30)]
     told = first_problems(many, "see FILE")
-    assert told[0] == "a, row 0 and 1 other: answer 0"
+    assert told[0] == "a, rows 0 and 1: answer 0"
     assert told[-1] == "… and 10 more; see FILE"
     assert len(told) == 11
 

@@ -11,7 +11,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.report.samples import describe_problem
 from vtune.runs.data.validating import check_data, validate
 from vtune.runs.plan.self_test import bombs
-from vtune.schema.message import Picture
+from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import write_samples
 from vtune.schema.sample import Evidence
 
@@ -115,13 +115,26 @@ def test_all_bad_rows_of_all_files_are_listed(tmp_path: Path) -> None:
         ("none", None),
     ]
     assert f"id 'signs/1' is also in {paths[0]}, row 0" in problems[10]["what"]
-    with pytest.raises(DataError, match="… and 2 more"):
+    with pytest.raises(DataError, match=r"b.parquet, rows 0, 1, 2, 3, 4 and 5 more: the ground truth 'Z'"):
         check_data(paths)
     ended = vtune("data", "validate", *paths, "--problems", tmp_path / "bad.txt")
     assert ended.code == 2
-    assert "… and 2 more; --problems FILE writes all of them" in ended.out
+    assert "rows 0, 1, 2, 3, 4 and 5 more: the ground truth 'Z'" in ended.out
+    assert "--problems FILE writes all of them" in ended.out
     assert len((tmp_path / "bad.txt").read_text().splitlines()) == 12
-    assert len(ended.out.splitlines()) == 12
+    assert "signs/2" in (tmp_path / "bad.txt").read_text()
+
+
+def test_an_empty_question_is_a_problem_of_its_row(tmp_path: Path) -> None:
+    empty = [
+        replace(GOOD, id=f"empty/{n}", prompt=(Message("user", text),), images=(), evidence=())
+        for n, text in enumerate(["", "  ", "\n"])
+    ]
+    write_samples(tmp_path / "a.parquet", [GOOD, *empty])
+    problems = validate([tmp_path / "a.parquet"])["problems"]
+    assert [(one["row"], one["what"]) for one in problems] == [
+        (n, "the question is empty") for n in (1, 2, 3)
+    ]
 
 
 def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:

@@ -392,7 +392,7 @@ def test_all_bad_rows_are_named_before_anything_starts(
     table.write_text("\n".join(lines) + "\n")
     for suite, data, places in (
         ("vstar", folder, [str(note) for note in notes]),
-        ("hrbench-4k", table, [f"{table}, row 2", f"{table}, row 5"]),
+        ("hrbench-4k", table, [f"{table}, rows 2 and 5"]),
     ):
         ended = vtune(*evaluation(suite, tiny, data, tmp_path / "out"))
         assert ended.code == 2

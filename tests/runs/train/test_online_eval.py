@@ -279,6 +279,7 @@ def test_a_suite_does_not_spend_what_another_may_ask_the_web(
         yield
 
     monkeypatch.setattr(online_eval, "open_agent", opened)
+    monkeypatch.setattr(OnlineEvaluation, "_runs_code", lambda *_: False)
     policy = Mock()
     policy.pictures.within.return_value.shown_size = None
     evaluation = OnlineEvaluation(

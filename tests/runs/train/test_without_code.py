@@ -32,4 +32,5 @@ def test_no_sandbox_is_started(
     assert numbers(tmp_path / "plain")[0, "all"]["trajectories"] > 0
     # The same with code needs one.
     refusal = vtune(*rl(tiny.resolve(), lens / "train.parquet", tmp_path / "code", *words))
+    assert refusal.code != 0
     assert "no tier here" in refusal.err

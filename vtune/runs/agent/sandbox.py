@@ -22,7 +22,7 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) 
     return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions, at_once=runs_code)
 
 
-def run_code(data: Iterable[str]) -> bool:
+def may_run_code(data: Iterable[str]) -> bool:
     """Whether a row of data files may run code: Python is offered, or there is an environment.
 
     Raises:

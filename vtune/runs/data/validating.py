@@ -14,7 +14,7 @@ from vtune.files.writing import check_file_output, write_atomically
 from vtune.registry import Parts
 from vtune.report.samples import Problem, describe_problem, first_problems
 from vtune.schema.decode import UNDECODABLE, is_turned
-from vtune.schema.message import Picture
+from vtune.schema.message import IMAGE, Picture
 from vtune.schema.parquet import (
     columns,
     load_picture,
@@ -173,7 +173,7 @@ def check_data(
     problems: list[Problem] = validate(paths, scan, samples_only=True, brought=True)["problems"]
     if not problems:
         return
-    lines = [f"  {line}" for line in first_problems(problems, "see below for all of them")]
+    lines = [f"  {line}" for line in first_problems(problems)]
     raise DataError(
         "\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=f"`{lister}` lists all of them"
     )
@@ -213,6 +213,9 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
     first = places.setdefault(sample.id, place)
     if first != place:
         raise DataError(f"id {sample.id!r} is also in {first}", fix="ids must be unique across files")
+    asked = (turn.content.replace(IMAGE, "").strip() for turn in sample.prompt if turn.role == "user")
+    if not any(asked) and not sample.environment:
+        raise DataError("the question is empty", fix="drop the row, or see which column holds the question")
     check_source(sample.source)
     if unknown := [name for name in sample.tools if name not in TOOLS]:
         raise DataError(

@@ -184,7 +184,7 @@ def check_questions(
             if isinstance(entry, Sample):
                 check_brought(entry, f"{path}, row {row}")
                 truths[entry.ground_truth if entry.choices else ""] += 1
-                codes += PYTHON in entry.tools or entry.environment != ""
+                codes += needs_sandbox(entry)
                 check_tools([entry], tools, prompt)
                 looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
                 try:
@@ -307,6 +307,11 @@ def read_published(source: Source) -> Iterator[Sample]:
             if isinstance(entry, DataError):
                 raise entry
             yield without_pictures(entry)
+
+
+def needs_sandbox(sample: Sample) -> bool:
+    """Whether code may run: the sample offers `python`, or has an environment."""
+    return PYTHON in sample.tools or sample.environment != ""
 
 
 def without_pictures(sample: Sample) -> Sample:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from vtune.errors import RunFailed, VtuneError
@@ -22,7 +23,6 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent
-from vtune.runs.agent.sandbox import run_code
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.evaluate.grading import (
     as_shown,
@@ -33,7 +33,7 @@ from vtune.runs.evaluate.grading import (
     thresholds_of,
     with_fallback,
 )
-from vtune.runs.evaluate.questions import read_questions
+from vtune.runs.evaluate.questions import needs_sandbox, read_questions, read_records
 from vtune.runs.evaluate.windows import Window, slim, windows
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.online_recipe import OnlineEval
@@ -102,6 +102,8 @@ class OnlineEvaluation:
         self._checkpoints = checkpoints
         self._done = done
         self._stop_requested = stop_requested
+        self._codes: dict[str, bool] = {}
+        """Whether a question of a suite, by its name, may run code."""
 
     def due(self, step: int) -> list[Loaded]:
         """The suites to be evaluated after `step` steps; alike in all processes."""
@@ -206,7 +208,7 @@ class OnlineEvaluation:
                 pictures,
                 record=searches,
                 announced=False,
-                runs_code=run_code(suite.data),
+                runs_code=self._runs_code(one),
                 observation_transform=transform,
                 judges=scoring.judges,
             ) as agent,
@@ -215,6 +217,12 @@ class OnlineEvaluation:
             for window in windows(questions, rollouts=suite.rollouts, done={}):
                 await self._portion(window, one, step, agent, scorer, found)
         return found
+
+    def _runs_code(self, one: Loaded) -> bool:
+        if one.name not in self._codes:
+            records = islice(read_records(one.suite), one.limit)
+            self._codes[one.name] = any(map(needs_sandbox, records))
+        return self._codes[one.name]
 
     async def _portion(
         self, window: Window, one: Loaded, step: int, agent: Agent, scorer: Scorer, found: _Share

@@ -18,7 +18,7 @@ from vtune.rollout.engine import Engine
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.runs.agent.engines import training_engine
 from vtune.runs.agent.opening import open_agent
-from vtune.runs.agent.sandbox import run_code
+from vtune.runs.agent.sandbox import may_run_code
 from vtune.runs.train.checkpoint_manager import position
 from vtune.runs.train.online_suites import Loaded
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -82,7 +82,7 @@ async def opened(
             eyes,
             record=searches,
             announced=ranks.first,
-            runs_code=run_code(recipe.data),
+            runs_code=may_run_code(recipe.data),
             waiting=waiting,
             judges=scoring.judges,
         ) as agent,

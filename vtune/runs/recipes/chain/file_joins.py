@@ -62,7 +62,11 @@ def policy_of(reader: str, model: str, shop: Workshop) -> tuple[Join, Product | 
 
 
 def run_folder(model: str) -> str:
-    """The folder of the run that a checkpoint is of; any other path as it is."""
+    """The folder of the run that a checkpoint is of, from here; any other path as it is."""
+    folder = Path(_CHECKPOINT.sub("", model))
+    # A sweep names its start as it is on this machine, once it is there.
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        return str(folder.relative_to(Path.cwd()))
     return _CHECKPOINT.sub("", model)
 
 
