@@ -128,6 +128,7 @@ class Sandbox:
             self._sessions.clear()
             self._kept.abandon()
             self._confined.abandon()
+            self.turns.end()
             if self._server is not None:
                 folders.remove(str(self.folder))
 

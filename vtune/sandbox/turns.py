@@ -31,15 +31,15 @@ class Turns:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began: float | None = None
         """When the first piece began in this turn of that loop."""
-        self._thread: ThreadPoolExecutor
+        self._thread: ThreadPoolExecutor | None = None
+        """Of that loop, once it is needed."""
 
     async def next(self) -> None:
         """Return at once where there is time left in this turn of the event loop, else in a later one."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             # One that has ended in the middle of its turn does not say so.
-            self._loop, self._began = loop, None
-            self._thread = ThreadPoolExecutor(1, thread_name_prefix="vtune-files")
+            self._loop, self._began, self._thread = loop, None, None
         while self._began is not None and self._clock() - self._began >= AT_A_TIME:
             await asyncio.sleep(0)
         if self._began is None:
@@ -52,9 +52,17 @@ class Turns:
         The thread does nothing else: what other threads of the loop do can take seconds.
         """
         await self.next()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="vtune-files")
         found = await asyncio.get_running_loop().run_in_executor(self._thread, partial(work, *given, **named))
         await self.next()
         return found
+
+    def end(self) -> None:
+        """Let the thread go, after what it has been given."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
 
     def _end(self) -> None:
         self._began = None
