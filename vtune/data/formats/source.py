@@ -93,10 +93,12 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
         for number, row in enumerate(content):
             yield number, as_row(row)
     else:
+        packed = "decompress it if it is compressed (.gz, .zst); else give the files as they are published"
+        table = "the format `hf` reads tables, with a map of their columns (--columns)"
         raise DataError(
             f"its name does not end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}",
             where=str(file),
-            fix="decompress it if it is compressed (.gz, .zst); else give the files as they are published",
+            fix=table if file.suffix in (".csv", ".tsv") else packed,
         )
 
 

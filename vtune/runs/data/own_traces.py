@@ -307,6 +307,8 @@ def _unfit(trajectory: Trajectory, *, full: float) -> str:
     if any(call.status != "ok" or call.flags for call in trajectory.calls):
         return "with a call that failed or has a red flag"
     shown = any(score is not None and score >= full for score in trajectory.tool_scores)
+    if trajectory.needs_look is False and not shown:
+        return "right where no look is paid for"
     return "" if shown else "without a faithful look"
 
 
