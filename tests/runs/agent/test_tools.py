@@ -82,8 +82,9 @@ def test_a_tool_that_the_recipe_does_not_set_up_is_refused(name: str) -> None:
 
 def test_an_index_or_cached_results_that_are_not_there_are_refused(tmp_path: Path) -> None:
     missing = ToolsRecipe.model_validate({"text_search": TEXT | {"index": str(tmp_path)}})
-    with pytest.raises(DataError, match="no index in"):
+    with pytest.raises(DataError, match="no index in") as found:
         check_indexes(missing)
+    assert found.value.where == "tools.text_search"
     check_indexes(None)
     cached = ToolsRecipe.model_validate({"image_search": TEXT | {"cached": True}})
     with pytest.raises(DataError, match="not a cached image search"):

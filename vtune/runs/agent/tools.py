@@ -117,9 +117,14 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
         RecipeError: If a record of the web is asked for, and nobody asks the web, or it cannot be written.
         MissingExtra: If pages are to be read, and what extracts their text is not installed.
     """
-    for _, tool, section in sections_of(recipe):
-        if tool.check is not None:
+    for name, tool, section in sections_of(recipe):
+        if tool.check is None:
+            continue
+        try:
             tool.check(section)
+        except DataError as error:
+            key = tool.section or name
+            raise DataError(error.what, where=error.where or f"tools.{key}", fix=error.fix) from error
     if recipe is not None:
         _check_web(recipe)
 
