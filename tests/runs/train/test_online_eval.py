@@ -105,6 +105,7 @@ def test_it_comes_before_training_every_so_many_steps_and_at_the_end_each_once(
         assert row["trajectories"] == 6
         assert {"score", "accuracy", "response_tokens", "reflection_ratio", "faithful_of_all"} <= row.keys()
     assert "eval after step 4: lens" in ended.err
+    assert ended.err.count("sandbox: ") == 1
     lines = [json.loads(line) for line in (watched / "metrics.jsonl").read_text().splitlines()]
     assert [line["seconds_eval"] > 0 for line in lines if line["source"] == WHOLE] == [True] * 3
     # Nothing is left to do, and nothing is done again.
@@ -172,6 +173,8 @@ def test_supervised_training_is_evaluated_and_does_not_feel_it(
     ):
         ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / name, *settings, *more))
         assert ended.code == 0, ended.err
+        # Code runs in evaluations alone, of which there are three.
+        assert ended.err.count("sandbox: ") == (name == "watched")
     plain, watched = tmp_path / "plain", tmp_path / "watched"
     assert training(watched) == training(plain)
     assert same_weights(*(run / "checkpoints/newest" for run in (watched, plain)))

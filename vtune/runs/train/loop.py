@@ -220,6 +220,7 @@ class _Loop:
             record=self._record,
             checkpoints=self._checkpoints,
             stop_requested=lambda: self._stopping.requested,
+            announced=run.runs_code,
         )
 
     async def steps(self) -> Mapping[str, float]:

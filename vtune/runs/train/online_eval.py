@@ -74,6 +74,7 @@ class OnlineEvaluation:
         done: Steps done before this run continued.
         stop_requested: Whether this process is to stop: what is being drawn then is given up, and drawn anew
             by whoever continues the run.
+        announced: Whether the run has said what protects the machine from code.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class OnlineEvaluation:
         checkpoints: CheckpointManager,
         done: int,
         stop_requested: Callable[[], bool],
+        announced: bool = False,
     ) -> None:
         self._recipe = recipe
         self._suites = suites
@@ -102,6 +104,7 @@ class OnlineEvaluation:
         self._checkpoints = checkpoints
         self._done = done
         self._stop_requested = stop_requested
+        self._announced = announced
         self._codes: dict[str, bool] = {}
         """Whether a question of a suite, by its name, may run code."""
 
@@ -200,6 +203,9 @@ class OnlineEvaluation:
         searches = searches_of(self._out, one.name, ranks.rank)
         judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
         scoring = Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size)
+        runs_code = self._runs_code(one)
+        announced = ranks.first and runs_code and not self._announced
+        self._announced |= announced
         async with (
             open_agent(
                 suite,
@@ -207,8 +213,8 @@ class OnlineEvaluation:
                 self._policy.chat,
                 pictures,
                 record=searches,
-                announced=False,
-                runs_code=self._runs_code(one),
+                announced=announced,
+                runs_code=runs_code,
                 observation_transform=transform,
                 judges=scoring.judges,
             ) as agent,

@@ -42,6 +42,8 @@ class Opened:
     scorer: Scorer
     waiting: Stopwatch
     """Runs while conversations wait for the sandbox."""
+    runs_code: bool
+    """Whether a row of the data may run code; then a sandbox was started."""
     done: int
     """Steps done before the run continued."""
     state: Mapping[str, Any] | None
@@ -67,7 +69,7 @@ async def opened(
     ranks = start(ranks)
     policy, trainer = _trainer(recipe, ranks)
     done, state = position(out / "checkpoints", trainer, resume=resume)
-    waiting = Stopwatch()
+    waiting, runs_code = Stopwatch(), may_run_code(recipe.data)
     engine = _engine(recipe, suites, trainer, out / "weights", ranks, waiting)
     began = time.monotonic()
     searches, judgements = out / f"search-{ranks.rank}.jsonl", out / f"judge-{ranks.rank}.jsonl"
@@ -82,7 +84,7 @@ async def opened(
             eyes,
             record=searches,
             announced=ranks.first,
-            runs_code=may_run_code(recipe.data),
+            runs_code=runs_code,
             waiting=waiting,
             judges=scoring.judges,
         ) as agent,
@@ -98,6 +100,7 @@ async def opened(
             agent=agent,
             scorer=scorer,
             waiting=waiting,
+            runs_code=runs_code,
             done=done,
             state=state,
             began=began,
