@@ -1,6 +1,5 @@
 """Sample files in the terminal: what they hold, a few rows, and what is wrong with them."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -26,8 +25,6 @@ class Problem(TypedDict):
 
 SHOWN_PROBLEMS = 10
 """Of what is wrong with rows, how much is shown on a screen (ours)."""
-_SAMPLE = re.compile(r" \(sample '[^']*'(, source '[^']*')?\)$")
-"""Names the sample of a row, which other rows with the same problem do not have."""
 NAMED_ROWS = 5
 """Of rows with the same problem, how many are named on a screen (ours)."""
 
@@ -41,8 +38,7 @@ def first_problems(problems: Sequence[Problem], rest: str | None = None) -> list
     """
     alike: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
-        what = _SAMPLE.sub("", problem["what"])
-        alike.setdefault((problem["file"], what, problem["fix"]), []).append(problem)
+        alike.setdefault((problem["file"], problem["what"], problem["fix"]), []).append(problem)
     shown = list(alike.values())[:SHOWN_PROBLEMS]
     lines = [_line_of(some) for some in shown]
     more = len(problems) - sum(map(len, shown))
@@ -57,19 +53,19 @@ def describe_problem(problem: Problem) -> str:
     return _line_of([problem])
 
 
-def _line_of(alike: Sequence[Problem]) -> str:
-    """The same problem of rows of a file as one line."""
-    first = alike[0]
-    place = first["file"] if first["row"] is None else f"{first['file']}, {_rows(alike)}"
-    what = " ".join(_SAMPLE.sub("", first["what"]).split() if len(alike) > 1 else first["what"].split())
+def _line_of(same: Sequence[Problem]) -> str:
+    """The same problem in several rows of a file, as one line."""
+    first = same[0]
+    place = first["file"] if first["row"] is None else f"{first['file']}, {_rows(same)}"
+    what = " ".join(first["what"].split())
     if first["row"] is None and first["file"] in what:
         place = ""  # a file that cannot be read is named by its error
     said = f"{place}: {what}" if place else what
     return one_line(f"{said}; {first['fix']}" if first["fix"] else said)
 
 
-def _rows(alike: Sequence[Problem]) -> str:
-    numbers = [str(problem["row"]) for problem in alike]
+def _rows(problems: Sequence[Problem]) -> str:
+    numbers = [str(problem["row"]) for problem in problems]
     if len(numbers) > NAMED_ROWS:
         return f"rows {', '.join(numbers[:NAMED_ROWS])} and {len(numbers) - NAMED_ROWS} more"
     *before, last = numbers

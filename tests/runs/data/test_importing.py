@@ -314,10 +314,10 @@ def test_rows_with_the_same_problem_share_a_line_and_hide_no_other() -> None:
     assert first_problems(alike, "see FILE")[1:] == ["see FILE"]
     assert first_problems(alike[:3], "see FILE") == ["a, rows 0, 1 and 2: no answer; add one"]
     many = [Problem(file="a", row=row, what=f"answer {row // 2}", fix="") for row in range(30)]
-    told = first_problems(many, "see FILE")
-    assert told[0] == "a, rows 0 and 1: answer 0"
-    assert told[-1] == "… and 10 more; see FILE"
-    assert len(told) == 11
+    shown = first_problems(many, "see FILE")
+    assert shown[0] == "a, rows 0 and 1: answer 0"
+    assert shown[-1] == "… and 10 more; see FILE"
+    assert len(shown) == 11
 
 
 @pytest.mark.parametrize("question", ["", "  ", "<image>\n"])

@@ -7,6 +7,7 @@ from vtune.report.progress import say
 from vtune.sandbox import Limits, Sandbox
 from vtune.sandbox.recipe import SandboxRecipe
 from vtune.schema.parquet import scan_columns
+from vtune.schema.sample import Sample
 from vtune.tools.python import NAME as PYTHON
 
 
@@ -22,8 +23,13 @@ def sandbox_of(recipe: SandboxRecipe, *, sessions: int, runs_code: bool = True) 
     return Sandbox(limits, isolation=recipe.isolation, decode=recipe.decode, warm=sessions, at_once=runs_code)
 
 
+def needs_sandbox(sample: Sample) -> bool:
+    """Whether code may run: the sample offers `python`, or has an environment."""
+    return PYTHON in sample.tools or sample.environment != ""
+
+
 def may_run_code(data: Iterable[str]) -> bool:
-    """Whether a row of data files may run code: Python is offered, or there is an environment.
+    """Whether a row of data files needs a sandbox (see `needs_sandbox`); two of their columns are read.
 
     Raises:
         DataError: If a file is missing or damaged, or is not one of samples.

@@ -260,6 +260,8 @@ def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
         return {"file": error.where, "row": None, "what": error.what, "fix": error.fix}
     # The place within the row, e.g. its column, follows the file and the row in `where`.
     detail = error.where.removeprefix(str(path)).removeprefix(f", row {row}").removeprefix(", ")
+    if row is not None and detail.startswith("sample "):
+        detail = ""  # the row says which, and other rows may have the same problem
     what = f"{error.what} ({detail})" if detail else error.what
     return {
         "file": str(path),

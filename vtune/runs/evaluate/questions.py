@@ -25,6 +25,7 @@ from vtune.reward.checking import check_samples
 from vtune.reward.evidence import needs_look
 from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.prompts import Style
+from vtune.runs.agent.sandbox import needs_sandbox
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.data.validating import check_brought, check_data
 from vtune.runs.evaluate.revisions import is_note
@@ -33,7 +34,6 @@ from vtune.schema.parquet import fingerprint, load_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
-from vtune.tools.python import NAME as PYTHON
 from vtune.uses import used
 from vtune.verifiers import choice, verifier_of
 from vtune.verifiers.spaces import Space
@@ -307,11 +307,6 @@ def read_published(source: Source) -> Iterator[Sample]:
             if isinstance(entry, DataError):
                 raise entry
             yield without_pictures(entry)
-
-
-def needs_sandbox(sample: Sample) -> bool:
-    """Whether code may run: the sample offers `python`, or has an environment."""
-    return PYTHON in sample.tools or sample.environment != ""
 
 
 def without_pictures(sample: Sample) -> Sample:

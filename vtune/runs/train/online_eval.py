@@ -23,6 +23,7 @@ from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
 from vtune.rollout.engine import Engine
 from vtune.runs.agent.opening import open_agent
+from vtune.runs.agent.sandbox import needs_sandbox
 from vtune.runs.agent.scoring import draw_and_score
 from vtune.runs.evaluate.grading import (
     as_shown,
@@ -33,7 +34,7 @@ from vtune.runs.evaluate.grading import (
     thresholds_of,
     with_fallback,
 )
-from vtune.runs.evaluate.questions import needs_sandbox, read_questions, read_records
+from vtune.runs.evaluate.questions import read_questions, read_records
 from vtune.runs.evaluate.windows import Window, slim, windows
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.runs.train.online_recipe import OnlineEval
