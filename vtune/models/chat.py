@@ -18,7 +18,7 @@ _MARK = "\ue000"
 """Stands for a picture while the template is rendered; a private-use character."""
 
 LATELY = 64
-"""Texts whose tokens are remembered, and opening turns that are remembered as the template prints them."""
+"""How many texts are remembered as tokens, and how many openings as the template renders them."""
 
 
 class Chat:
