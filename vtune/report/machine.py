@@ -52,7 +52,8 @@ def _packages(result: Mapping[str, Any]) -> Table:
 
 def _sandbox(sandbox: Mapping[str, Any]) -> list[RenderableType]:
     if sandbox["tier"] is None:
-        return [Text("sandbox: CANNOT RUN"), *(Text(f"  {note}") for note in sandbox["notes"])]
+        without = "" if sandbox["needed"] else "; this recipe runs no code, and needs none"
+        return [Text(f"sandbox: CANNOT RUN{without}"), *(Text(f"  {note}") for note in sandbox["notes"])]
     table = Table("layer", "", "why", title=f"sandbox: tier {sandbox['tier']}", title_justify="left")
     for layer in sandbox["layers"]:
         table.add_row(

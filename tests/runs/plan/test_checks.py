@@ -16,6 +16,7 @@ import yaml
 
 from tests.listening import listening
 from tests.runs.commands import vtune
+from tests.runs.plan.test_doctor import NoSandbox
 from tests.test_cli import picture
 from vtune.config import find, load_recipe
 from vtune.runs.plan import checks, doctor
@@ -72,6 +73,10 @@ def test_a_file_that_is_no_recipe_is_told_as_text(content: bytes, said: str, tmp
     assert said in ended.err
 
 
+def check_recipe(path: Path) -> list[dict[str, Any]]:
+    return checks.check_recipe(checks.read_recipe(str(path)))
+
+
 @pytest.mark.usefixtures("probed")
 def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = recipe_file(tmp_path, tiny, lens / "train.parquet")
@@ -82,6 +87,47 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     asked = ("model", "memory", "disk", "pictures")
     assert all(found[name]["level"] == "ok" for name in asked)
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
+
+
+@pytest.mark.parametrize(
+    ("tools", "suites", "needed"),
+    [
+        (("python",), "", True),
+        (("text_search_tool",), "", False),
+        (("text_search_tool",), "{suite: lens, limit: 2, settings: {data: [TRAIN]}}", False),
+        (("text_search_tool",), "{suite: lens, limit: 2, settings: {data: [CODE]}}", True),
+        (("text_search_tool",), "{suite: lens, limit: 2, settings: {data: [GONE]}}", True),
+    ],
+)
+def test_a_recipe_needs_a_sandbox_where_code_may_run(
+    tools: tuple[str, ...], suites: str, needed: bool, tiny: Path, lens: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(doctor, "Sandbox", NoSandbox)
+    samples = list(read_samples(lens / "train.parquet"))
+    data, code = tmp_path / "data.parquet", lens / "train.parquet"
+    write_samples(data, [replace(sample, tools=tools) for sample in samples])
+    named = (
+        suites.replace("TRAIN", str(data)).replace("CODE", str(code)).replace("GONE", str(tmp_path / "no"))
+    )
+    section = f"eval:\n  every: 1\n  suites: [{named}]\n" if suites else "eval: null\n"
+    path = recipe_file(tmp_path, tiny, data)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(section if line.startswith("eval: null") else line for line in lines))
+    ended = vtune("doctor", path, "--json")
+    result = json.loads(ended.out)
+    assert result["sandbox"]["tier"] is None
+    assert (result["sandbox"]["needed"], result["ok"], ended.code) == (needed, not needed, int(needed))
+    assert any("Landlock" in fix for fix in result["fixes"]) is needed
+    assert ("this recipe runs no code" in vtune("doctor", path).out) is not needed
+
+
+@pytest.mark.usefixtures("probed")
+def test_supervised_training_needs_no_sandbox(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    values = yaml.safe_load(find("codev-tiny", "recipes.sft").read_text())
+    path = tmp_path / "sft.yaml"
+    path.write_text(yaml.safe_dump(values | {"model": str(tiny), "data": [str(lens / "traces.parquet")]}))
+    assert json.loads(vtune("doctor", path, "--json").out)["sandbox"]["needed"] is False
 
 
 def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
@@ -97,7 +143,7 @@ def test_room_for_the_checkpoints_of_a_run_by_epochs_is_asked_for_all_its_steps(
         values["checkpoints"] |= {"every": 1, "keep": {"newest": 1, "every": 1}}
         path = tmp_path / f"{number}.yaml"
         path.write_text(yaml.safe_dump(values))
-        (disk,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "disk")
+        (disk,) = (check for check in check_recipe(path) if check["name"] == "disk")
         reported.append(disk["found"].partition("checkpoints take ")[2])
     by_epochs, by_steps, without_data = reported
     assert by_epochs == by_steps != without_data
@@ -108,7 +154,7 @@ def test_checkpoints_take_as_much_as_a_dry_run_says(tiny: Path, lens: Path, tmp_
     path = recipe_file(tmp_path, tiny, lens / "train.parquet")
     planned = json.loads(vtune("rl", "--recipe", path, "--dry-run", "--shape", "Qwen2.5-VL-7B", "--json").out)
     path.write_text(path.read_text().replace(str(tiny), "Qwen/Qwen2.5-VL-7B-Instruct"))
-    (disk,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "disk")
+    (disk,) = (check for check in check_recipe(path) if check["name"] == "disk")
     together = planned["check"]["plan"]["disk_gb"]["together"]
     assert disk["found"].endswith(f"checkpoints take up to {together:.1f} GB")
 
@@ -122,7 +168,7 @@ def test_the_pixels_of_the_suites_that_a_recipe_names_are_held_against_its_own(
     (line,) = (line for line in text.splitlines() if line.startswith("eval: null"))
     path = tmp_path / "named.yaml"
     path.write_text(text.replace(f"{line}\n", named))
-    found = {check["name"]: check for check in checks.check_recipe(str(path)) if "pixels" in check["name"]}
+    found = {check["name"]: check for check in check_recipe(path) if "pixels" in check["name"]}
     assert {name: check["level"] for name, check in found.items()} == {
         "pixels, lens": "ok",
         "pixels, vstar": "warn",
@@ -135,7 +181,7 @@ def test_the_pixels_of_the_suites_that_a_recipe_names_are_held_against_its_own(
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vllm is installed")
 def test_an_engine_that_is_not_installed_is_named(tiny: Path, lens: Path, tmp_path: Path) -> None:
     path = recipe_file(tmp_path, tiny, lens / "train.parquet", **{"engine: transformers": "engine: vllm"})
-    (check,) = (check for check in checks.check_recipe(str(path)) if check["name"] == "rollout engine")
+    (check,) = (check for check in check_recipe(path) if check["name"] == "rollout engine")
     assert (check["level"], check["found"]) == ("fail", "vllm is not installed")
     assert "vtune[vllm]" in check["fix"]
 
@@ -286,5 +332,5 @@ def test_a_package_is_mended_with_the_version_that_was_tested() -> None:
         {"name": "torch", "wanted": "<2.14,>=2.11", "ok": False},
         {"name": "numpy", "wanted": ">=2", "ok": False},
     ]
-    fixes = doctor._fixes(rows, [], "no GPU", {"tier": "namespaces"})
+    fixes = doctor._fixes(rows, [], "no GPU", {"tier": "namespaces", "needed": True})
     assert fixes == ["packages: pip install 'torch==2.13.0' 'numpy>=2'"]

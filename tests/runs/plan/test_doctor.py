@@ -69,7 +69,7 @@ def test_a_package_is_held_against_its_range(
 
 
 GPU = ["NVIDIA H200, 143771 MiB, 570.1"]
-GOOD = {"tier": "namespaces"}
+GOOD = {"tier": "namespaces", "needed": True}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ GOOD = {"tier": "namespaces"}
 def test_what_to_do_follows_from_what_is_missing(
     packages: list[dict[str, Any]], gpus: list[str], cuda: str, tier: str | None, starts: list[str]
 ) -> None:
-    fixes = doctor._fixes(packages, gpus, cuda, {"tier": tier})
+    fixes = doctor._fixes(packages, gpus, cuda, {"tier": tier, "needed": True})
     assert len(fixes) == len(starts)
     assert all(fix.startswith(start) for fix, start in zip(fixes, starts, strict=True))
 
@@ -142,7 +142,7 @@ def test_the_machine_is_shown_in_tables() -> None:
             {"name": "torch", "wanted": "<3", "installed": None, "ok": False, "note": "not installed"}
         ],
         "checks": [{"name": "judge", "level": "fail", "found": "http://[x]: refused", "fix": "start it"}],
-        "sandbox": {"tier": "flat", "layers": layers, "capacity": 7, "notes": notes},
+        "sandbox": {"tier": "flat", "layers": layers, "capacity": 7, "notes": notes, "needed": True},
         "fixes": ["packages: pip install 'torch<3'"],
     }
     text = printed(render_machine(result))

@@ -19,6 +19,8 @@ from vtune.models.shape import find_shape
 from vtune.models.source import resolved
 from vtune.reward.wire import JUDGE
 from vtune.runs.agent.kinds import check_vllm
+from vtune.runs.agent.sandbox import may_run_code, needs_sandbox
+from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.plan.estimate import on_disk
 from vtune.runs.plan.machine import machine_of
@@ -75,9 +77,8 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
     return recipe.model_copy(update={"model": resolved(recipe.model)})
 
 
-def check_recipe(name: str) -> list[dict[str, Any]]:
+def check_recipe(recipe: RLRecipe | SFTRecipe) -> list[dict[str, Any]]:
     """Every check of a recipe, as mappings with `name`, `level`, `found` and `fix`."""
-    recipe = read_recipe(name)
     values = recipe.model_dump(mode="json")
     checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(recipe), *_engine(values)]
     checks += [*_data(recipe), *_suites(values), *_services(values)]
@@ -179,12 +180,37 @@ def _pictures(recipe: RLRecipe | SFTRecipe, path: Path) -> Iterator[tuple[str, b
             yield f"row {number}", load_picture(picture, path.parent)
 
 
+def runs_code(recipe: RLRecipe | SFTRecipe) -> bool:
+    """Whether training needs a sandbox, itself or in an evaluation; also where data that are not here decide.
+
+    Raises:
+        RecipeError: If a suite of its evaluations cannot be read.
+    """
+    if isinstance(recipe, SFTRecipe):
+        return False
+    suites = list(_evaluated(recipe.model_dump(mode="json")))
+    try:
+        return may_run_code(recipe.data) or any(
+            needs_sandbox(sample)
+            for _, suite, limit in suites
+            for sample in islice(read_records(suite), limit)
+        )
+    except DataError:
+        return True
+
+
+def _evaluated(values: Mapping[str, Any]) -> Iterator[tuple[str, EvalSuite, int | None]]:
+    """(name, suite, limit) of each evaluation in training."""
+    for one in (values.get("eval") or {}).get("suites", ()):
+        settings = [override(key, value) for key, value in one["settings"].items()]
+        yield one["suite"], load_recipe(find(one["suite"], "eval_suites"), EvalSuite, settings), one["limit"]
+
+
 def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
     """The pixels of training against those of its suites: they alone move scores by tens of points."""
     limit = values["images"]["max_pixels"]
-    for one in (values.get("eval") or {}).get("suites", ()):
-        name, settings = one["suite"], [override(key, value) for key, value in one["settings"].items()]
-        suite = load_recipe(find(name, "eval_suites"), EvalSuite, settings).images.max_pixels
+    for name, evaluated, _ in _evaluated(values):
+        suite = evaluated.images.max_pixels
         if suite == limit:
             yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
         else:

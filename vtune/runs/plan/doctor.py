@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,25 +44,27 @@ def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[st
         self_test: Also try on this machine what is promised of it, see `vtune.runs.plan.self_test`.
 
     Returns:
-        `ok` (whether the sandbox can run, and no check fails), `python`, `system`, `cores`, `memory_gb` and
-        `memory_available_gb`, `disk_free_gb` (of the current folder), `gpus` (lines of nvidia-smi), `cuda`
-        (what torch sees: a count, or why none), `packages` (each `name`, `wanted`, `installed`, `ok`,
-        `note`), `checks` (each `name`, `level`: ok, warn or fail, `found`, `fix`), `sandbox` (`tier`,
-        `layers` each with `name`, `on`, `why`, `capacity`, `notes`), and `fixes`.
+        `ok` (no check fails, and the sandbox can run or is not needed), `python`, `system`, `cores`,
+        `memory_gb` and `memory_available_gb`, `disk_free_gb` (of the current folder), `gpus` (lines of
+        nvidia-smi), `cuda` (what torch sees: a count, or why none), `packages` (each `name`, `wanted`,
+        `installed`, `ok`, `note`), `checks` (each `name`, `level`: ok, warn or fail, `found`, `fix`),
+        `sandbox` (`tier`, `layers` each with `name`, `on`, `why`, `capacity`, `notes`, and `needed`: false
+        where the recipe runs no code), and `fixes`.
 
     Raises:
         RecipeError: If the recipe cannot be read.
     """
-    asked = []
+    asked, needed = [], True
     if recipe is not None:
         # First: a recipe that cannot be read is told before anything is started.
-        from vtune.runs.plan.checks import check_recipe
+        from vtune.runs.plan.checks import check_recipe, read_recipe, runs_code
 
-        asked = check_recipe(recipe)
+        read = read_recipe(recipe)
+        asked, needed = check_recipe(read), runs_code(read)
     packages = _packages()
     gpus = _gpus()
     cuda = _cuda() if gpus else "no GPU"
-    sandbox = asyncio.run(_sandbox())
+    sandbox = asyncio.run(_sandbox()) | {"needed": needed}
     memory = _memory()
     shared = shutil.disk_usage(SHARED_MEMORY).total if SHARED_MEMORY.is_dir() else None
     checks = [_shared_memory(shared), *_driver(gpus, cuda), *asked]
@@ -71,7 +73,7 @@ def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[st
 
         checks += trials.self_test()
     return {
-        "ok": sandbox["tier"] is not None and all(check["level"] != "fail" for check in checks),
+        "ok": not _lacks_sandbox(sandbox) and all(check["level"] != "fail" for check in checks),
         "python": f"{platform.python_version()} ({sys.executable})",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)),
@@ -183,6 +185,10 @@ async def _sandbox() -> dict[str, Any]:
     return {"tier": info["tier"], "layers": layers, "capacity": info["capacity"], "notes": notes}
 
 
+def _lacks_sandbox(sandbox: Mapping[str, Any]) -> bool:
+    return sandbox["needed"] and sandbox["tier"] is None
+
+
 def _layer(name: str, value: object, notes: Sequence[str]) -> dict[str, Any]:
     about = [note for note in notes if any(word in note.lower() for word in LAYERS[name])]
     level = f"ABI {value}" if name == "landlock" and value else ""
@@ -194,7 +200,7 @@ def _fixes(
 ) -> list[str]:
     """What to do, most urgent first."""
     fixes = []
-    if sandbox["tier"] is None:
+    if _lacks_sandbox(sandbox):
         fixes.append(
             "sandbox: run on Linux 5.13 or newer with Landlock (listed in /sys/kernel/security/lsm), or as"
             " root where namespaces can be created; `--sandbox unsafe` trains without protection"
