@@ -121,7 +121,7 @@ IOU += "    until: [0.1, 0.25]\n    target: null\n"
 MUTATIONS = {
     "break 1: zooms of DeepEyes": Mutation(
         "data/codev-rl", "    tools: [python]\n    sample: null\n    published: null\n  chart", "  chart",
-        "rl/codev", "tools", "offers image_zoom_in_tool, and the recipe has no tools.zoom",
+        "rl/codev", "tools", "offers image_zoom_in_tool, and no section tools.zoom says how it runs",
     ),
     "break 1: ThinkLite without tools": Mutation(
         "data/codev-rl", "    tools: [python]           # ours", "    # ours",
@@ -169,7 +169,7 @@ MUTATIONS = {
     ),
     "a tool that is not opened": Mutation(
         "rl/credit-search-8b", "  zoom: {space: relative_1000, min_side: 28}", "  zoom: null",
-        "rl/credit-search-8b", "tools", "the recipe has no tools.zoom",
+        "rl/credit-search-8b", "tools", "no section tools.zoom says how it runs",
     ),
     "a tool of which the prompt says nothing": Mutation(
         "rl/credit-search-8b", "prompt: tools", "prompt: codev",

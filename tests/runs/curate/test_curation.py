@@ -397,7 +397,7 @@ def test_a_broken_picture_costs_its_row_and_a_tool_that_nobody_can_run_stops(
     write_samples(data, [good, replace(other, tools=("image_zoom_in_tool",))])
     ended = vtune("curate", recipe, "--out", tmp_path / "other")
     assert ended.code == 2
-    assert "offers image_zoom_in_tool, and the recipe has no tools.zoom" in ended.err
+    assert "offers image_zoom_in_tool, and no section tools.zoom says how it runs" in ended.err
     assert rollouts(dice) == before, "the first row was drawn before the second was refused"
 
 

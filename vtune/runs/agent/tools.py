@@ -95,9 +95,10 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
             if TOOLS[name].opened is not None and name not in run:
                 key = TOOLS[name].section or name
                 raise RecipeError(
-                    f"sample {sample.id!r} offers {name}, and the recipe has no tools.{key}",
-                    fix=f"write a section tools.{key} (vtune/tools/README.md), or let them offer others: "
-                    "`vtune data import … --tools`, `tools` of a source (data recipe), `offers` of a suite",
+                    f"sample {sample.id!r} offers {name}, and no section tools.{key} says how it runs",
+                    fix="write it, for a suite into its agent (vtune/tools/README.md), or let them offer "
+                    "others: `vtune data import … --tools`, `tools` of a source (data recipe), `offers` of "
+                    "a suite",
                 )
             if not STYLES[prompt].tells_of(name):
                 raise RecipeError(
