@@ -45,6 +45,16 @@ def heed_sigint() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
+def heed_sigint_no_more() -> None:
+    """Let a rank that ends do so: its watcher, who says Ctrl-C where another has failed, cannot know.
+
+    Python would add a traceback of its own teardown to what the rank has said.
+    """
+    if WITHIN in os.environ:
+        # A mask would be that of this thread alone.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def heed_sigterm() -> None:
     """Let SIGTERM end this process as Ctrl-C does: what is half written is removed, and the status is 130.
 

@@ -21,7 +21,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import Ending, heed_sigint, heed_sigterm
+from .ending import Ending, heed_sigint, heed_sigint_no_more, heed_sigterm
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -102,7 +102,10 @@ _USERS = {
 def main() -> None:
     """Run the command; show a known problem as text and anything else as a traceback."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            heed_sigint_no_more()
     except VtuneError as error:
         _end(error)
     except OSError as error:

@@ -400,6 +400,25 @@ def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
         assert started.gone(GONE)
 
 
+def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path: Path) -> None:
+    """Python would say of its own teardown that it was interrupted."""
+    waits = (
+        "import os, threading, time\n"
+        "if os.environ.get('RANK') == '0':\n"
+        "    def late():\n"
+        "        threading.main_thread().join()\n"
+        "        time.sleep(2)\n"
+        "    threading.Thread(target=late).start()\n"
+    )
+    words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=-1"]
+    started = Launched(
+        [*words, "--out", str(tmp_path / "run"), "--gpus", "2"], tmp_path / "said", site=IDLES + waits
+    )
+    assert started.wait(START) == 2
+    assert started.err == "error: steps below zero\n"
+    assert started.gone(GONE)
+
+
 def test_what_rank_0_ended_with_has_been_said_and_is_not_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
