@@ -1,12 +1,15 @@
 """What rows begin with alike is kept once, and attention is the same."""
 
+import weakref
 from collections.abc import Sequence
 from math import inf
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import pad
 
 import vtune.models.beginnings
 import vtune.models.decoding
@@ -133,3 +136,27 @@ def test_rows_are_kept_apart_where_sharing_gains_nothing(
     places: list[torch.Tensor], dtype: torch.dtype
 ) -> None:
     assert KeyValues(places, dtype)._shared is None
+
+
+@pytest.mark.parametrize("longer", [True, False])
+def test_keys_and_values_of_one_layer_at_a_time_are_there_twice(
+    longer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them twice would double what a GPU holds while rows are drawn."""
+    layers = 4
+    kept = KeyValues(laid_out(3, [[(5, 4), (5, 4)]]), torch.float32)
+    for _ in range(layers):
+        kept.keep(*torch.randn(2, 1, SHARED, 16, WIDTH))
+    before = [weakref.ref(states) for layer in kept._layers for states in layer]
+    alive = []
+
+    def noted(*given: Any) -> torch.Tensor:
+        alive.append(sum(one() is not None for one in before))
+        return pad(*given)
+
+    monkeypatch.setattr(vtune.models.decoding, "pad", noted)
+    if longer:
+        kept.grow()
+    else:
+        kept._replace(lambda states: noted(states, (0, 0)))
+    assert alive == [8, 8, 6, 6, 4, 4, 2, 2]

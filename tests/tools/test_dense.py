@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from vtune.tools import dense_build
 from vtune.tools.dense import DenseIndex
 from vtune.tools.dense_build import Callbacks, Method, build_dense_index, tidy_dense_index
 from vtune.tools.passage import Passage
+from vtune.tools.passages import torch_device
 
 WIDTH = 16
 
@@ -229,6 +231,14 @@ def test_queries_of_another_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="hashed embedded what it holds, and other is another model"):
         DenseIndex(tmp_path, Hashed("other"))
     assert DenseIndex(tmp_path, Hashed("moved/hashed")).find("topic1 fact 1", 1) == [corpus(3)[1]]
+
+
+def test_an_encoder_on_a_gpu_is_on_that_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads in which searches run are on GPU 0 by themselves."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert torch_device("cuda") == torch.device("cuda", 3)
+    assert torch_device("cpu") == torch.device("cpu")
 
 
 def drop(path: Path) -> None:

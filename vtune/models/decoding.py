@@ -1,6 +1,6 @@
 """What decoding keeps: the keys and values of rows that grow by one token at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -52,7 +52,7 @@ class KeyValues:
     def grow(self) -> None:
         """Before each new token: a column for it."""
         if self._used == self._room:
-            self._layers = [(pad(k, (0, 0, 0, ROOM)), pad(v, (0, 0, 0, ROOM))) for k, v in self._layers]
+            self._replace(lambda states: pad(states, (0, 0, 0, ROOM)))
             self._bias = pad(self._bias, (0, ROOM)) if self._bias is not None else None
             self._room += ROOM
         self._used += 1
@@ -94,11 +94,18 @@ class KeyValues:
     def select(self, rows: torch.Tensor) -> None:
         """Keep only these rows, in this order."""
         self._bias = self._bias if self._bias is None else self._bias[rows]
-        self._layers = [(key[rows], value[rows]) for key, value in self._layers]
+        self._replace(lambda states: states[rows])
         if self._shared is not None:
             self._shared.select(rows)
             if self._shared.crowded or self._shared.saved < LEAST:
                 self._spread(self._shared)
+
+    def _replace(self, other: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Put others in the place of keys and values; those of one layer at a time are there twice."""
+        for number in range(len(self._layers)):
+            key, value = self._layers[number]
+            self._layers[number] = other(key), other(value)
+            del key, value  # else they would live until the next are taken
 
     def _spread(self, shared: Beginnings) -> None:
         """Keep what rows begin with for each of them from now on."""

@@ -192,7 +192,7 @@ class _Draw:
         # So small that the likeliest token has all of the mass, where one is drawn greedily.
         self.temperature = torch.tensor(temperatures, device=policy.device)[:, None].clamp(min=LEAST)
         self.chances: torch.Tensor | None = None
-        """Uniform numbers (R, T) of T tokens at most, where each row has its own."""
+        """Uniform numbers (R, T) of T tokens at most, where each row has its own; of those that are drawn."""
         if apart:
             most = max(request.sampling.max_new_tokens for request in requests)
             own = [torch.rand(most, dtype=torch.float64, generator=_seeded([r.key])) for r in requests]
@@ -214,6 +214,7 @@ class _Draw:
             if on is not None:
                 drawn, position, self.temperature = drawn[on], position[on], self.temperature[on]
                 rotation = [part[on] for part in rotation]
+                self.chances = self.chances if self.chances is None else self.chances[on]
                 kept.select(on)
             if number % AHEAD == 0:
                 rotation = self._rotation(hidden, position + number)
@@ -261,7 +262,7 @@ class _Draw:
             )
         else:
             # All rows of a batch that are still drawn are equally long.
-            uniform = self.chances[self.rows.drawing, self.rows.length][:, None]
+            uniform = self.chances[:, self.rows.length, None]
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(self.temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))

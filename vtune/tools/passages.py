@@ -87,16 +87,18 @@ def load_encoder(model: str, settings: "EncoderSettings", device: Device) -> "En
 
 
 def torch_device(device: Device) -> "torch.device":
-    """Where an encoder computes.
+    """Where an encoder computes: on a GPU, that of this process, whichever thread asks it later.
 
     Raises:
         RecipeError: If there is no such device.
     """
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
+    if device == "cpu":
+        return torch.device(device)
+    if not torch.cuda.is_available():
         raise RecipeError("there is no CUDA device for the encoder", fix="let its device be cpu")
-    return torch.device(device)
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def check_model(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> None:

@@ -134,38 +134,39 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
         policy: Whose tokens and pictures they are.
         read: `reading` of the items, where that has begun before.
     """
+    counts = [np.flatnonzero(np.array(item.loss_mask[1:], dtype=bool)) for item in items]
+    ends = accumulate((len(item.token_ids) for item in items), initial=0)
+    before = np.concatenate([end + one for end, one in zip(ends, counts, strict=False)])
+    ids = (np.array(item.token_ids, dtype=np.int64) for item in items)
+    targets = np.concatenate([row[1 + one] for row, one in zip(ids, counts, strict=True)])
+    sequence = np.repeat(np.arange(len(items)), [item.counted for item in items])
+    advantages = _flat([item.advantages for item in items])
+    old_logprobs = _flat([item.old_logprobs for item in items])
+    off_policy = _flat([item.off_policy for item in items], np.bool_)
+    # Only now what goes to a GPU, which waits for all that it was asked before.
     device = policy.device
     read = read or reading(items, policy.pictures)
-    rows = [Row(item.token_ids, [read(data) for data in item.images]) for item in items]
     packed = pack(
-        rows,
+        [Row(item.token_ids, [read(data) for data in item.images]) for item in items],
         image_id=policy.chat.image_id,
         merge=policy.merge,
         device=device,
         positions_of=policy.family.positions,
     )
-    counts = [np.flatnonzero(np.array(item.loss_mask[1:], dtype=bool)) for item in items]
-    ends = accumulate((len(item.token_ids) for item in items), initial=0)
-    before = np.concatenate([end + one for end, one in zip(ends, counts, strict=False)])
-    ids = (np.array(item.token_ids, dtype=np.int64) for item in items)
-    targets = [row[1 + one] for row, one in zip(ids, counts, strict=True)]
-
-    def on_device(values: NDArray[Any]) -> torch.Tensor:
-        return torch.from_numpy(values).to(device)
-
-    def flat(values: Sequence[Sequence[float]], dtype: type[np.generic] = np.float32) -> torch.Tensor:
-        # By numpy, which takes a third of the time for lists.
-        return on_device(np.array(list(chain.from_iterable(values)), dtype=dtype))
-
     return MicroBatch(
         packed=packed,
-        predicting=torch.cat(packed.places)[on_device(before)],
-        targets=on_device(np.concatenate(targets)),
-        advantages=flat([item.advantages for item in items]),
-        old_logprobs=flat([item.old_logprobs for item in items]),
-        off_policy=flat([item.off_policy for item in items], np.bool_),
-        sequence=on_device(np.repeat(np.arange(len(items)), [item.counted for item in items])),
+        predicting=torch.cat(packed.places)[torch.from_numpy(before).to(device)],
+        targets=torch.from_numpy(targets).to(device),
+        advantages=torch.from_numpy(advantages).to(device),
+        old_logprobs=torch.from_numpy(old_logprobs).to(device),
+        off_policy=torch.from_numpy(off_policy).to(device),
+        sequence=torch.from_numpy(sequence).to(device),
     )
+
+
+def _flat(values: Sequence[Sequence[float]], dtype: type[np.generic] = np.float32) -> NDArray[Any]:
+    # By numpy, which takes a third of torch's time for lists.
+    return np.array(list(chain.from_iterable(values)), dtype=dtype)
 
 
 def dummy_item(chat: Chat, reader: PictureReader) -> Item:

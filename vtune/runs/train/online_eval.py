@@ -204,7 +204,7 @@ class OnlineEvaluation:
         searches = searches_of(self._out, one.name, ranks.rank)
         judgements = self._out / f"judge-eval-{ranks.rank}.jsonl"
         scoring = Scorer(suite.reward, judge_cache=judgements, shown=pictures.shown_size)
-        runs_code = self._runs_code(one)
+        runs_code = await asyncio.to_thread(self._runs_code, one)
         announced = ranks.first and runs_code and not self._announced
         self._announced |= announced
         async with (
@@ -226,6 +226,7 @@ class OnlineEvaluation:
         return found
 
     def _runs_code(self, one: Loaded) -> bool:
+        """Whether a question of the suite may run code; to know that no one does, all are read."""
         if one.name not in self._codes:
             records = islice(read_records(one.suite), one.limit)
             self._codes[one.name] = any(map(needs_sandbox, records))
