@@ -76,11 +76,18 @@ class Steps:
 
 
 class Rows:
-    """Progress over an unknown number of rows: a line on stderr now and then; none where there was none."""
+    """Progress over an unknown number of rows: a line on stderr now and then; none where there was none.
 
-    def __init__(self, title: str, *, show: bool = True) -> None:
+    Args:
+        title: What is being done.
+        show: False where nothing is to be said.
+        brief: Whether nothing is said where it takes no longer than from one line to the next.
+    """
+
+    def __init__(self, title: str, *, show: bool = True, brief: bool = False) -> None:
         self._title = title
         self._show = show
+        self._silent = brief
         self._done = 0
         self._last = time.monotonic()
 
@@ -90,14 +97,14 @@ class Rows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._show and self._done:
+        if kind is None and self._show and self._done and not self._silent:
             say(f"{self._title}: {self._done} rows")
 
     def advance(self) -> None:
         """One more row is done."""
         self._done += 1
         if self._show and time.monotonic() - self._last > EVERY:
-            self._last = time.monotonic()
+            self._last, self._silent = time.monotonic(), False
             say(f"{self._title}: {self._done} rows")
 
 

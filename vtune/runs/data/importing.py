@@ -17,10 +17,11 @@ from vtune.files.writing import check_file_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
+from vtune.runs.data.opening import Opening, opening
 from vtune.runs.data.validating import (
     check_learnable,
     check_sample,
-    has_turned,
+    images_of,
     list_problems,
     problem_of,
 )
@@ -112,29 +113,23 @@ class _Reading:
 
     def samples(self) -> Iterator[Sample]:
         """Samples that can be stored, each id once."""
-        for place, record in self._records():
-            if isinstance(record, Sample) and self._good(place, record):
+        for record in self._good_ones():
+            if isinstance(record, Sample):
                 self.by_verifier[record.verifier] += 1
                 yield record
 
     def traces(self) -> Iterator[Trajectory]:
         """Traces that can be stored."""
-        for place, record in self._records():
-            if isinstance(record, Trajectory) and self._good(place, record):
-                yield record
+        return (record for record in self._good_ones() if isinstance(record, Trajectory))
 
-    def _records(self) -> Iterator[tuple[Place, Sample | Trajectory]]:
-        with Rows("import", show=self._show) as progress:
-            for path in self._paths:
-                for place, entry in self._layout.read(path, self._options):
-                    progress.advance()
-                    record = self._offered(entry)
-                    if not isinstance(record, DataError):
-                        record = self._asking(record)
-                    if isinstance(record, DataError):
-                        self._odd(place, record)
-                    else:
-                        yield place, record
+    def _good_ones(self) -> Iterator[Sample | Trajectory]:
+        for (place, record), pictures in opening(
+            self._records(), lambda entry: images_of(entry[1]), self._base
+        ):
+            if isinstance(record, DataError):
+                self._odd(place, record)
+            elif self._good(place, record, pictures):
+                yield record
         if not self.by_source and not self.problems:
             raise DataError(
                 "there is no row to import",
@@ -147,6 +142,14 @@ class _Reading:
                 "\n".join(["no row could be imported", *(f"  {line}" for line in lines)]),
                 fix="correct the rows as these lines say, or give the right format",
             )
+
+    def _records(self) -> Iterator[tuple[Place, Sample | Trajectory | DataError]]:
+        with Rows("import", show=self._show) as progress:
+            for path in self._paths:
+                for place, entry in self._layout.read(path, self._options):
+                    progress.advance()
+                    record = self._offered(entry)
+                    yield place, record if isinstance(record, DataError) else self._asking(record)
 
     def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory | DataError:
         """A sample whose question says how it is to be answered, where no prompt style could; or why not."""
@@ -167,12 +170,12 @@ class _Reading:
         except DataError as error:
             return error
 
-    def _good(self, place: Place, record: Sample | Trajectory) -> bool:
+    def _good(self, place: Place, record: Sample | Trajectory, pictures: Opening) -> bool:
         here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
         try:
             if isinstance(record, Trajectory):
                 check_unicode("", trajectory_to_row(record))
-                check_learnable(record, self._base, here)
+                check_learnable(record, pictures, here)
             else:
                 check_unicode("", sample_to_row(record))
                 if record.id in self._places:  # also where one file was given twice
@@ -181,17 +184,17 @@ class _Reading:
                         fix="repeat samples in a data recipe, not in files; name files of one name anew, or "
                         "give each row an id",
                     )
-                self._check(record, here)
+                self._check(record, pictures, here)
         except DataError as error:
             self._odd(place, error)
             return False
         self.by_source[record.source] += 1
-        self.turned += has_turned(record, self._base)
+        self.turned += any(one.turned for one in pictures.facts())
         return True
 
-    def _check(self, record: Sample, here: str) -> None:
+    def _check(self, record: Sample, pictures: Opening, here: str) -> None:
         try:
-            check_sample(record, self._base, here, self._places)
+            check_sample(record, pictures, here, self._places)
         except DataError:
             self._places.pop(record.id, None)  # a later row of this id is the only one that is written
             raise

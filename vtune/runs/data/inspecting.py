@@ -13,7 +13,8 @@ from vtune.errors import DataError
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
-from vtune.runs.data.validating import picture_size, problem_of
+from vtune.runs.data.opening import open_whole
+from vtune.runs.data.validating import problem_of
 from vtune.schema.box import proper
 from vtune.schema.message import Picture
 from vtune.schema.parquet import columns, load_picture, scan_samples
@@ -85,7 +86,7 @@ def inspect(path: Path, rows: int, *, html: Path | None = None) -> dict[str, Any
 
 
 def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
-    sizes = [picture_size(picture, base) for picture in sample.images]
+    sizes = [open_whole(picture, base).size for picture in sample.images]
     evidence = [
         {"label": item.label, "image": item.image, "bbox_2d": list(item.bbox)} for item in sample.evidence
     ]

@@ -12,19 +12,18 @@ from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.registry import Parts
+from vtune.report.progress import Rows
 from vtune.report.samples import Problem, describe_problem, first_problems
-from vtune.schema.decode import UNDECODABLE, is_turned
+from vtune.runs.data.opening import Opening, opening
 from vtune.schema.message import IMAGE, Picture
 from vtune.schema.parquet import (
     columns,
-    load_picture,
     read_samples,
     scan_samples,
     scan_trajectories,
     write_samples,
     write_trajectories,
 )
-from vtune.schema.pixels import REMEDY, Refused, examine
 from vtune.schema.sample import Sample
 from vtune.schema.source_names import check_source
 from vtune.schema.trajectory import Trajectory
@@ -34,10 +33,6 @@ from vtune.verifiers.perfect import check_full_marks
 
 PROBLEMS = ".problems.txt"
 """Behind the name of what was written: all rows that were left out, one per line."""
-
-JPEG_END = b"\xff\xd9"
-TAIL = 4096
-"""Bytes at the end of a JPEG in which its end marker is looked for: cameras append a little."""
 
 
 def make_coco(
@@ -104,36 +99,39 @@ def validate(
     by_source: Counter[str] = Counter()
     problems: list[Problem] = []
     places: dict[str, str] = {}
-    for path in paths:
-        before = rows
-        try:
-            traces = scan is scan_samples and not samples_only and "messages" in columns(path)
-            for row, entry in enumerate(scan_trajectories(path) if traces else scan(path)):
-                rows += 1
-                try:
-                    if isinstance(entry, DataError):
-                        raise entry
-                    if brought and isinstance(entry, Sample):
-                        check_brought(entry, f"{path}, row {row}")
-                    if isinstance(entry, Trajectory):
-                        check_learnable(entry, path.parent, f"{path}, row {row}")
+    with Rows("checking the data", brief=True) as progress:
+        for path in paths:
+            before = rows
+            try:
+                traces = scan is scan_samples and not samples_only and "messages" in columns(path)
+                entries = scan_trajectories(path) if traces else scan(path)
+                for row, (entry, pictures) in enumerate(opening(entries, images_of, path.parent)):
+                    rows += 1
+                    progress.advance()
+                    try:
+                        if isinstance(entry, DataError):
+                            raise entry
+                        if brought and isinstance(entry, Sample):
+                            check_brought(entry, f"{path}, row {row}")
+                        if isinstance(entry, Trajectory):
+                            check_learnable(entry, pictures, f"{path}, row {row}")
+                        else:
+                            check_sample(entry, pictures, f"{path}, row {row}", places)
+                    except DataError as error:
+                        problems.append(problem_of(path, row, error))
                     else:
-                        check_sample(entry, path.parent, f"{path}, row {row}", places)
-                except DataError as error:
-                    problems.append(problem_of(path, row, error))
-                else:
-                    by_source[entry.source] += 1
-                    turned += has_turned(entry, path.parent)
-            if rows == before and scan is scan_samples:
-                raise DataError("the file has no rows", fix="make or download it again")
-        except DataError as error:
-            problems.append(problem_of(path, None, error))
+                        by_source[entry.source] += 1
+                        turned += any(one.turned for one in pictures.facts())
+                if rows == before and scan is scan_samples:
+                    raise DataError("the file has no rows", fix="make or download it again")
+            except DataError as error:
+                problems.append(problem_of(path, None, error))
     return {"rows": rows, "by_source": dict(by_source), "turned": turned, "problems": problems}
 
 
-def has_turned(record: Sample | Trajectory, base: Path) -> bool:
-    """Whether EXIF turns a picture of a good row: people see it so, and a policy as it is stored."""
-    return any(is_turned(load_picture(picture, base)) for picture in record.images)
+def images_of(entry: Sample | Trajectory | DataError) -> Sequence[Picture]:
+    """The pictures of a row; none of one that cannot be read."""
+    return () if isinstance(entry, DataError) else entry.images
 
 
 def write_problems(path: Path, problems: Sequence[Problem]) -> None:
@@ -198,12 +196,12 @@ def check_brought(sample: Sample, where: str) -> None:
             )
 
 
-def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str]) -> None:
+def check_sample(sample: Sample, pictures: Opening, place: str, places: dict[str, str]) -> None:
     """Check that a sample is good alone (see `validate`) and that its id is new. Main thread only (`math`).
 
     Args:
         sample: The sample.
-        base: The folder that its picture paths are relative to.
+        pictures: Its pictures.
         place: Where it stands.
         places: Where each id was first seen; learns of this one.
 
@@ -222,7 +220,7 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
             f"unknown tool {unknown[0]!r}", where=f"sample {sample.id!r}", fix=TOOLS.meant(unknown[0])
         )
     check_environment(sample)
-    sizes = [picture_size(picture, base) for picture in sample.images]
+    sizes = [one.size for one in pictures.facts()]
     check_full_marks(sample, sizes[0] if sizes else None)
     for item in sample.evidence:
         width, height = sizes[item.image]
@@ -241,7 +239,7 @@ def check_sample(sample: Sample, base: Path, place: str, places: dict[str, str])
             )
 
 
-def check_learnable(trace: Trajectory, base: Path, where: str) -> None:
+def check_learnable(trace: Trajectory, pictures: Opening, where: str) -> None:
     """Check that a trace can be learnt from, and that its pictures open.
 
     Raises:
@@ -250,8 +248,7 @@ def check_learnable(trace: Trajectory, base: Path, where: str) -> None:
     from vtune.rollout.transcript import check_trace  # loads torch, which samples do without
 
     check_trace(trace, where=where)
-    for picture in trace.images:
-        picture_size(picture, base)
+    pictures.facts()
 
 
 def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
@@ -274,26 +271,3 @@ def problem_of(path: Path, row: int | None, error: DataError) -> Problem:
 def _printable(text: str) -> str:
     """A text that may quote what no file and no screen can hold: half of a surrogate pair."""
     return text.encode(errors="backslashreplace").decode()
-
-
-def picture_size(picture: Picture, base: Path) -> tuple[int, int]:
-    """Width and height in pixels of an encoded picture, which is decoded whole.
-
-    A header and an end marker do not prove what is between them, and a picture that a policy cannot be shown
-    ends a run. A JPEG is decoded to an eighth of its size, which reads all of its data in less time.
-    """
-    content = load_picture(picture, base)
-    name = picture.path or f"{len(content)} bytes"
-    try:
-        with examine(content) as image:
-            size = image.size
-            if image.format == "JPEG" and JPEG_END not in content[-TAIL:]:
-                raise OSError("it is cut short")
-            if image.format == "JPEG":
-                image.draft(image.mode, (size[0] // 8, size[1] // 8))
-            image.load()
-            return size
-    except Refused as refused:
-        raise DataError(f"a picture cannot be opened ({name}): {refused}", fix=REMEDY) from None
-    except UNDECODABLE as error:
-        raise DataError(f"a picture cannot be opened ({name}): {error}", fix=REMEDY) from None

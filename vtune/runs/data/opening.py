@@ -1,0 +1,115 @@
+"""Pictures of records that are opened whole by threads, while the records before them are looked at."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from vtune.errors import DataError
+from vtune.schema.decode import UNDECODABLE, is_turned
+from vtune.schema.message import Picture
+from vtune.schema.parquet import load_picture
+from vtune.schema.pixels import REMEDY, Refused, examine
+
+E = TypeVar("E")
+
+THREADS = 16
+"""At most; ours. More decode faster than a file is read."""
+AHEAD = 4
+"""Records for each thread whose pictures are opened before it is their turn; ours."""
+
+JPEG_END = b"\xff\xd9"
+TAIL = 4096
+"""Bytes at the end of a JPEG in which its end marker is looked for: cameras append a little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a picture that could be opened."""
+
+    size: tuple[int, int]
+    """Width and height in pixels."""
+    turned: bool
+    """Whether EXIF turns it: people see it so, and a policy as it is stored."""
+
+
+class Opening:
+    """The pictures of one record."""
+
+    def __init__(self, coming: Sequence[Future[Facts]]) -> None:
+        self._coming = coming
+
+    def facts(self) -> list[Facts]:
+        """Of each picture, in order.
+
+        Raises:
+            DataError: If one is not there, or cannot be opened.
+        """
+        return [one.result() for one in self._coming]
+
+
+def opening(
+    records: Iterable[E], pictures: Callable[[E], Sequence[Picture]], base: Path
+) -> Iterator[tuple[E, Opening]]:
+    """Each record with its pictures, which threads open before it is the record's turn.
+
+    Decoding is nearly all of the time that a check of data takes, and other threads can run meanwhile.
+
+    Args:
+        records: What has pictures; where they end in a `DataError`, those before it come first.
+        pictures: Of one.
+        base: The folder that their paths are relative to.
+    """
+    threads = min(THREADS, len(os.sched_getaffinity(0)))
+    waiting: deque[tuple[E, Opening]] = deque()
+    failed: DataError | None = None
+    source = iter(records)
+    with ThreadPoolExecutor(threads, thread_name_prefix="vtune-opening") as pool:
+        try:
+            while True:
+                try:
+                    record = next(source)
+                except StopIteration:
+                    break
+                except DataError as error:
+                    failed = error
+                    break
+                coming = [pool.submit(open_whole, picture, base) for picture in pictures(record)]
+                waiting.append((record, Opening(coming)))
+                if len(waiting) > AHEAD * threads:
+                    yield waiting.popleft()
+            yield from waiting
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # nobody asks for the rest
+            raise
+    if failed is not None:
+        raise failed
+
+
+def open_whole(picture: Picture, base: Path) -> Facts:
+    """What is known of an encoded picture, which is decoded whole.
+
+    A header and an end marker do not prove what is between them, and a picture that a policy cannot be shown
+    ends a run. A JPEG is decoded to an eighth of its size, which reads all of its data in less time.
+
+    Raises:
+        DataError: If it is not there, or cannot be opened.
+    """
+    content = load_picture(picture, base)
+    name = picture.path or f"{len(content)} bytes"
+    try:
+        with examine(content) as image:
+            size = image.size
+            if image.format == "JPEG" and JPEG_END not in content[-TAIL:]:
+                raise OSError("it is cut short")
+            if image.format == "JPEG":
+                image.draft(image.mode, (size[0] // 8, size[1] // 8))
+            image.load()
+    except Refused as refused:
+        raise DataError(f"a picture cannot be opened ({name}): {refused}", fix=REMEDY) from None
+    except UNDECODABLE as error:
+        raise DataError(f"a picture cannot be opened ({name}): {error}", fix=REMEDY) from None
+    return Facts(size, is_turned(content))
