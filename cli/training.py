@@ -30,7 +30,7 @@ class Verb(Generic[R]):
     kind: type[R]
     """What a file is read into."""
     check: Callable[..., dict[str, Any]]
-    """(recipe, gpus=…) -> what can be known before the start. Raises on what cannot work."""
+    """(recipe, gpus=…, hosts=…) -> what can be known before the start. Raises on what cannot work."""
     run: Callable[..., dict[str, Any]]
     """(recipe, folder, resume=…, track=…, profile=…) -> result."""
     split: Callable[[R, int], None] | None = None
@@ -137,7 +137,8 @@ def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: 
             check_start(folder, resume=start.resume)
         elif holds_run(folder):
             say(f"{folder} holds a run already: a start needs another --out, or --resume")
-        facts = verb.check(recipe, gpus=processes)
+        hosts = processes // start.gpus if start.hostfile and start.gpus and processes else None
+        facts = verb.check(recipe, gpus=processes, hosts=hosts)
     _show_plan(recipe, facts, as_json=start.as_json)
 
 

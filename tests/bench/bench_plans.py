@@ -24,7 +24,7 @@ from tests.cuda.guard import build, compiler
 from tests.cuda.test_step import measured
 from vtune.config import find, load_recipe
 from vtune.models.shape import known_shapes, shape_of
-from vtune.runs.plan import estimate
+from vtune.runs.plan import estimate, seconds
 from vtune.runs.plan.estimate import _copied as copied_of
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.plan import plan
@@ -122,24 +122,41 @@ class Published:
     kl: float
     tokens: int | None = None
     """Of a conversation: tokens a second of all GPUs, times seconds, by conversations; None: as assumed."""
+    together: int = 1
+    """GPUs that share a vLLM."""
     mfu: float | None = None
     """Of the update, as they report it: 6 operations per parameter and token, so three passes."""
 
 
 EASY = {"gigabytes": 80, "prompts": 512, "group": 5, "kl": 0.01}
 """EasyR1's examples/config.yaml; 8 H100."""
+VLLM_SHARE = 0.6
+"""Of a GPU's memory, in the same file."""
 PUBLISHED = (
-    Published(source="EasyR1, geo3k", model="Qwen2.5-VL-3B", seconds=120, tokens=675, mfu=0.081, **EASY),
-    Published(source="EasyR1, geo3k", model="Qwen2.5-VL-7B", seconds=145, tokens=725, mfu=0.16, **EASY),
+    Published(
+        source="EasyR1, geo3k", model="Qwen2.5-VL-3B", seconds=120, tokens=675, together=2, mfu=0.081, **EASY
+    ),
+    Published(
+        source="EasyR1, geo3k", model="Qwen2.5-VL-7B", seconds=145, tokens=725, together=2, mfu=0.16, **EASY
+    ),
     Published(
         source="EasyR1, geo3k, larger micro-batches",
         model="Qwen2.5-VL-7B",
         seconds=120,
         tokens=750,
+        together=2,
         mfu=0.232,
         **EASY,
     ),
-    Published(source="EasyR1, geo3k", model="Qwen2.5-VL-32B", seconds=530, tokens=1027, mfu=0.258, **EASY),
+    Published(
+        source="EasyR1, geo3k",
+        model="Qwen2.5-VL-32B",
+        seconds=530,
+        tokens=1027,
+        together=8,
+        mfu=0.258,
+        **EASY,
+    ),
     Published(source="CodeV", model="Qwen2.5-VL-7B", gigabytes=141, seconds=648, prompts=0, group=0, kl=0.0),
 )
 TEXT = 90
@@ -154,16 +171,17 @@ def test_seconds_of_a_published_step(one: Published) -> None:
     recipe = load_recipe(find("codev", "recipes.rl"), RLRecipe)
     values = recipe.model_dump(mode="json")
     shape = shape_of(known_shapes()[one.model])
-    text, written = estimate.PROMPT_WORDS, estimate.TURN_WORDS
+    text, written = seconds.PROMPT_WORDS, seconds.TURN_WORDS
     if one.tokens is not None:
         values |= {"prompts_per_step": one.prompts, "group_size": one.group}
         values["rollout"] |= {"max_turns": 1, "max_new_tokens": 2048, "max_tokens": 4096}
+        values["rollout"] |= {"tensor_parallel": one.together, "gpu_memory": VLLM_SHARE}
         values["loss"]["kl_weight"] = one.kl
         values["images"]["min_pixels"] = LEAST_PIXELS
         machine = replace(machine, pictures=Pictures(pixels=LEAST_PIXELS))
         text, written = TEXT, one.tokens - TEXT - LEAST_PIXELS // shape.token_pixels
-    with patch.multiple(estimate, PROMPT_WORDS=text, TURN_WORDS=written):
-        found = estimate.step_of(values, shape, machine)
+    with patch.multiple(seconds, PROMPT_WORDS=text, TURN_WORDS=written):
+        found = seconds.step_of(values, shape, machine)
     step = found["step"]
     theirs = "–"
     if one.mfu is not None:

@@ -22,6 +22,7 @@ def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     machine = plan["machine"]
     unit = "GPU(s)" if machine["kind"] == "gpu" else "CPU process(es)"
+    unit += f" on {machine['hosts']} machines," if machine["hosts"] > 1 else ""
     where = f"{machine['gpus']} {unit} of {machine['memory_gb']:g} GB ({machine['said']})"
     if plan["fits"] is None:
         yield f"no estimate for {where}"
@@ -34,7 +35,10 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _memory(plan["memory_gb"])
     if plan["host_gb"]:
-        yield f"and {plan['host_gb']:g} GB of the host's memory"
+        yield f"and {plan['host_gb']:g} GB of {_host(plan)} memory"
+    if plan["sandbox"] is not None:
+        sessions, gb = plan["sandbox"]["sessions"], plan["sandbox"]["gb"]
+        yield f"and about {gb:g} GB there for the sandbox, with {sessions} sessions; with less, some wait"
     disk = plan["disk_gb"]
     count, together = disk["at the same time"], disk["together"]
     line = f"a checkpoint takes {disk['a checkpoint']:g} GB of disk; {count} at a time take {together:g} GB"
@@ -46,7 +50,8 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
             yield ""
             yield "what to change, in this order:"
         sets = " ".join(f"--set '{word}'" for word in remedy["set"])
-        yield f"  {index}. {sets}: {remedy['why']}{_after(remedy)}"
+        yield f"  {index}. {sets}: {remedy['why']}{_after(remedy, _host(plan))}"
+    yield from (f"  then: {note}" for note in plan.get("then", ()))
     if "remedies" in plan and not any(remedy["fits"] for remedy in plan["remedies"]):
         yield "  no change of the recipe alone is enough"
     for other in plan.get("otherwise", ()):
@@ -64,10 +69,14 @@ def _table(title: str, rows: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _after(remedy: Mapping[str, Any]) -> str:
+def _host(plan: Mapping[str, Any]) -> str:
+    return "the host's" if plan["machine"]["hosts"] == 1 else "each host's"
+
+
+def _after(remedy: Mapping[str, Any], whose: str) -> str:
     fits = ", fits" if remedy["fits"] else ""
     learning = " (changes what is learnt)" if remedy["changes_learning"] else ""
-    host = f" and {remedy['host_gb']:g} GB of the host's memory" if remedy["host_gb"] else ""
+    host = f" and {remedy['host_gb']:g} GB of {whose} memory" if remedy["host_gb"] else ""
     return f" -> {remedy['peak_gb']:g} GB{host}{fits}{learning}"
 
 

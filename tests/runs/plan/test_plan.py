@@ -16,10 +16,11 @@ from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.shape import known_shapes, shape_of
 from vtune.report.plan import plan_lines
-from vtune.runs.plan.estimate import on_host, phases_of, step_of
+from vtune.runs.plan.estimate import on_host, phases_of
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed, needed, remedies
+from vtune.runs.plan.seconds import step_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message, Picture
@@ -136,6 +137,46 @@ def test_the_host_holds_what_is_written_in_the_background() -> None:
     written, weights = found[1]["disk_gb"]["a checkpoint"], 2 * SEVEN.total / 1e9
     assert found[1]["host_gb"] == pytest.approx(written - weights, abs=0.2)
     assert "116.1 GB of the host's memory" in "\n".join(plan_lines({"plan": found[1]}))
+
+
+def test_each_host_holds_its_part() -> None:
+    """What a background write needs is that of a host's processes; nobody says how many, then eight each."""
+    one, two, alone = (
+        plan(codev(checkpoints__background=True), machine_of(gpus, 80, hosts=hosts))
+        for gpus, hosts in ((8, None), (16, None), (16, 1))
+    )
+    assert two["machine"]["hosts"] == 2
+    assert two["host_gb"] == pytest.approx(one["host_gb"] / 2, abs=0.1)
+    assert alone["host_gb"] == one["host_gb"]
+    assert one["sandbox"] == alone["sandbox"] == {"sessions": 2048, "gb": 51.5}
+    assert two["sandbox"] == {"sessions": 1024, "gb": 25.8}
+    lines = list(plan_lines({"plan": two}))
+    assert f"and {two['host_gb']:g} GB of each host's memory" in lines
+    assert "fits: 16 GPU(s) on 2 machines, of 80 GB (as asked; speeds of H100)" in lines
+
+
+def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> None:
+    """Of the 32B on two GPUs; with 0.51 of 80 GB there is room for one of 28,672 tokens."""
+    shape = shape_of(known_shapes()["Qwen2.5-VL-32B"])
+
+    def drawing(share: float, memory: float) -> float:
+        values = codev(rollout__tensor_parallel=2, rollout__gpu_memory=share).model_dump(mode="json")
+        found: float = step_of(values, shape, machine_of(8, memory))["step"]["seconds, rollout"]
+        return found
+
+    assert drawing(0.51, 80) > 2 * drawing(0.6, 80) > 2 * drawing(0.9, 80)
+    assert drawing(0.8, 141) == drawing(0.9, 141)  # room for all
+
+
+def test_advice_leaves_room_for_many_conversations() -> None:
+    """With the least that starts, two GPUs to a vLLM, one conversation of 28,672 tokens would be there."""
+    recipe = load_recipe(find("codev", "recipes.rl"), RLRecipe, ["model=Qwen/Qwen2.5-VL-32B-Instruct"])
+    found = plan(recipe, machine_of(16, 80))
+    assert [one["fits"] for one in found["remedies"]] == [False, False, True]
+    assert found["remedies"][1]["set"] == ["rollout.tensor_parallel=4", "rollout.gpu_memory=0.5"]
+    assert found["then"][0].startswith("KV cache: room for 10 conversations of 28672 tokens")
+    assert found["then"][1].startswith("a step takes about ")
+    assert any(line.startswith("  then: KV cache") for line in plan_lines({"plan": found}))
 
 
 def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:
@@ -379,8 +420,8 @@ def test_a_vllm_is_shared_by_as_many_gpus_as_its_engine_takes() -> None:
 @pytest.mark.parametrize(
     ("gpus", "memory", "changes", "share"),
     [
-        (8, 80, {"rollout__gpu_memory": 0.1}, 0.26),
-        (8, 80, {"rollout__gpu_memory": 0.25}, 0.26),
+        (8, 80, {"rollout__gpu_memory": 0.1}, 0.5),
+        (8, 80, {"rollout__gpu_memory": 0.25}, 0.5),
         (8, 40, {"rollout__gpu_memory": 0.4}, 0.51),
         (8, 80, {"rollout__staleness": 1}, 0.26),
     ],
@@ -388,7 +429,10 @@ def test_a_vllm_is_shared_by_as_many_gpus_as_its_engine_takes() -> None:
 def test_a_share_that_cannot_hold_vllm_does_not_fit_and_none_is_offered(
     gpus: int, memory: float, changes: dict[str, Any], share: float
 ) -> None:
-    """vLLM needs 16.58 GB for the weights, 2.17 at work and 1.64 for one conversation: 20.39."""
+    """vLLM needs 16.58 GB for the weights, 2.17 at work and 1.64 for one conversation: 20.39.
+
+    What the trainer leaves beside that is for more conversations.
+    """
     machine = machine_of(gpus, memory)
     found = plan(codev(**changes), machine)
     assert not found["fits"]
@@ -477,6 +521,18 @@ def test_what_servers_draw_ahead_takes_no_time_of_its_own() -> None:
     assert found[1]["step"]["seconds"] == max(update, rollout)
     assert found[0]["assumed"]["servers"].startswith("as fast as 8 such GPUs")
     assert "servers" not in step_of(codev().model_dump(mode="json"), SEVEN, machine_of(8, 80))["assumed"]
+
+
+def test_a_dry_run_for_several_machines_says_what_each_of_them_needs(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("one slots=8\ntwo slots=8\n")
+    words = ["rl", "--recipe", "orsta-32b", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json"]
+    check = json.loads(vtune(*words, "--hostfile", hosts).out)["check"]
+    assert check["plan"]["machine"]["hosts"] == 2
+    assert any("http://localhost" in line and "each of the 2 machines" in line for line in check["warnings"])
+    assert any(line.startswith("rollout server http://localhost:8000: ") for line in check["missing"])
+    alone = json.loads(vtune(*words).out)["check"]
+    assert not any("machines" in line for line in alone["warnings"])
 
 
 def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:

@@ -4,11 +4,8 @@ import json
 import os
 import re
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +19,7 @@ from vtune.runs.agent.kinds import check_vllm
 from vtune.runs.agent.sandbox import may_run_code, needs_sandbox
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
+from vtune.runs.plan.asking import ask, silence_of
 from vtune.runs.plan.estimate import on_disk
 from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.plan import plan
@@ -44,8 +42,6 @@ UNLISTED = ("status 404", "status 405", "status 501")
 """What an endpoint says that answers, and does not list its models."""
 KEYS = ("status 401", "status 403")
 """What an endpoint says of a key that is wrong, or missing."""
-SECONDS = 5.0
-"""That a service may take to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +224,7 @@ def _services(values: Mapping[str, Any]) -> Iterator[Check]:
         yield from _rewards(service, judge)
     yield from _searches(values.get("tools") or {})
     for url in values.get("rollout", {}).get("servers", ()):
-        _, why = _ask(f"{url.rstrip('/')}/health", None)
+        why = silence_of(url)
         fix = "start it, or fix rollout.servers"
         yield Check(
             "rollout server", "fail" if why else "ok", f"{url}{': ' + why if why else ''}", fix if why else ""
@@ -263,7 +259,7 @@ def _index(title: str, folder: Path, kind: str) -> Check:
 
 
 def _search_service(title: str, url: str, variable: str | None, kind: str) -> Check:
-    text, why = _ask(f"{url}/health", None)
+    text, why = ask(f"{url}/health", None)
     if why:
         return Check(
             title, "fail", f"{url}: {why}", f"start it (`vtune serve search`), or fix the URL ({kind})"
@@ -277,7 +273,7 @@ def _search_service(title: str, url: str, variable: str | None, kind: str) -> Ch
     if count is None:
         return Check(title, "fail", f"{url} has no {kind}", "start it with an index of them")
     # A path that is not there: behind a token, strangers are not even told that.
-    _, why = _ask(f"{url}/none", os.environ.get(variable) if variable else None)
+    _, why = ask(f"{url}/none", os.environ.get(variable) if variable else None)
     if why == "status 401":
         return Check(title, "fail", f"{url} wants a token", "token_env names the variable that holds it")
     return Check(title, "ok", f"{url}: {count} {kind}")
@@ -292,12 +288,12 @@ def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Ite
         return
     wanted = None if judge is None else {key: judge[key] for key in JUDGE}
     for url in service["urls"]:
-        text, why = _ask(f"{url}/health", None)
+        text, why = ask(f"{url}/health", None)
         if why:
             fix = "start it (`vtune serve rewards`), or fix reward.service"
             yield Check("reward service", "fail", f"{url}: {why}", fix)
             continue
-        _, why = _ask(f"{url}/metrics", token)
+        _, why = ask(f"{url}/metrics", token)
         own = _own_judge(text)
         if why:
             fix = "reward.service.token_env names the variable that holds its token"
@@ -322,7 +318,7 @@ def _judge(judge: Mapping[str, Any]) -> Check:
     key = os.environ.get(variable) if variable else None
     if variable and key is None:
         return Check("judge", "fail", f"{variable} is not set", f"export {variable}=... with the judge's key")
-    text, why = _ask(f"{url.rstrip('/')}/models", key, proxied=True)
+    text, why = ask(f"{url.rstrip('/')}/models", key, proxied=True)
     if why in KEYS:
         fix = f"check the key in {variable}" if variable else "reward.judge.api_key_env names the variable"
         return Check("judge", "fail", f"{url}: {why}", fix)
@@ -346,18 +342,3 @@ def _served(text: str) -> list[str]:
         return [str(entry["id"]) for entry in json.loads(text)["data"]]
     except (ValueError, KeyError, TypeError):
         return []
-
-
-def _ask(url: str, key: str | None, *, proxied: bool = False) -> tuple[str, str]:
-    """(answer, why there is none); by `HTTP_PROXY` only where a run asks by it, too."""
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    opener = urllib.request.build_opener(*([] if proxied else [urllib.request.ProxyHandler({})]))
-    try:
-        with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
-            return answer.read().decode("utf-8", "replace"), ""
-    except urllib.error.HTTPError as error:
-        return "", f"status {error.code}"
-    except (OSError, ValueError) as error:
-        return "", str(getattr(error, "reason", error))
-    except HTTPException as error:  # what answers speaks something else, or breaks off
-        return "", f"no answer in HTTP ({type(error).__name__})"

@@ -1,10 +1,5 @@
-"""Memory by phase and part, and seconds of a step, of a recipe on a machine.
+"""Memory of a recipe on a machine by phase and part, of the largest micro-batch that its limits allow."""
 
-Memory is that of the largest micro-batch which the recipe's limits allow; tokens and seconds are those of
-an assumed conversation, which the plan states.
-"""
-
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +7,7 @@ from vtune.config import Strict
 from vtune.models.families.shape import Shape
 from vtune.rollout.vllm_environment import BATCHED_TOKENS
 from vtune.runs.plan.machine import GB, Machine
-from vtune.update import memory, rates
-from vtune.update.flops import Work, forward_flops, passes_of
+from vtune.update import memory
 from vtune.update.forward import CHUNK, GPU_CHUNK
 from vtune.update.zero import BUCKET
 
@@ -28,16 +22,8 @@ PICTURES_A_CALL = 5
 TRACE_PICTURES = 6
 """In one trace, at most, where only `max_tokens` limits them. Ours."""
 
-PROMPT_WORDS = 300
-"""Assumed tokens of text in a prompt. Ours, as all that is assumed below."""
-PICTURE_PIXELS = 1_000_000
-"""Assumed pixels of a picture, where `images.max_pixels` allows them."""
 PROMPT_SHARE = 0.75
-"""Assumed share of a conversation that its group has in common: its prompt with the picture."""
-TURN_WORDS = 200
-"""Assumed tokens that the policy writes in a turn."""
-TURNS = 2
-"""Assumed turns: one look at a quarter of the picture, and the answer."""
+"""Assumed share of a conversation that its group has in common: its prompt with the picture. Ours."""
 
 
 def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, dict[str, float]]:
@@ -95,7 +81,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
     lora = update["lora"] or {}
     return memory.Load(
         gpus=machine.gpus,
-        dtype_bytes=_bytes(values),
+        dtype_bytes=bytes_of(values),
         zero_stage=update["zero_stage"],
         tokens=tokens,
         # A picture is encoded by one process.
@@ -132,7 +118,8 @@ def longest_of(values: Mapping[str, Any]) -> int:
     return found
 
 
-def _bytes(values: Mapping[str, Any]) -> int:
+def bytes_of(values: Mapping[str, Any]) -> int:
+    """Of a number."""
     return 2 if values["update"]["dtype"] == "bfloat16" else 4
 
 
@@ -142,7 +129,7 @@ def engine_of(values: Mapping[str, Any]) -> str:
     return "servers" if rollout["servers"] else str(rollout.get("engine", "transformers"))
 
 
-def _rows(values: Mapping[str, Any], machine: Machine) -> int:
+def rows_of(values: Mapping[str, Any], machine: Machine) -> int:
     """Conversations of one process at the same time."""
     share = -(-values["prompts_per_step"] * values["group_size"] // machine.gpus)
     return int(min(values["rollout"]["max_batch"], share))
@@ -174,7 +161,7 @@ def _rollout(
 
 def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
     """Bytes on a GPU of a vLLM that can hold one conversation; with less it refuses to start."""
-    b, gpus = _bytes(values), sharing(values)
+    b, gpus = bytes_of(values), sharing(values)
     # Each GPU has the whole vision tower.
     weights = shape.total - shape.parameters["language"] * (1 - 1 / gpus)
     return {
@@ -199,7 +186,7 @@ def sharing_rows(values: Mapping[str, Any]) -> int:
 def _cached(values: Mapping[str, Any], shape: Shape) -> float:
     """Bytes on a GPU of one conversation's keys and values; a head is on at least one GPU."""
     split = min(sharing(values), shape.kv_heads)
-    return longest_of(values) * memory.kv_token(shape, _bytes(values)) / split
+    return longest_of(values) * memory.kv_token(shape, bytes_of(values)) / split
 
 
 def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
@@ -223,24 +210,33 @@ def vllm_notes(
         given = f"rollout.gpu_memory {share:g} gives vLLM {share * machine.memory_gb:.1f} GB"
         return [f"{given}, and it needs {needed:.1f} GB to start"]
     fit = int(phases["rollout"]["KV cache"] * GB / _cached(values, shape))
-    rows = _rows(values, machine) * sharing(values)
+    rows = rows_of(values, machine) * sharing(values)
     more = "" if fit >= rows else " (more if they are shorter)"
     longest = longest_of(values)
     return [f"KV cache: room for {fit} conversations of {longest} tokens{more}; {rows} are drawn at once"]
 
 
+def cache_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
+    """Bytes on a GPU that a vLLM beside the trainer has for keys and values."""
+    return _rollout(values, shape, load_of(values, shape, machine), machine.memory_gb)["KV cache"]
+
+
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
-    """GB in the memory of the host, of all processes together."""
+    """GB in the memory of each host, of its processes together."""
     load = load_of(values, shape, machine)
     held = memory.on_host(shape, load)
     if values["checkpoints"].get("background"):
-        # Until it is written; pessimistic where a run has several machines, which share it.
-        held += memory.state(shape, load)
+        held += memory.state(shape, load)  # until it is written
     if draws(values) and engine_of(values) == "vllm" and machine.kind == "gpu":
         # Where they are not sent again, they are there while the weights are trained.
         sleeps = _adapters_alone(values) and not values["rollout"].get("staleness")
         held += vllm_needs(values, shape)["vLLM weights"] * machine.gpus * sleeps
-    return round(held / GB, 1)
+    return round(held / machine.hosts / GB, 1)
+
+
+def sessions_of(values: Mapping[str, Any], machine: Machine) -> int:
+    """Sessions of the sandbox on each host, where code may run: each conversation has one."""
+    return rows_of(values, machine) * -(-machine.gpus // machine.hosts)
 
 
 def on_disk(
@@ -263,126 +259,6 @@ def on_disk(
 def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
     """GB of the phase that needs most."""
     return max(sum(parts.values()) for parts in phases.values())
-
-
-def step_of(
-    values: Mapping[str, Any], shape: Shape, machine: Machine, *, steps: int | None = None
-) -> dict[str, Any]:
-    """Tokens and seconds of a step, and of all `steps` where they are known, and what is assumed for them."""
-    longest = longest_of(values)
-    found = machine.pictures
-    pixels = min(found.pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
-    one = int(max(pixels, values["images"]["min_pixels"]) // shape.token_pixels)
-    picture = round(one * found.each)
-    assumed: dict[str, Any] = {
-        "tokens of a picture": one,
-        "pictures of a row": round(found.each, 2),
-        "from data": found.pixels is not None,
-    }
-    if draws(values):
-        limits = values["rollout"]
-        turns = min(TURNS, limits["max_turns"])
-        written = turns * min(TURN_WORDS, limits["max_new_tokens"])
-        crop = one // 4 * (turns - 1)
-        text = min(PROMPT_WORDS, max(0, longest - picture - crop - written))
-        conversations = values["prompts_per_step"] * values["group_size"]
-        assumed |= {"turns": turns, "written tokens": written}
-    else:
-        # What calls returned is among the pictures of a trace that was measured.
-        crop = 0 if assumed["from data"] else one // 4
-        turns, conversations = 1, values["batch_size"]
-        text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
-    tokens = min(longest, text + picture + crop + written)
-    assumed["tokens per conversation"] = tokens
-    patches = (picture + crop) * shape.merge**2
-    flops = _update_flops(values, shape, machine, _forward_flops(shape, tokens, patches, written))
-    share = -(-conversations // machine.gpus)
-    speed = _speed(values, machine)
-    seconds = {"update": share * flops / (speed * _share(machine, rates.TRAIN_SHARE))}
-    if draws(values):
-        seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
-    elsewhere = draws(values) and engine_of(values) == "servers"
-    # Drawn ahead on other GPUs, a step is there when the one before has been trained.
-    total = (max if elsewhere and values["rollout"].get("staleness") else sum)(seconds.values())
-    if elsewhere:
-        assumed["servers"] = f"as fast as {machine.gpus} such GPUs, each with a vLLM of its own"
-    step = {
-        "conversations": conversations,
-        "tokens": conversations * tokens,
-        "tokens, at most": conversations * longest,
-        "written": conversations * written,
-        **{f"seconds, {phase}": round(value, 1) for phase, value in seconds.items()},
-        "seconds": round(total, 1),
-        "tokens per second": round(conversations * tokens / total),
-    }
-    if steps is not None:
-        step["hours, all steps"] = round(total * steps / 3600, 1)
-    assumed["speeds"] = f"{machine.device.name}: {machine.device.source}"
-    assumed["left out"] = "tools, judges, waiting for the slowest conversation, shared prefixes in training"
-    return {"step": step, "assumed": assumed}
-
-
-def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> dict[str, float]:
-    """Of one conversation without gradient, by part."""
-    pairs = tokens**2 / 2  # causal: half of the square
-    return forward_flops(shape, Work(tokens, pairs, patches, scored))
-
-
-def _update_flops(
-    values: Mapping[str, Any], shape: Shape, machine: Machine, forward: Mapping[str, float]
-) -> float:
-    """Of one conversation in training: what is frozen has no backward pass, and is not computed again."""
-    load = load_of(values, shape, machine)
-    passes = passes_of(memory.learning(shape, load), adapters=load.lora_rank > 0)
-    reference = draws(values) and values["loss"]["kl_weight"] > 0
-    return sum(
-        flops * (passes[part] + (load.checkpointing and passes[part] > 1) + reference)
-        for part, flops in forward.items()
-    )
-
-
-def _speed(values: Mapping[str, Any], machine: Machine) -> float:
-    """Operations a second of one process at the peak of its device."""
-    return machine.device.flops * (_cores(values, machine) if machine.kind == "cpu" else 1)
-
-
-def _cores(values: Mapping[str, Any], machine: Machine) -> float:
-    threads: int = values["update"]["threads"]
-    return min(threads, len(os.sched_getaffinity(0)) / machine.gpus)
-
-
-def _share(machine: Machine, share: float) -> float:
-    # What was measured on a core is not a peak: nothing is taken off.
-    return share if machine.kind == "gpu" else 1.0
-
-
-def _drawing(
-    values: Mapping[str, Any],
-    shape: Shape,
-    machine: Machine,
-    tokens: int,
-    patches: int,
-    written: int,
-    turns: int,
-    share: int,
-) -> float:
-    """Seconds in which one process draws its share of the conversations."""
-    b, rows = _bytes(values), _rows(values, machine)
-    engine = engine_of(values)
-    body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
-    split = sharing(values) if engine == "vllm" else 1
-    traffic = body * b / split + rows * tokens * memory.kv_token(shape, b)
-    one = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
-    one = max(one, rows * 2 * body / _speed(values, machine))
-    if engine == "transformers":
-        one = max(one, shape.layers * rates.LAYER_SECONDS)
-    # A server keeps what it has read; without one every turn reads its conversation again, and a
-    # group's prompt is read once by both.
-    again = 1 if engine != "transformers" else turns
-    reading = sum(_forward_flops(shape, tokens - written, patches, 0).values())
-    read = share * reading * again / values["group_size"] if turns == 1 else share * reading * again / 2
-    prefill = read / (_speed(values, machine) * _share(machine, rates.PREFILL_SHARE))
-    return prefill + share / rows * written * one
 
 
 def over(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:

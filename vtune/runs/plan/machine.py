@@ -12,6 +12,8 @@ from vtune.update.rates import Device
 GB = 1e9
 MARGIN = 0.08
 """Of a GPU's memory: what the allocator loses between blocks. Ours."""
+OF_A_HOST = 8
+"""GPUs that one machine has, at most, where nobody says. Ours."""
 OUTSIDE_GB = {"gpu": 1.5, "cpu": 0.7}
 """Of one process beside its tensors: driver context, kernels, NCCL; on a CPU the Python packages. Ours."""
 
@@ -42,6 +44,8 @@ class Machine:
     """Where this was found."""
     pictures: Pictures = Pictures()
     """What the data will bring to it."""
+    hosts: int = 1
+    """Machines that have these GPUs, the same number each."""
 
     @property
     def room_gb(self) -> float:
@@ -49,20 +53,34 @@ class Machine:
         return self.memory_gb * (1 - MARGIN) - OUTSIDE_GB[self.kind]
 
 
-def machine_of(gpus: int | None, memory_gb: float | None) -> Machine:
-    """The machine that was asked for; what was not asked is that of this one."""
+def hosts_of(gpus: int) -> int:
+    """Machines that GPUs take, where nobody says."""
+    return -(-gpus // OF_A_HOST)
+
+
+def machine_of(gpus: int | None, memory_gb: float | None, *, hosts: int | None = None) -> Machine:
+    """The machine that was asked for; what was not asked is that of this one.
+
+    Args:
+        gpus: Of all hosts together.
+        memory_gb: Of one GPU.
+        hosts: That have them; None: as few as hold them.
+    """
     names = _driver("name")
     count = gpus or max(1, len(names))
     if memory_gb is not None:
         device = rates.device_like(memory_gb)
-        return Machine(count, memory_gb, "gpu", device, f"as asked; speeds of {device.name}")
+        said = f"as asked; speeds of {device.name}"
+        return Machine(count, memory_gb, "gpu", device, said, hosts=hosts or hosts_of(count))
     if names:
         here = float(_driver("memory.total")[0].split()[0]) * 2**20 / GB
         known = rates.device_named(names[0], here) or rates.device_like(here)
-        return Machine(count, here, "gpu", known, f"{names[0]}; speeds of {known.name}")
+        said = f"{names[0]}; speeds of {known.name}"
+        return Machine(count, here, "gpu", known, said, hosts=hosts or hosts_of(count))
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     cores = len(os.sched_getaffinity(0))
-    return Machine(count, total / count, "cpu", rates.CORE, f"this machine without a GPU, {cores} cores")
+    said, hosts = f"this machine without a GPU, {cores} cores", hosts or 1
+    return Machine(count, total / (count / hosts), "cpu", rates.CORE, said, hosts=hosts)
 
 
 def _driver(field: str) -> list[str]:

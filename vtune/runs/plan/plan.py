@@ -4,7 +4,7 @@ Nothing is started and nothing allocated.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,9 @@ from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_tensor_parallel
+from vtune.runs.agent.sandbox import may_run_code
 from vtune.runs.agent.tools import check_asking, check_writers
+from vtune.runs.plan.asking import silence_of
 from vtune.runs.plan.estimate import (
     draws,
     engine_of,
@@ -28,19 +30,22 @@ from vtune.runs.plan.estimate import (
     on_host,
     peak_of,
     phases_of,
+    sessions_of,
     sharing,
     sharing_rows,
-    step_of,
     vllm_notes,
 )
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.remedies import advice
+from vtune.runs.plan.seconds import step_of
+from vtune.runs.train.loopback_services import loopback_urls
 from vtune.runs.train.online_suites import Loaded, check_suites, cost_of, load_suites, missing_data
 from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl import check_prompts, doubts, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft import check_lengths, check_traces
 from vtune.runs.train.sft_recipe import SFTRecipe
+from vtune.sandbox.broker import SESSION_BYTES
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
@@ -52,7 +57,12 @@ LOOKED_AT = 64
 
 
 def plan_rl(
-    recipe: RLRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
+    recipe: RLRecipe,
+    *,
+    gpus: int | None,
+    gpu_memory: float | None,
+    shape: str | None,
+    hosts: int | None = None,
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` reports: the sizes of the run, what is missing for it, and the estimate.
 
@@ -61,15 +71,16 @@ def plan_rl(
 
     Args:
         recipe: What is to be run.
-        gpus: To plan for; those of this machine if None.
+        gpus: To plan for, of all machines; those of this machine if None.
         gpu_memory: GB of one of them; that of this machine if None.
         shape: Name of a known model, for a recipe whose model does not name one.
+        hosts: Machines that have them; as few as hold them if None.
 
     Raises:
         VtuneError: With the problems found.
     """
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
-    machine = machine_of(gpus, gpu_memory)
+    machine = machine_of(gpus, gpu_memory, hosts=hosts)
     check_sizes(recipe, machine.gpus)
     check_writers(recipe.tools, world=gpus or 1)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
@@ -77,28 +88,36 @@ def plan_rl(
         check_prompt_lengths(recipe)
     machine = replace(machine, pictures=_pictures(recipe.data, _asked))
     facts["missing"] += _services(recipe.reward)
-    facts["warnings"] = doubts(recipe)
+    facts["warnings"] = [*doubts(recipe), *_elsewhere(recipe, machine)]
     needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
     facts["missing"] += _unusable(
         "judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1])
     )
+    silent = {url: silence_of(url) for url in recipe.rollout.servers}
+    facts["missing"] += [f"rollout server {url}: {why}" for url, why in silent.items() if why]
     facts["missing"] += _unusable("tools", lambda: check_asking(recipe.tools))
     facts["missing"] += _unusable("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
     suites = suites_of(recipe)
     facts = _with_evaluations(facts, recipe, suites, trained=trained, world=gpus or 1)
-    return facts | {"plan": plan(recipe, machine, shape=shape)}
+    codes = bool(facts["missing"]) or may_run_code(recipe.data)
+    return facts | {"plan": plan(recipe, machine, shape=shape, runs_code=codes)}
 
 
 def plan_sft(
-    recipe: SFTRecipe, *, gpus: int | None, gpu_memory: float | None, shape: str | None
+    recipe: SFTRecipe,
+    *,
+    gpus: int | None,
+    gpu_memory: float | None,
+    shape: str | None,
+    hosts: int | None = None,
 ) -> dict[str, Any]:
     """What `vtune sft --dry-run` reports; see `plan_rl`."""
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
     facts = _inputs(recipe, lambda: check_traces(recipe))
     if not facts["missing"]:
         check_lengths(recipe)
-    machine = replace(machine_of(gpus, gpu_memory), pictures=_pictures(recipe.data, _traced))
+    machine = replace(machine_of(gpus, gpu_memory, hosts=hosts), pictures=_pictures(recipe.data, _traced))
     suites = load_suites(recipe.eval, kind="transformers")
     facts = _with_evaluations(facts, recipe, suites, trained=None, world=gpus or 1)
     return facts | {"plan": plan(recipe, machine, shape=shape, steps=facts.get("steps"))}
@@ -133,6 +152,16 @@ def _with_evaluations(
     tools = recipe.tools if isinstance(recipe, RLRecipe) else None
     rollouts = check_suites(suites, tools, world=world)
     return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
+
+
+def _elsewhere(recipe: RLRecipe, machine: Machine) -> list[str]:
+    """What has to run on every machine of several, since each finds its own at such an address."""
+    urls = loopback_urls(recipe.model_dump(mode="json")) if machine.hosts > 1 else ()
+    return [
+        f"{key} is {url}, which each of the {machine.hosts} machines looks for on itself: start the service "
+        "on all of them, or name a host that they reach"
+        for key, url in urls
+    ]
 
 
 def _services(reward: RewardRecipe) -> list[str]:
@@ -179,7 +208,12 @@ def _traced(path: Path) -> Iterator[Sequence[Picture]]:
 
 
 def plan(
-    recipe: Strict, machine: Machine, *, shape: str | None = None, steps: int | None = None
+    recipe: Strict,
+    machine: Machine,
+    *,
+    shape: str | None = None,
+    steps: int | None = None,
+    runs_code: bool = True,
 ) -> dict[str, Any]:
     """Estimate a run of a recipe on a machine.
 
@@ -188,44 +222,41 @@ def plan(
         machine: What it is to run on, and what the data bring to it.
         shape: Name of a known model whose shape to take, instead of that of the recipe's model.
         steps: That it will have, where the recipe leaves that to the size of its data.
+        runs_code: Whether rows of its data may run code.
 
     Returns:
         `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
-        GB on each GPU), `peak_gb` and `room_gb`, `host_gb`, `disk_gb` (of checkpoints), `step` (tokens and
-        seconds), `assumed`, `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`,
-        `host_gb`, `fits`, and `changes_learning`: whether the run learns something else by it), `otherwise`,
-        and `notes`.
+        GB on each GPU), `peak_gb` and `room_gb`, `host_gb` (of each host), `sandbox` (`sessions` on each
+        host at most, and about how many `gb` they take; None where no code runs), `disk_gb` (of checkpoints),
+        `step` (tokens and seconds), `assumed` and `notes`; where it does not fit, also `remedies` in the
+        order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and `changes_learning`:
+        whether the run learns something else by it), `then` (notes on the recipe with all of them) and
+        `otherwise`.
     """
     values = recipe.model_dump(mode="json")
     steps = values["steps"] or steps
-    where: dict[str, Any] = {
-        "gpus": machine.gpus,
-        "memory_gb": round(machine.memory_gb, 1),
-        "kind": machine.kind,
-    }
-    where["said"] = machine.said
     found = find_shape(values["model"], shape)
     if found is None:
         names = ", ".join(known_shapes())
         note = f"the shape of {values['model']!r} is not known; name one with --shape: {names}"
-        return {"fits": None, "machine": where, "shape": None, "notes": [note]}
+        return {"fits": None, "machine": _machine(machine), "shape": None, "notes": [note]}
     size, said = found
     if draws(values):
         check_tensor_parallel(sharing(values), size, kind=engine_of(values))
     check_sequence_parallel(sharing_rows(values), machine.gpus, size)
     phases = phases_of(values, size, machine)
-    peak = peak_of(phases)
     result = {
         "fits": fits(recipe, size, machine),
-        "machine": where,
+        "machine": _machine(machine),
         "shape": f"{said}: {_count(size.total)} parameters",
         "memory_gb": {
             phase: {part: round(gb, 2) for part, gb in parts.items() if gb >= 0.005}
             for phase, parts in phases.items()
         },
-        "peak_gb": round(peak, 1),
+        "peak_gb": round(peak_of(phases), 1),
         "room_gb": round(machine.room_gb, 1),
         "host_gb": on_host(values, size, machine),
+        "sandbox": _sandbox(values, machine) if runs_code and draws(values) else None,
         "disk_gb": on_disk(values, size, machine, steps=steps),
         **step_of(values, size, machine, steps=steps),
         "notes": vllm_notes(values, size, machine, phases),
@@ -233,3 +264,18 @@ def plan(
     if not result["fits"]:
         result |= advice(recipe, size, machine)
     return result
+
+
+def _machine(machine: Machine) -> dict[str, Any]:
+    return {
+        "gpus": machine.gpus,
+        "memory_gb": round(machine.memory_gb, 1),
+        "kind": machine.kind,
+        "hosts": machine.hosts,
+        "said": machine.said,
+    }
+
+
+def _sandbox(values: Mapping[str, Any], machine: Machine) -> dict[str, float]:
+    sessions = sessions_of(values, machine)
+    return {"sessions": sessions, "gb": round(sessions * SESSION_BYTES / GB, 1)}

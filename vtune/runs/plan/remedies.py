@@ -25,14 +25,22 @@ from vtune.runs.plan.estimate import (
     sharing,
     sharing_rows,
     vllm_needs,
+    vllm_notes,
 )
-from vtune.runs.plan.machine import GB, Machine
+from vtune.runs.plan.machine import GB, OF_A_HOST, Machine
+from vtune.runs.plan.seconds import step_of
 from vtune.update.sequence import possible_sizes
 
 R = TypeVar("R", bound=Strict)
 
-OF_A_MACHINE = (2, 4, 8)
-"""GPUs that advice lets share a vLLM, or a row: of one machine, which has eight of them at most. Ours."""
+OF_A_MACHINE = (2, 4, OF_A_HOST)
+"""GPUs that advice lets share a vLLM, or a row: of one machine. Ours."""
+MOST_SHARES = tuple(round(0.9 - 0.05 * step, 2) for step in range(18))
+"""Of a GPU's memory, that advice lets a vLLM have, the most first. Ours; vLLM's own default is 0.9."""
+SHARE, TOGETHER = "rollout.gpu_memory", "rollout.tensor_parallel"
+WORTH = 0.9
+"""Of the seconds of a step, that more GPUs to a vLLM have to save: what they say to each other is left out of
+those. Ours."""
 LEAST_PIXELS = 500_000
 LEAST_TOKENS = 2048
 """Where advice stops to make pictures smaller and conversations shorter. Ours."""
@@ -96,10 +104,10 @@ def _with(listed: Sequence[str], name: str) -> list[str]:
 def _vllm_shares(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
     share, least = values["rollout"]["gpu_memory"], _least_share(values, shape, machine)
     if share < least < 1:
-        yield Remedy({"rollout.gpu_memory": least}, "vLLM gets what it needs to start")
+        yield Remedy({SHARE: least}, "vLLM gets what it needs to start")
     while share > least:
         share = max(least, round(share - 0.1, 2))
-        yield Remedy({"rollout.gpu_memory": share}, "vLLM takes less")
+        yield Remedy({SHARE: share}, "vLLM takes less")
 
 
 def _shared_vllms(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
@@ -111,7 +119,7 @@ def _shared_vllms(values: Mapping[str, Any], shape: Shape, machine: Machine) -> 
             continue
         shared = {**values, "rollout": {**rollout, "tensor_parallel": size}}
         share = max(rollout["gpu_memory"], _least_share(shared, shape, machine))
-        sets = {"rollout.tensor_parallel": size, "rollout.gpu_memory": share}
+        sets = {TOGETHER: size, SHARE: share}
         yield Remedy(sets, f"{size} GPUs share a vLLM")
 
 
@@ -134,14 +142,14 @@ def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine)
         # The trained model draws by itself: no second copy of the weights.
         slowly: dict[str, Any] = {"rollout.engine": "transformers", "rollout.staleness": 0}
         if sharing(values) > 1:
-            slowly["rollout.tensor_parallel"] = 1
+            slowly[TOGETHER] = 1
         for rows in (8, 1):
             sets = {**slowly, "rollout.max_batch": rows}
             yield Remedy(sets, "the training process draws by itself, slowly")
     elif engine_of(values) == "transformers":
         if machine.kind == "gpu":
             share = max(rollout["gpu_memory"], _least_share(values, shape, machine))
-            sets = {"rollout.engine": "vllm", "rollout.gpu_memory": share}
+            sets = {"rollout.engine": "vllm", SHARE: share}
             yield Remedy(
                 sets, "its KV cache takes the room that there is, not what every conversation may need"
             )
@@ -175,6 +183,7 @@ def changed(recipe: R, remedy: Remedy) -> R | None:
 def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
     """What makes it fit: changes of the recipe, and otherwise more GPUs or a smaller model."""
     taken = needed(recipe, _taken(recipe, shape, machine), shape, machine)
+    taken = _roomy(recipe, taken, shape, machine)
     steps, now = [], recipe
     for remedy in taken:
         after = changed(now, remedy)
@@ -191,7 +200,61 @@ def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
                 "changes_learning": remedy.changes_learning,
             }
         )
-    return {"remedies": steps, "otherwise": _otherwise(recipe, shape, machine)}
+    then = _then(now.model_dump(mode="json"), shape, machine) if steps else []
+    return {"remedies": steps, "then": then, "otherwise": _otherwise(recipe, shape, machine)}
+
+
+def _then(values: Mapping[str, Any], shape: Shape, machine: Machine) -> list[str]:
+    """What a recipe is like with all that is advised."""
+    step = step_of(values, shape, machine)["step"]
+    drawing = f", of which {step['seconds, rollout']:g} draw" if draws(values) else ""
+    notes = vllm_notes(values, shape, machine, phases_of(values, shape, machine))
+    return [*notes, f"a step takes about {step['seconds']:g} s{drawing}"]
+
+
+def _roomy(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
+    """The remedies with room for the keys and values of many conversations, where they leave any.
+
+    Which ones are taken is found with the least that a vLLM starts with. What is free beside that is cache;
+    and where GPUs share a vLLM, more of them have more of it each.
+    """
+    found = _with_share(recipe, taken, shape, machine)
+    if over(_all(recipe, found).model_dump(mode="json"), shape, machine):
+        return taken
+    for more in _wider(recipe, taken, shape, machine):
+        wider = _with_share(recipe, more, shape, machine)
+        fits_too = not over(_all(recipe, wider).model_dump(mode="json"), shape, machine)
+        if fits_too and _seconds(recipe, wider, shape, machine) < WORTH * _seconds(
+            recipe, found, shape, machine
+        ):
+            found = wider
+    return found
+
+
+def _with_share(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
+    """The remedies with as large a share of each GPU for a vLLM as fits, where one of them sets it."""
+    for share in MOST_SHARES:
+        more = [
+            replace(one, sets={**one.sets, SHARE: share}) if one.sets.get(SHARE, share) < share else one
+            for one in taken
+        ]
+        if not over(_all(recipe, more).model_dump(mode="json"), shape, machine):
+            return more
+    return taken
+
+
+def _wider(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> Iterator[list[Remedy]]:
+    """The remedies with more GPUs to a vLLM, where one of them lets GPUs share one."""
+    size = max((one.sets.get(TOGETHER, 0) for one in taken), default=0)
+    values = _all(recipe, [one for one in taken if TOGETHER not in one.sets]).model_dump(mode="json")
+    for other in _shared_vllms(values, shape, machine) if size else ():
+        if other.sets[TOGETHER] > size:
+            yield [other if TOGETHER in one.sets else one for one in taken]
+
+
+def _seconds(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> float:
+    found: float = step_of(_all(recipe, taken).model_dump(mode="json"), shape, machine)["step"]["seconds"]
+    return found
 
 
 def _words(remedy: Remedy) -> list[str]:
@@ -261,7 +324,8 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
     """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
     found = []
     counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
-    more = [replace(machine, gpus=count) for count in counts]
+    each = machine.gpus // machine.hosts if machine.hosts > 1 else OF_A_HOST
+    more = [replace(machine, gpus=count, hosts=-(-count // each)) for count in counts]
     known = {name: shape_of(config) for name, config in known_shapes().items()}
     names = sorted(known, key=lambda name: -known[name].total)
     smaller = [name for name in names if known[name].total < 0.9 * shape.total]
@@ -287,7 +351,8 @@ def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str
     taken = _taken(recipe, shape, machine, harmless=harmless)
     if not fits(_all(recipe, taken), shape, machine):
         return None
-    kept = needed(recipe, taken, shape, machine)
+    kept = _roomy(recipe, needed(recipe, taken, shape, machine), shape, machine)
     host = on_host(_all(recipe, kept).model_dump(mode="json"), shape, machine)
-    cost = f" ({host:g} GB of the host's memory)" if host else ""
+    whose = "the host's" if machine.hosts == 1 else "each host's"
+    cost = f" ({host:g} GB of {whose} memory)" if host else ""
     return f", with {', '.join(word for one in kept for word in _words(one))}{cost}" if kept else cost

@@ -51,6 +51,11 @@ def check_services_here(
             )
 
 
+def loopback_urls(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(key path, URL) of the services that a recipe, as values, names by a loopback address."""
+    return [(key, url) for key, url, _ in _urls(recipe) if _is_loopback(urlsplit(url).hostname)]
+
+
 def _urls(value: Any, key: str = "", *, listed: bool = False) -> Iterator[tuple[str, str, bool]]:
     """(key path, URL, whether it is part of a list) of everything in a recipe that is one."""
     if isinstance(value, Mapping):

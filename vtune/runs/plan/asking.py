@@ -1,0 +1,37 @@
+"""Whether a service answers: one question over HTTP, without a client of its own."""
+
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+
+SECONDS = 5.0
+"""That a service may take to answer; ours."""
+
+
+def silence_of(server: str) -> str:
+    """Why a rollout server does not answer; empty where it does."""
+    return ask(f"{server.rstrip('/')}/health", None)[1]
+
+
+def ask(url: str, key: str | None, *, proxied: bool = False) -> tuple[str, str]:
+    """Ask a service.
+
+    Args:
+        url: What is asked for.
+        key: Its key, None without one.
+        proxied: Whether by `HTTP_PROXY`: only where a run asks by it, too.
+
+    Returns:
+        The answer, and why there is none.
+    """
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    opener = urllib.request.build_opener(*([] if proxied else [urllib.request.ProxyHandler({})]))
+    try:
+        with opener.open(urllib.request.Request(url, headers=headers), timeout=SECONDS) as answer:
+            return answer.read().decode("utf-8", "replace"), ""
+    except urllib.error.HTTPError as error:
+        return "", f"status {error.code}"
+    except (OSError, ValueError) as error:
+        return "", str(getattr(error, "reason", error))
+    except HTTPException as error:  # what answers speaks something else, or breaks off
+        return "", f"no answer in HTTP ({type(error).__name__})"

@@ -1,0 +1,168 @@
+"""Tokens and seconds of a step of a recipe on a machine, for an assumed conversation that the plan states."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from vtune.models.families.shape import Shape
+from vtune.runs.plan.estimate import (
+    PROMPT_SHARE,
+    bytes_of,
+    cache_of,
+    draws,
+    engine_of,
+    load_of,
+    longest_of,
+    rows_of,
+    sharing,
+)
+from vtune.runs.plan.machine import Machine
+from vtune.update import memory, rates
+from vtune.update.flops import Work, forward_flops, passes_of
+
+PROMPT_WORDS = 300
+"""Assumed tokens of text in a prompt. Ours, as all that is assumed below."""
+PICTURE_PIXELS = 1_000_000
+"""Assumed pixels of a picture, where `images.max_pixels` allows them."""
+TURN_WORDS = 200
+"""Assumed tokens that the policy writes in a turn."""
+TURNS = 2
+"""Assumed turns: one look at a quarter of the picture, and the answer."""
+
+
+LEFT_OUT = {
+    "left out, and slower": "tools, judges, waiting for the slowest conversation, weights on their way to "
+    "vLLM, checkpoints, evaluations, traffic between GPUs and machines, the optimizer in the host's memory",
+    "left out, and faster": "shared prefixes in training",
+}
+
+
+def step_of(
+    values: Mapping[str, Any], shape: Shape, machine: Machine, *, steps: int | None = None
+) -> dict[str, Any]:
+    """Tokens and seconds of a step, and of all `steps` where they are known, and what is assumed for them."""
+    longest = longest_of(values)
+    found = machine.pictures
+    pixels = min(found.pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
+    one = int(max(pixels, values["images"]["min_pixels"]) // shape.token_pixels)
+    picture = round(one * found.each)
+    assumed: dict[str, Any] = {
+        "tokens of a picture": one,
+        "pictures of a row": round(found.each, 2),
+        "from data": found.pixels is not None,
+    }
+    if draws(values):
+        limits = values["rollout"]
+        turns = min(TURNS, limits["max_turns"])
+        written = turns * min(TURN_WORDS, limits["max_new_tokens"])
+        crop = one // 4 * (turns - 1)
+        text = min(PROMPT_WORDS, max(0, longest - picture - crop - written))
+        conversations = values["prompts_per_step"] * values["group_size"]
+        assumed |= {"turns": turns, "written tokens": written}
+    else:
+        # What calls returned is among the pictures of a trace that was measured.
+        crop = 0 if assumed["from data"] else one // 4
+        turns, conversations = 1, values["batch_size"]
+        text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
+    tokens = min(longest, text + picture + crop + written)
+    assumed["tokens per conversation"] = tokens
+    patches = (picture + crop) * shape.merge**2
+    flops = _update_flops(values, shape, machine, _forward_flops(shape, tokens, patches, written))
+    share = -(-conversations // machine.gpus)
+    speed = _speed(values, machine)
+    seconds = {"update": share * flops / (speed * _share(machine, rates.TRAIN_SHARE))}
+    if draws(values):
+        seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
+    elsewhere = draws(values) and engine_of(values) == "servers"
+    # Drawn ahead on other GPUs, a step is there when the one before has been trained.
+    total = (max if elsewhere and values["rollout"].get("staleness") else sum)(seconds.values())
+    if elsewhere:
+        assumed["servers"] = f"as fast as {machine.gpus} such GPUs, each with a vLLM of its own"
+    step = {
+        "conversations": conversations,
+        "tokens": conversations * tokens,
+        "tokens, at most": conversations * longest,
+        "written": conversations * written,
+        **{f"seconds, {phase}": round(value, 1) for phase, value in seconds.items()},
+        "seconds": round(total, 1),
+        "tokens per second": round(conversations * tokens / total),
+    }
+    if steps is not None:
+        step["hours, all steps"] = round(total * steps / 3600, 1)
+    assumed["speeds"] = f"{machine.device.name}: {machine.device.source}"
+    assumed |= LEFT_OUT
+    return {"step": step, "assumed": assumed}
+
+
+def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> dict[str, float]:
+    """Of one conversation without gradient, by part."""
+    pairs = tokens**2 / 2  # causal: half of the square
+    return forward_flops(shape, Work(tokens, pairs, patches, scored))
+
+
+def _update_flops(
+    values: Mapping[str, Any], shape: Shape, machine: Machine, forward: Mapping[str, float]
+) -> float:
+    """Of one conversation in training: what is frozen has no backward pass, and is not computed again."""
+    load = load_of(values, shape, machine)
+    passes = passes_of(memory.learning(shape, load), adapters=load.lora_rank > 0)
+    reference = draws(values) and values["loss"]["kl_weight"] > 0
+    return sum(
+        flops * (passes[part] + (load.checkpointing and passes[part] > 1) + reference)
+        for part, flops in forward.items()
+    )
+
+
+def _speed(values: Mapping[str, Any], machine: Machine) -> float:
+    """Operations a second of one process at the peak of its device."""
+    return machine.device.flops * (_cores(values, machine) if machine.kind == "cpu" else 1)
+
+
+def _cores(values: Mapping[str, Any], machine: Machine) -> float:
+    threads: int = values["update"]["threads"]
+    return min(threads, len(os.sched_getaffinity(0)) / machine.gpus)
+
+
+def _share(machine: Machine, share: float) -> float:
+    # What was measured on a core is not a peak: nothing is taken off.
+    return share if machine.kind == "gpu" else 1.0
+
+
+def _at_once(values: Mapping[str, Any], shape: Shape, machine: Machine, tokens: int) -> float:
+    """Conversations that one process draws at the same time: those that its KV cache has room for."""
+    rows = rows_of(values, machine)
+    if engine_of(values) != "vllm" or machine.kind == "cpu":
+        return rows
+    # What a group begins with is there once.
+    own = tokens * (1 - PROMPT_SHARE + PROMPT_SHARE / values["group_size"])
+    room = cache_of(values, shape, machine) / (own * memory.kv_token(shape, bytes_of(values)))
+    return float(min(rows, max(room, 1 / sharing(values))))
+
+
+def _drawing(
+    values: Mapping[str, Any],
+    shape: Shape,
+    machine: Machine,
+    tokens: int,
+    patches: int,
+    written: int,
+    turns: int,
+    share: int,
+) -> float:
+    """Seconds in which one process draws its share of the conversations."""
+    b, rows = bytes_of(values), _at_once(values, shape, machine, tokens)
+    engine = engine_of(values)
+    body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
+    split = sharing(values) if engine == "vllm" else 1
+    traffic = body * b / split + rows * tokens * memory.kv_token(shape, b)
+    one = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
+    one = max(one, rows * 2 * body / _speed(values, machine))
+    if engine == "transformers":
+        one = max(one, shape.layers * rates.LAYER_SECONDS)
+    # A server keeps what it has read; without one every turn reads its conversation again, and a
+    # group's prompt is read once by both.
+    again = 1 if engine != "transformers" else turns
+    reading = sum(_forward_flops(shape, tokens - written, patches, 0).values())
+    read = share * reading * again / values["group_size"] if turns == 1 else share * reading * again / 2
+    prefill = read / (_speed(values, machine) * _share(machine, rates.PREFILL_SHARE))
+    return prefill + share / rows * written * one
