@@ -358,7 +358,7 @@ def planned(tmp_path: Path, *, named: bool = True, **options: Any) -> list[tuple
     verb = Verb(
         package="recipes.rl",
         kind=Plan,
-        check=lambda plan, gpus: {"samples": 9, **({"gpus": gpus} if gpus else {})},
+        check=lambda plan, gpus, hosts: {"samples": 9, **({"gpus": gpus} if gpus else {})},
         run=run,
     )
     train(verb, str(recipe) if named else None, ["steps=4"], Start(**(defaults | options)))

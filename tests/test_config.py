@@ -137,6 +137,7 @@ def test_overrides_are_applied_in_order_and_checked(good: Path) -> None:
     assert (plan.steps, plan.rollout.temperature, plan.data) == (6, 0.0, ("c",))
     assert "--set: `steps`" in problem(good, GOOD, "steps=x")
     assert "--set: unknown key `rollout.top_p`" in problem(good, GOOD, "rollout.top_p=1")
+    assert "--set: unknown key `rollot`; did you mean `rollout`?" in problem(good, GOOD, "rollot.top_p=1")
     assert "has no `=`" in problem(good, GOOD, "steps")
     assert "has no key before its `=`" in problem(good, GOOD, "=3")
     assert "`steps` is not a section" in problem(good, GOOD, "steps.a=1")

@@ -120,6 +120,8 @@ def test_told_before_the_run_can_hear_it_the_job_comes_again(tmp_path: Path) -> 
     [
         (["rl", "--recipe", "my.yaml"], {}, "usage: sbatch"),
         (WORDS, {"SLURM_GPUS_ON_NODE": ""}, "give sbatch --gpus-per-node"),
+        ([*WORDS, "--gpus", "4"], {}, "leave out --gpus: GPUs and hosts are those of the job"),
+        ([*WORDS, "--hostfile=mine"], {}, "leave out --hostfile: GPUs"),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_started(

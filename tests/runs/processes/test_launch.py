@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import HANGS, ROOT
-from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft, vtune
+from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from tests.update.pair import all_end_well
 from vtune.errors import BrokenPart, MissingExtra, RecipeError, RunFailed
-from vtune.runs.processes.launch import LAUNCHER, _report, _watched, launch
+from vtune.runs.processes.launch import LAUNCHER, OF_CPU, _check_devices, _report, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import SAVE, Ended, ended, give_order
 from vtune.update.checkpoint import complete
@@ -398,6 +398,13 @@ def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
         assert started.wait(START) == 2
         assert started.err == "error: steps below zero\n"
         assert started.gone(GONE)
+
+
+def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused() -> None:
+    """They would be started one after the other until nothing else runs."""
+    _check_devices(OF_CPU, None)
+    with pytest.raises(RecipeError, match="--gpus 4000, but this machine has no GPU"):
+        _check_devices(4000, None)
 
 
 def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path: Path) -> None:

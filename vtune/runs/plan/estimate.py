@@ -213,7 +213,8 @@ def vllm_notes(
     rows = rows_of(values, machine) * sharing(values)
     more = "" if fit >= rows else " (more if they are shorter)"
     longest = longest_of(values)
-    return [f"KV cache: room for {fit} conversations of {longest} tokens{more}; {rows} are drawn at once"]
+    room = f"{fit} conversation{'s' if fit > 1 else ''} of {longest} tokens{more}"
+    return [f"KV cache: room for {room}; {rows} are drawn at once"]
 
 
 def cache_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
