@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import HANGS, ROOT
-from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft
+from tests.runs.commands import environment, numbers, python, rl, same_weights, setting, sft, vtune
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from tests.update.pair import all_end_well
 from vtune.errors import BrokenPart, MissingExtra, RecipeError, RunFailed
