@@ -45,8 +45,8 @@ def heed_sigint() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-def heed_sigint_no_more() -> None:
-    """Let a rank that ends do so: its watcher, who says Ctrl-C where another has failed, cannot know.
+def ignore_sigint() -> None:
+    """Ignore Ctrl-C from here on in a rank, which is ending: its watcher sends it where another has failed.
 
     Python would add a traceback of its own teardown to what the rank has said.
     """

@@ -21,7 +21,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import Ending, heed_sigint, heed_sigint_no_more, heed_sigterm
+from .ending import Ending, heed_sigint, heed_sigterm, ignore_sigint
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -105,7 +105,7 @@ def main() -> None:
         try:
             app()
         finally:
-            heed_sigint_no_more()
+            ignore_sigint()
     except VtuneError as error:
         _end(error)
     except OSError as error:

@@ -1,11 +1,11 @@
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vtune.config import RENAMED, Strict, differing_keys, dump_recipe, find, load_recipe
 from vtune.errors import RecipeError
@@ -34,6 +34,14 @@ class Plan(Strict):
     judge: Rollout | None = None
     steps_of: tuple[Annotated[Short | Long, Field(discriminator="kind")], ...] = ()
     named: Mapping[str, Rollout] = {}
+
+
+class Few(Plan):
+    @model_validator(mode="after")
+    def _steps_are_few(self) -> Self:
+        if self.steps > 1000:
+            raise ValueError("more steps than days")
+        return self
 
 
 GOOD = "steps: 3\nrollout:\n  group_size: 4\n  temperature: 1.0\ndata: [a, b]\n"
@@ -124,6 +132,13 @@ def test_a_mistake_in_the_syntax_is_told_with_its_line(
 def test_an_unknown_kind_gets_the_one_that_was_meant(good: Path) -> None:
     text = problem(good, f"{GOOD}steps_of:\n- {{kind: shrt, seconds: 1}}\n")
     assert "plan.yaml:7: unknown kind `shrt` in `steps_of.0`; did you mean `short`?" in text
+
+
+def test_a_problem_of_all_keys_together_is_that_of_the_file(good: Path) -> None:
+    """Whatever key was given beside it."""
+    good.write_text(GOOD.replace("steps: 3", "steps: 2000"))
+    with pytest.raises(RecipeError, match=r"plan\.yaml: more steps than days"):
+        load_recipe(good, Few, ["data=[c]"])
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

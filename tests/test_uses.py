@@ -288,9 +288,9 @@ def test_a_tool_that_nothing_runs_is_an_error_before_the_run() -> None:
     with pytest.raises(ValueError, match="rotate_tool"):
         ToolsRecipe.model_validate({"rotate_tool": {}})
     use([ROTATE])
-    with pytest.raises(RecipeError, match=r"no tools\.rotate_tool"):
+    with pytest.raises(RecipeError, match=r"no section tools\.rotate_tool"):
         check_tools([offered], ToolsRecipe(), "tools")
-    with pytest.raises(RecipeError, match=r"no tools\.rotate_tool"):
+    with pytest.raises(RecipeError, match=r"no section tools\.rotate_tool"):
         check_tools([offered], ToolsRecipe.model_validate({"rotate_tool": None}), "tools")
     with pytest.raises(ValidationError) as told:
         ToolsRecipe.model_validate({"rotate_tool": {"angle": 3}})

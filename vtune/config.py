@@ -101,7 +101,9 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         for problem in _own_problems(error.errors()):
             loc, section = _followed(kind, problem["loc"], values)
             # Of a section that a file does not have, the name alone is wrong.
-            over = any(loc[: len(g)] == g or (loc not in lines and g[: len(loc)] == loc) for g in given)
+            over = any(
+                loc[: len(g)] == g or (loc and loc not in lines and g[: len(loc)] == loc) for g in given
+            )
             place = given_by if over else _place(path, lines, loc)
             rows.append(f"  {place}: {_explain(section, loc, problem)}")
         raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None

@@ -139,9 +139,7 @@ def test_rows_are_kept_apart_where_sharing_gains_nothing(
 
 
 @pytest.mark.parametrize("longer", [True, False])
-def test_keys_and_values_of_one_layer_at_a_time_are_there_twice(
-    longer: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_and_values_are_replaced_layer_by_layer(longer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them twice would double what a GPU holds while rows are drawn."""
     layers = 4
     kept = KeyValues(laid_out(3, [[(5, 4), (5, 4)]]), torch.float32)
@@ -158,5 +156,5 @@ def test_keys_and_values_of_one_layer_at_a_time_are_there_twice(
     if longer:
         kept.grow()
     else:
-        kept._replace(lambda states: noted(states, (0, 0)))
+        kept._map_layers(lambda states: noted(states, (0, 0)))
     assert alive == [8, 8, 6, 6, 4, 4, 2, 2]

@@ -52,7 +52,7 @@ class KeyValues:
     def grow(self) -> None:
         """Before each new token: a column for it."""
         if self._used == self._room:
-            self._replace(lambda states: pad(states, (0, 0, 0, ROOM)))
+            self._map_layers(lambda states: pad(states, (0, 0, 0, ROOM)))
             self._bias = pad(self._bias, (0, ROOM)) if self._bias is not None else None
             self._room += ROOM
         self._used += 1
@@ -94,17 +94,17 @@ class KeyValues:
     def select(self, rows: torch.Tensor) -> None:
         """Keep only these rows, in this order."""
         self._bias = self._bias if self._bias is None else self._bias[rows]
-        self._replace(lambda states: states[rows])
+        self._map_layers(lambda states: states[rows])
         if self._shared is not None:
             self._shared.select(rows)
             if self._shared.crowded or self._shared.saved < LEAST:
                 self._spread(self._shared)
 
-    def _replace(self, other: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Put others in the place of keys and values; those of one layer at a time are there twice."""
+    def _map_layers(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Replace keys and values layer by layer: only those of one layer are there twice."""
         for number in range(len(self._layers)):
             key, value = self._layers[number]
-            self._layers[number] = other(key), other(value)
+            self._layers[number] = change(key), change(value)
             del key, value  # else they would live until the next are taken
 
     def _spread(self, shared: Beginnings) -> None:

@@ -22,8 +22,8 @@ def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
 def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
     machine = plan["machine"]
     unit = "GPU(s)" if machine["kind"] == "gpu" else "CPU process(es)"
-    unit += f" on {machine['hosts']} machines," if machine["hosts"] > 1 else ""
-    where = f"{machine['gpus']} {unit} of {machine['memory_gb']:g} GB ({machine['said']})"
+    several = f" on {machine['hosts']} machines" if machine["hosts"] > 1 else ""
+    where = f"{machine['gpus']} {unit} of {machine['memory_gb']:g} GB{several} ({machine['said']})"
     if plan["fits"] is None:
         yield f"no estimate for {where}"
         yield from plan["notes"]

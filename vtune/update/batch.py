@@ -143,7 +143,7 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
     advantages = _flat([item.advantages for item in items])
     old_logprobs = _flat([item.old_logprobs for item in items])
     off_policy = _flat([item.off_policy for item in items], np.bool_)
-    # Only now what goes to a GPU, which waits for all that it was asked before.
+    # Copies to the GPU come last: each waits for the work that was queued before it.
     device = policy.device
     read = read or reading(items, policy.pictures)
     packed = pack(

@@ -158,7 +158,7 @@ def stepping(shape: Shape, load: Load) -> dict[str, float]:
 
 
 def on_host(shape: Shape, load: Load) -> float:
-    """Bytes in the host's memory, of all processes of one machine together."""
+    """Bytes in the memory of hosts, of all processes together."""
     learnt = trained(shape, load)
     total = learnt * (ADAM + MASTER + load.dtype_bytes) if "optimizer" in load.offload else 0
     if "params" in load.offload and load.zero_stage == 3:

@@ -9,6 +9,7 @@ from tests.runs.data.test_validating import encoded
 from vtune.errors import DataError
 from vtune.report import progress
 from vtune.report.progress import Rows
+from vtune.runs.data import opening as ahead
 from vtune.runs.data.opening import AHEAD, THREADS, opening
 from vtune.schema.message import Picture
 
@@ -60,6 +61,21 @@ def test_no_more_is_read_ahead_than_threads_are_busy_with(tmp_path: Path) -> Non
     for done, _ in enumerate(opening(counted(), pictures, tmp_path)):
         assert done < read <= done + 1 + AHEAD * THREADS
     assert read == SOME
+
+
+def test_large_pictures_are_not_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "BYTES", 2 * len(GOOD))
+    read = 0
+
+    def counted() -> Iterator[list[bytes]]:
+        nonlocal read
+        for _ in range(20):
+            read += 1
+            yield [GOOD]
+
+    for done, _ in enumerate(opening(counted(), pictures, tmp_path)):
+        assert read <= done + 3
+    assert read == 20
 
 
 @pytest.mark.parametrize(("brief", "said"), [(True, ""), (False, "check: 3 rows\n")])

@@ -476,7 +476,8 @@ def test_memory_does_not_grow_with_the_number_of_pictures(
     looked_at_vstar: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert looked_at_vstar.is_dir()  # what an evaluation imports is there
-    # Both hold pictures up to a size that so few do not reach.
+    # All hold pictures up to a size that so few do not reach.
+    monkeypatch.setattr("vtune.runs.data.opening.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.windows.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.audited.AUDITED_BYTES", 2 * PIXELS)
     monkeypatch.setattr("tests.runs.looking.HABITS", "w")

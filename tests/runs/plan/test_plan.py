@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,15 @@ from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
 from vtune.models.shape import known_shapes, shape_of
 from vtune.report.plan import plan_lines
-from vtune.runs.plan.estimate import on_host, phases_of
-from vtune.runs.plan.machine import machine_of
+from vtune.runs.plan.estimate import kv_token, on_host, phases_of
+from vtune.runs.plan.machine import hosts_of, machine_of
 from vtune.runs.plan.plan import plan
 from vtune.runs.plan.remedies import Remedy, changed, needed, remedies
-from vtune.runs.plan.seconds import step_of
-from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
+from vtune.runs.plan.seconds import _at_once, step_of
+from vtune.runs.train.rl_recipe import RLRecipe, check_machine, check_sizes
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message, Picture
-from vtune.schema.parquet import read_trajectories, write_samples
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.update.recipe import Update
 
 SEVEN = shape_of(known_shapes()["Qwen2.5-VL-7B"])
@@ -152,7 +153,7 @@ def test_each_host_holds_its_part() -> None:
     assert two["sandbox"] == {"sessions": 1024, "gb": 25.8}
     lines = list(plan_lines({"plan": two}))
     assert f"and {two['host_gb']:g} GB of each host's memory" in lines
-    assert "fits: 16 GPU(s) on 2 machines, of 80 GB (as asked; speeds of H100)" in lines
+    assert "fits: 16 GPU(s) of 80 GB on 2 machines (as asked; speeds of H100)" in lines
 
 
 def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> None:
@@ -166,6 +167,40 @@ def test_a_vllm_draws_as_many_conversations_at_a_time_as_its_cache_holds() -> No
 
     assert drawing(0.51, 80) > 1.5 * drawing(0.6, 80) > 1.5 * 1.2 * drawing(0.9, 80)
     assert drawing(0.8, 141) == drawing(0.9, 141)  # room for all
+
+
+def test_a_cache_is_split_among_no_more_gpus_than_there_are_heads() -> None:
+    """The 3B has two: with eight GPUs each holds as much of a conversation as with two."""
+    shape, machine = shape_of(known_shapes()["Qwen2.5-VL-3B"]), machine_of(8, 80)
+    at_once = {}
+    for size in (2, 8):
+        values = codev(rollout__tensor_parallel=size, rollout__max_batch=4096).model_dump(mode="json")
+        values["prompts_per_step"] = 4096
+        room = phases_of(values, shape, machine)["rollout"]["KV cache"] * 1e9 / kv_token(values, shape)
+        at_once[size] = _at_once(values, shape, machine, 2293) * size
+        assert at_once[size] == pytest.approx(room / (2293 * (0.25 + 0.75 / 8)))
+    assert at_once[8] < 1.5 * at_once[2]
+
+
+@pytest.mark.parametrize(("gpus", "hosts"), [(8, 2), (16, 2), (16, 8), (8, 1)])
+def test_advice_lets_no_vllm_be_spread_over_machines(gpus: int, hosts: int) -> None:
+    model = "model=Qwen/Qwen2.5-VL-32B-Instruct"
+    machine = machine_of(gpus, 80, hosts=hosts)
+    for one in plan(load_recipe(find("codev", "recipes.rl"), RLRecipe, [model]), machine)["remedies"]:
+        recipe = load_recipe(find("codev", "recipes.rl"), RLRecipe, [model, *one["set"]])
+        check_machine(recipe, gpus // hosts)
+        assert gpus // hosts % recipe.update.sequence_parallel == 0
+
+
+@pytest.mark.parametrize(("gpus", "hosts"), [(1, 1), (8, 1), (12, 2), (16, 2), (20, 4), (64, 8)])
+def test_gpus_take_as_few_machines_as_have_the_same_number_each(gpus: int, hosts: int) -> None:
+    assert hosts_of(gpus) == hosts
+
+
+def test_gpus_of_this_machine_are_on_one_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"name": ["NVIDIA H100"] * 16, "memory.total": ["81559 MiB"] * 16}
+    monkeypatch.setattr("vtune.runs.plan.machine._driver", said.__getitem__)
+    assert [machine_of(gpus, None).hosts for gpus in (None, 16, 32)] == [1, 1, 4]
 
 
 def test_advice_leaves_room_for_many_conversations() -> None:
@@ -533,6 +568,27 @@ def test_a_dry_run_for_several_machines_says_what_each_of_them_needs(tmp_path: P
     assert any(line.startswith("rollout server http://localhost:8000: ") for line in check["missing"])
     alone = json.loads(vtune(*words).out)["check"]
     assert not any("machines" in line for line in alone["warnings"])
+    judged = "eval={every: 1, suites: [{suite: lens, settings: {reward.judge: JUDGE}}]}"
+    judge = (
+        "{base_url: 'http://127.0.0.1:9/v1', model: big, api_key_env: null, concurrency: 1, retries: 0, "
+        "timeout_s: 1, temperature: 0.0, max_tokens: 8}"
+    )
+    words = ["sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "80", "--json"]
+    words += setting(**{"eval": judged.removeprefix("eval=").replace("JUDGE", judge)})
+    (warning,) = json.loads(vtune(*words, "--hostfile", hosts).out)["check"]["warnings"]
+    assert "reward.judge.base_url is http://127.0.0.1:9/v1, which each of the 2 machines" in warning
+
+
+@pytest.mark.parametrize("tools", [("python",), ()])
+def test_the_sandbox_of_a_run_without_code_takes_nothing(
+    tools: tuple[str, ...], lens: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "some.parquet"
+    write_samples(data, [replace(one, tools=tools) for one in read_samples(lens / "train.parquet")])
+    words = ["rl", "--recipe", "codev-tiny", "--dry-run", "--json", "--set", f"data=[{data}]"]
+    check = json.loads(vtune(*words, "--set", "model=nobody/none-7b").out)["check"]
+    assert check["missing"]
+    assert (check["plan"]["sandbox"] is None) is (not tools)
 
 
 def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() -> None:

@@ -16,7 +16,7 @@ from tests.runs.commands import environment, numbers, python, rl, same_weights, 
 from tests.runs.launched import BREAKS, IDLES, Launched, eventually, steps_done
 from tests.update.pair import all_end_well
 from vtune.errors import BrokenPart, MissingExtra, RecipeError, RunFailed
-from vtune.runs.processes.launch import LAUNCHER, OF_CPU, _check_devices, _report, _watched, launch
+from vtune.runs.processes.launch import CPU_PROCESSES, LAUNCHER, _check_devices, _report, _watched, launch
 from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import SAVE, Ended, ended, give_order
 from vtune.update.checkpoint import complete
@@ -400,20 +400,29 @@ def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
         assert started.gone(GONE)
 
 
-def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused() -> None:
+@pytest.mark.parametrize(("cores", "most"), [(2, CPU_PROCESSES), (64, 64)])
+def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused(
+    cores: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They would be started one after the other until nothing else runs."""
-    _check_devices(OF_CPU, None)
-    with pytest.raises(RecipeError, match="--gpus 4000, but this machine has no GPU"):
-        _check_devices(4000, None)
+    monkeypatch.setattr("vtune.runs.processes.launch.gpus_here", lambda: 0)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    _check_devices(most, None)
+    with pytest.raises(RecipeError, match=f"this machine has no GPU, and only {cores} core"):
+        _check_devices(most + 1, None)
 
 
 def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path: Path) -> None:
     """Python would say of its own teardown that it was interrupted."""
+    other = tmp_path / "run/logs/rank-1.ended"
     waits = (
         "import os, threading, time\n"
         "if os.environ.get('RANK') == '0':\n"
         "    def late():\n"
         "        threading.main_thread().join()\n"
+        "        given = time.monotonic() + 60\n"
+        f"        while not os.path.exists({str(other)!r}) and time.monotonic() < given:\n"
+        "            time.sleep(0.05)\n"
         "        time.sleep(2)\n"
         "    threading.Thread(target=late).start()\n"
     )

@@ -123,13 +123,14 @@ class _Reading:
         return (record for record in self._good_ones() if isinstance(record, Trajectory))
 
     def _good_ones(self) -> Iterator[Sample | Trajectory]:
-        for (place, record), pictures in opening(
-            self._records(), lambda entry: images_of(entry[1]), self._base
-        ):
-            if isinstance(record, DataError):
-                self._odd(place, record)
-            elif self._good(place, record, pictures):
-                yield record
+        entries = opening(self._records(), lambda entry: images_of(entry[1]), self._base)
+        with Rows("import", show=self._show) as progress:
+            for (place, record), pictures in entries:
+                progress.advance()
+                if isinstance(record, DataError):
+                    self._odd(place, record)
+                elif self._good(place, record, pictures):
+                    yield record
         if not self.by_source and not self.problems:
             raise DataError(
                 "there is no row to import",
@@ -144,12 +145,10 @@ class _Reading:
             )
 
     def _records(self) -> Iterator[tuple[Place, Sample | Trajectory | DataError]]:
-        with Rows("import", show=self._show) as progress:
-            for path in self._paths:
-                for place, entry in self._layout.read(path, self._options):
-                    progress.advance()
-                    record = self._offered(entry)
-                    yield place, record if isinstance(record, DataError) else self._asking(record)
+        for path in self._paths:
+            for place, entry in self._layout.read(path, self._options):
+                record = self._offered(entry)
+                yield place, record if isinstance(record, DataError) else self._asking(record)
 
     def _asking(self, record: Sample | Trajectory) -> Sample | Trajectory | DataError:
         """A sample whose question says how it is to be answered, where no prompt style could; or why not."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from vtune.errors import DataError
+from vtune.errors import DataError, VtuneError
 from vtune.schema.decode import UNDECODABLE, is_turned
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture
@@ -16,10 +16,12 @@ from vtune.schema.pixels import REMEDY, Refused, examine
 
 E = TypeVar("E")
 
-THREADS = 16
-"""At most; ours. More decode faster than a file is read."""
+THREADS = 8
+"""At most; ours. Each may hold a picture of 64 million pixels, decoded."""
 AHEAD = 4
-"""Records for each thread whose pictures are opened before it is their turn; ours."""
+"""Records for each thread whose pictures are opened before it is their turn, at most; ours."""
+BYTES = 64 << 20
+"""Of encoded pictures that wait for the turn of their record, at most, but those of one may be more; ours."""
 
 JPEG_END = b"\xff\xd9"
 TAIL = 4096
@@ -59,14 +61,14 @@ def opening(
     Decoding is nearly all of the time that a check of data takes, and other threads can run meanwhile.
 
     Args:
-        records: What has pictures; where they end in a `DataError`, those before it come first.
+        records: What has pictures; where they end in an error, those before it come first.
         pictures: Of one.
         base: The folder that their paths are relative to.
     """
     threads = min(THREADS, len(os.sched_getaffinity(0)))
     waiting: deque[tuple[E, Opening]] = deque()
-    failed: DataError | None = None
-    source = iter(records)
+    failed: Exception | None = None
+    source, held = iter(records), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="vtune-opening") as pool:
         try:
             while True:
@@ -74,19 +76,27 @@ def opening(
                     record = next(source)
                 except StopIteration:
                     break
-                except DataError as error:
+                except (VtuneError, OSError) as error:
                     failed = error
                     break
                 coming = [pool.submit(open_whole, picture, base) for picture in pictures(record)]
+                held += _size(pictures(record))
                 waiting.append((record, Opening(coming)))
-                if len(waiting) > AHEAD * threads:
+                while len(waiting) > AHEAD * threads or (held > BYTES and len(waiting) > 1):
+                    held -= _size(pictures(waiting[0][0]))
                     yield waiting.popleft()
-            yield from waiting
+            while waiting:
+                yield waiting.popleft()
         except BaseException:
             pool.shutdown(cancel_futures=True)  # nobody asks for the rest
             raise
     if failed is not None:
         raise failed
+
+
+def _size(pictures: Sequence[Picture]) -> int:
+    """Bytes that they hold encoded; a file is read when its turn in a thread comes."""
+    return sum(len(picture.data or b"") for picture in pictures)
 
 
 def open_whole(picture: Picture, base: Path) -> Facts:

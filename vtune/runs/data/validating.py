@@ -99,7 +99,7 @@ def validate(
     by_source: Counter[str] = Counter()
     problems: list[Problem] = []
     places: dict[str, str] = {}
-    with Rows("checking the data", brief=True) as progress:
+    with Rows("check", brief=True) as progress:
         for path in paths:
             before = rows
             try:

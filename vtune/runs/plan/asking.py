@@ -2,15 +2,18 @@
 
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 
 SECONDS = 5.0
 """That a service may take to answer; ours."""
 
 
-def silence_of(server: str) -> str:
-    """Why a rollout server does not answer; empty where it does."""
-    return ask(f"{server.rstrip('/')}/health", None)[1]
+def why_silent(servers: Sequence[str]) -> list[str]:
+    """Why rollout servers do not answer, asked at the same time; empty where one does."""
+    with ThreadPoolExecutor(max(1, len(servers))) as pool:
+        return [why for _, why in pool.map(lambda url: ask(f"{url.rstrip('/')}/health", None), servers)]
 
 
 def ask(url: str, key: str | None, *, proxied: bool = False) -> tuple[str, str]:

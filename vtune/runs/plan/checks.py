@@ -10,18 +10,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from vtune.config import find, load_recipe, override, recipe_keys
+from vtune.config import load_recipe, recipe_keys
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.models.shape import find_shape
 from vtune.models.source import resolved
 from vtune.reward.wire import JUDGE
 from vtune.runs.agent.kinds import check_vllm
-from vtune.runs.agent.sandbox import may_run_code, needs_sandbox
-from vtune.runs.evaluate.questions import read_records
-from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.plan.asking import ask, silence_of
+from vtune.runs.plan.asking import ask, why_silent
 from vtune.runs.plan.estimate import on_disk
 from vtune.runs.plan.machine import machine_of
+from vtune.runs.plan.needs import evaluated
 from vtune.runs.plan.plan import plan
 from vtune.runs.recipes.shipped import find_shipped
 from vtune.runs.train.rl_recipe import RLRecipe
@@ -176,37 +174,11 @@ def _pictures(recipe: RLRecipe | SFTRecipe, path: Path) -> Iterator[tuple[str, b
             yield f"row {number}", load_picture(picture, path.parent)
 
 
-def runs_code(recipe: RLRecipe | SFTRecipe) -> bool:
-    """Whether training needs a sandbox, itself or in an evaluation; also where data that are not here decide.
-
-    Raises:
-        RecipeError: If a suite of its evaluations cannot be read.
-    """
-    if isinstance(recipe, SFTRecipe):
-        return False
-    suites = list(_evaluated(recipe.model_dump(mode="json")))
-    try:
-        return may_run_code(recipe.data) or any(
-            needs_sandbox(sample)
-            for _, suite, limit in suites
-            for sample in islice(read_records(suite), limit)
-        )
-    except DataError:
-        return True
-
-
-def _evaluated(values: Mapping[str, Any]) -> Iterator[tuple[str, EvalSuite, int | None]]:
-    """(name, suite, limit) of each evaluation in training."""
-    for one in (values.get("eval") or {}).get("suites", ()):
-        settings = [override(key, value) for key, value in one["settings"].items()]
-        yield one["suite"], load_recipe(find(one["suite"], "eval_suites"), EvalSuite, settings), one["limit"]
-
-
 def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
     """The pixels of training against those of its suites: they alone move scores by tens of points."""
     limit = values["images"]["max_pixels"]
-    for name, evaluated, _ in _evaluated(values):
-        suite = evaluated.images.max_pixels
+    for name, one, _ in evaluated(values):
+        suite = one.images.max_pixels
         if suite == limit:
             yield Check(f"pixels, {name}", "ok", f"max_pixels {limit}, as in the suite")
         else:
@@ -223,8 +195,8 @@ def _services(values: Mapping[str, Any]) -> Iterator[Check]:
     if service is not None:
         yield from _rewards(service, judge)
     yield from _searches(values.get("tools") or {})
-    for url in values.get("rollout", {}).get("servers", ()):
-        why = silence_of(url)
+    servers = values.get("rollout", {}).get("servers", ())
+    for url, why in zip(servers, why_silent(servers), strict=True):
         fix = "start it, or fix rollout.servers"
         yield Check(
             "rollout server", "fail" if why else "ok", f"{url}{': ' + why if why else ''}", fix if why else ""

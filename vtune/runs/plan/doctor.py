@@ -57,7 +57,8 @@ def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[st
     asked, needed = [], True
     if recipe is not None:
         # First: a recipe that cannot be read is told before anything is started.
-        from vtune.runs.plan.checks import check_recipe, read_recipe, runs_code
+        from vtune.runs.plan.checks import check_recipe, read_recipe
+        from vtune.runs.plan.needs import runs_code
 
         read = read_recipe(recipe)
         asked, needed = check_recipe(read), runs_code(read)

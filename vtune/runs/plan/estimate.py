@@ -119,7 +119,7 @@ def longest_of(values: Mapping[str, Any]) -> int:
 
 
 def bytes_of(values: Mapping[str, Any]) -> int:
-    """Of a number."""
+    """Bytes of a number in the dtype of the training."""
     return 2 if values["update"]["dtype"] == "bfloat16" else 4
 
 
@@ -183,10 +183,14 @@ def sharing_rows(values: Mapping[str, Any]) -> int:
     return found
 
 
+def kv_token(values: Mapping[str, Any], shape: Shape) -> float:
+    """Bytes on each GPU of a vLLM of one token's keys and values; a head is on at least one GPU."""
+    return memory.kv_token(shape, bytes_of(values)) / min(sharing(values), shape.kv_heads)
+
+
 def _cached(values: Mapping[str, Any], shape: Shape) -> float:
-    """Bytes on a GPU of one conversation's keys and values; a head is on at least one GPU."""
-    split = min(sharing(values), shape.kv_heads)
-    return longest_of(values) * memory.kv_token(shape, bytes_of(values)) / split
+    """Bytes on a GPU of one conversation's keys and values."""
+    return longest_of(values) * kv_token(values, shape)
 
 
 def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
@@ -214,7 +218,7 @@ def vllm_notes(
     more = "" if fit >= rows else " (more if they are shorter)"
     longest = longest_of(values)
     room = f"{fit} conversation{'s' if fit > 1 else ''} of {longest} tokens{more}"
-    return [f"KV cache: room for {room}; {rows} are drawn at once"]
+    return [f"KV cache: room for {room}; {rows} are asked for at once"]
 
 
 def cache_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
@@ -237,7 +241,7 @@ def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
 
 def sessions_of(values: Mapping[str, Any], machine: Machine) -> int:
     """Sessions of the sandbox on each host, where code may run: each conversation has one."""
-    return rows_of(values, machine) * -(-machine.gpus // machine.hosts)
+    return rows_of(values, machine) * machine.of_a_host
 
 
 def on_disk(

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 from vtune.update import rates
@@ -12,7 +13,7 @@ from vtune.update.rates import Device
 GB = 1e9
 MARGIN = 0.08
 """Of a GPU's memory: what the allocator loses between blocks. Ours."""
-OF_A_HOST = 8
+GPUS_PER_HOST = 8
 """GPUs that one machine has, at most, where nobody says. Ours."""
 OUTSIDE_GB = {"gpu": 1.5, "cpu": 0.7}
 """Of one process beside its tensors: driver context, kernels, NCCL; on a CPU the Python packages. Ours."""
@@ -48,14 +49,19 @@ class Machine:
     """Machines that have these GPUs, the same number each."""
 
     @property
+    def of_a_host(self) -> int:
+        """GPUs of each machine."""
+        return self.gpus // self.hosts
+
+    @property
     def room_gb(self) -> float:
         """What tensors may fill."""
         return self.memory_gb * (1 - MARGIN) - OUTSIDE_GB[self.kind]
 
 
 def hosts_of(gpus: int) -> int:
-    """Machines that GPUs take, where nobody says."""
-    return -(-gpus // OF_A_HOST)
+    """Machines that GPUs take, where nobody says: as few as have the same number each."""
+    return next(hosts for hosts in count(-(-gpus // GPUS_PER_HOST)) if gpus % hosts == 0)
 
 
 def machine_of(gpus: int | None, memory_gb: float | None, *, hosts: int | None = None) -> Machine:
@@ -64,23 +70,24 @@ def machine_of(gpus: int | None, memory_gb: float | None, *, hosts: int | None =
     Args:
         gpus: Of all hosts together.
         memory_gb: Of one GPU.
-        hosts: That have them; None: as few as hold them.
+        hosts: That have them; None: this one where it does, else as few as `hosts_of` says.
     """
     names = _driver("name")
-    count = gpus or max(1, len(names))
+    number = gpus or max(1, len(names))
     if memory_gb is not None:
         device = rates.device_like(memory_gb)
         said = f"as asked; speeds of {device.name}"
-        return Machine(count, memory_gb, "gpu", device, said, hosts=hosts or hosts_of(count))
+        return Machine(number, memory_gb, "gpu", device, said, hosts=hosts or hosts_of(number))
     if names:
         here = float(_driver("memory.total")[0].split()[0]) * 2**20 / GB
         known = rates.device_named(names[0], here) or rates.device_like(here)
         said = f"{names[0]}; speeds of {known.name}"
-        return Machine(count, here, "gpu", known, said, hosts=hosts or hosts_of(count))
+        hosts = hosts or (1 if number <= len(names) else hosts_of(number))
+        return Machine(number, here, "gpu", known, said, hosts=hosts)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GB
     cores = len(os.sched_getaffinity(0))
     said, hosts = f"this machine without a GPU, {cores} cores", hosts or 1
-    return Machine(count, total / (count / hosts), "cpu", rates.CORE, said, hosts=hosts)
+    return Machine(number, total / (number / hosts), "cpu", rates.CORE, said, hosts=hosts)
 
 
 def _driver(field: str) -> list[str]:

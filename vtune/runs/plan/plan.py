@@ -19,9 +19,8 @@ from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_tensor_parallel
-from vtune.runs.agent.sandbox import may_run_code
 from vtune.runs.agent.tools import check_asking, check_writers
-from vtune.runs.plan.asking import silence_of
+from vtune.runs.plan.asking import why_silent
 from vtune.runs.plan.estimate import (
     draws,
     engine_of,
@@ -36,6 +35,7 @@ from vtune.runs.plan.estimate import (
     vllm_notes,
 )
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
+from vtune.runs.plan.needs import runs_code
 from vtune.runs.plan.remedies import advice
 from vtune.runs.plan.seconds import step_of
 from vtune.runs.train.loopback_services import loopback_urls
@@ -88,20 +88,21 @@ def plan_rl(
         check_prompt_lengths(recipe)
     machine = replace(machine, pictures=_pictures(recipe.data, _asked))
     facts["missing"] += _services(recipe.reward)
-    facts["warnings"] = [*doubts(recipe), *_elsewhere(recipe, machine)]
+    facts["warnings"] = doubts(recipe)
     needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
     facts["missing"] += _unusable(
         "judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1])
     )
-    silent = {url: silence_of(url) for url in recipe.rollout.servers}
-    facts["missing"] += [f"rollout server {url}: {why}" for url, why in silent.items() if why]
+    servers = recipe.rollout.servers
+    silent = zip(servers, why_silent(servers), strict=True)
+    facts["missing"] += [f"rollout server {url}: {why}" for url, why in silent if why]
     facts["missing"] += _unusable("tools", lambda: check_asking(recipe.tools))
     facts["missing"] += _unusable("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
     suites = suites_of(recipe)
+    facts["warnings"] += _elsewhere(recipe, suites, machine)
     facts = _with_evaluations(facts, recipe, suites, trained=trained, world=gpus or 1)
-    codes = bool(facts["missing"]) or may_run_code(recipe.data)
-    return facts | {"plan": plan(recipe, machine, shape=shape, runs_code=codes)}
+    return facts | {"plan": plan(recipe, machine, shape=shape, runs_code=runs_code(recipe))}
 
 
 def plan_sft(
@@ -119,6 +120,7 @@ def plan_sft(
         check_lengths(recipe)
     machine = replace(machine_of(gpus, gpu_memory, hosts=hosts), pictures=_pictures(recipe.data, _traced))
     suites = load_suites(recipe.eval, kind="transformers")
+    facts["warnings"] = _elsewhere(recipe, suites, machine)
     facts = _with_evaluations(facts, recipe, suites, trained=None, world=gpus or 1)
     return facts | {"plan": plan(recipe, machine, shape=shape, steps=facts.get("steps"))}
 
@@ -154,13 +156,19 @@ def _with_evaluations(
     return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
 
 
-def _elsewhere(recipe: RLRecipe, machine: Machine) -> list[str]:
+def _elsewhere(recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], machine: Machine) -> list[str]:
     """What has to run on every machine of several, since each finds its own at such an address."""
-    urls = loopback_urls(recipe.model_dump(mode="json")) if machine.hosts > 1 else ()
+    if machine.hosts == 1:
+        return []
+    named = {"": recipe, **{f" of eval suite {one.name}": one.suite for one in suites}}
+    keys: dict[str, str] = {}
+    for whose, one in named.items():
+        for key, url in loopback_urls(one.model_dump(mode="json")):
+            keys.setdefault(url, f"{key}{whose}")
     return [
-        f"{key} is {url}, which each of the {machine.hosts} machines looks for on itself: start the service "
-        "on all of them, or name a host that they reach"
-        for key, url in urls
+        f"{key} is {url}, which each of the {machine.hosts} machines looks for on itself: start the "
+        "service on all of them, or name a host that they reach"
+        for url, key in keys.items()
     ]
 
 

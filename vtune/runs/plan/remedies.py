@@ -27,13 +27,13 @@ from vtune.runs.plan.estimate import (
     vllm_needs,
     vllm_notes,
 )
-from vtune.runs.plan.machine import GB, OF_A_HOST, Machine
+from vtune.runs.plan.machine import GB, GPUS_PER_HOST, Machine, hosts_of
 from vtune.runs.plan.seconds import step_of
 from vtune.update.sequence import possible_sizes
 
 R = TypeVar("R", bound=Strict)
 
-OF_A_MACHINE = (2, 4, OF_A_HOST)
+OF_A_MACHINE = (2, 4, GPUS_PER_HOST)
 """GPUs that advice lets share a vLLM, or a row: of one machine. Ours."""
 MOST_SHARES = tuple(round(0.9 - 0.05 * step, 2) for step in range(18))
 """Of a GPU's memory, that advice lets a vLLM have, the most first. Ours; vLLM's own default is 0.9."""
@@ -72,7 +72,7 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
         shared = list(_shared_vllms(values, shape, machine))
         yield from shared
     for size in OF_A_MACHINE:
-        if size in possible_sizes(shape) and size > sharing_rows(values) and machine.gpus % size == 0:
+        if size in possible_sizes(shape) and size > sharing_rows(values) and machine.of_a_host % size == 0:
             sets = {"update.sequence_parallel": size, "update.micro_tokens": -(-longest // size)}
             yield Remedy(sets, f"{size} GPUs share each row")
     drawing = list(_drawing_remedies(values, shape, machine)) if draws(values) else []
@@ -115,7 +115,7 @@ def _shared_vllms(values: Mapping[str, Any], shape: Shape, machine: Machine) -> 
     if machine.kind == "cpu" or rollout.get("adapters", "merged") == "alone":
         return
     for size in OF_A_MACHINE:
-        if size <= sharing(values) or machine.gpus % size or not _splits(shape, size):
+        if size <= sharing(values) or machine.of_a_host % size or not _splits(shape, size):
             continue
         shared = {**values, "rollout": {**rollout, "tensor_parallel": size}}
         share = max(rollout["gpu_memory"], _least_share(shared, shape, machine))
@@ -200,16 +200,16 @@ def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
                 "changes_learning": remedy.changes_learning,
             }
         )
-    then = _then(now.model_dump(mode="json"), shape, machine) if steps else []
+    then = _then(now.model_dump(mode="json"), shape, machine) if steps and steps[-1]["fits"] else []
     return {"remedies": steps, "then": then, "otherwise": _otherwise(recipe, shape, machine)}
 
 
 def _then(values: Mapping[str, Any], shape: Shape, machine: Machine) -> list[str]:
     """What a recipe is like with all that is advised."""
     step = step_of(values, shape, machine)["step"]
-    drawing = f", of which {step['seconds, rollout']:g} draw" if draws(values) else ""
+    drawing = f", of which {step['seconds, rollout']:.0f} draw" if draws(values) else ""
     notes = vllm_notes(values, shape, machine, phases_of(values, shape, machine))
-    return [*notes, f"a step takes about {step['seconds']:g} s{drawing}"]
+    return [*notes, f"a step takes about {step['seconds']:.0f} s{drawing}"]
 
 
 def _roomy(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
@@ -234,13 +234,15 @@ def _roomy(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> li
 def _with_share(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
     """The remedies with as large a share of each GPU for a vLLM as fits, where one of them sets it."""
     for share in MOST_SHARES:
-        more = [
-            replace(one, sets={**one.sets, SHARE: share}) if one.sets.get(SHARE, share) < share else one
-            for one in taken
-        ]
+        more = [_raised(one, share) if one.sets.get(SHARE, share) < share else one for one in taken]
         if not over(_all(recipe, more).model_dump(mode="json"), shape, machine):
             return more
     return taken
+
+
+def _raised(remedy: Remedy, share: float) -> Remedy:
+    why = "vLLM gets what is free, for its KV cache" if len(remedy.sets) == 1 else remedy.why
+    return replace(remedy, sets={**remedy.sets, SHARE: share}, why=why)
 
 
 def _wider(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> Iterator[list[Remedy]]:
@@ -324,8 +326,7 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
     """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
     found = []
     counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
-    each = machine.gpus // machine.hosts if machine.hosts > 1 else OF_A_HOST
-    more = [replace(machine, gpus=count, hosts=-(-count // each)) for count in counts]
+    more = [replace(machine, gpus=count, hosts=hosts_of(count)) for count in counts]
     known = {name: shape_of(config) for name, config in known_shapes().items()}
     names = sorted(known, key=lambda name: -known[name].total)
     smaller = [name for name in names if known[name].total < 0.9 * shape.total]

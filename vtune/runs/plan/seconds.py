@@ -11,6 +11,7 @@ from vtune.runs.plan.estimate import (
     cache_of,
     draws,
     engine_of,
+    kv_token,
     load_of,
     longest_of,
     rows_of,
@@ -30,11 +31,10 @@ TURNS = 2
 """Assumed turns: one look at a quarter of the picture, and the answer."""
 
 
-LEFT_OUT = {
-    "left out, and slower": "tools, judges, waiting for the slowest conversation, weights on their way to "
-    "vLLM, checkpoints, evaluations, traffic between GPUs and machines, the optimizer in the host's memory",
-    "left out, and faster": "shared prefixes in training",
-}
+LEFT_OUT = "checkpoints, evaluations, traffic between GPUs and machines, the optimizer in the host's memory"
+"""What makes a step slower, and is not in its seconds."""
+DRAWING_LEFT_OUT = "tools, judges, waiting for the slowest conversation, weights on their way to vLLM"
+"""The same of rollouts."""
 
 
 def step_of(
@@ -90,7 +90,8 @@ def step_of(
     if steps is not None:
         step["hours, all steps"] = round(total * steps / 3600, 1)
     assumed["speeds"] = f"{machine.device.name}: {machine.device.source}"
-    assumed |= LEFT_OUT
+    slower = f"{DRAWING_LEFT_OUT}, {LEFT_OUT}" if draws(values) else LEFT_OUT
+    assumed |= {"left out, and slower": slower, "left out, and faster": "shared prefixes in training"}
     return {"step": step, "assumed": assumed}
 
 
@@ -120,7 +121,7 @@ def _speed(values: Mapping[str, Any], machine: Machine) -> float:
 
 def _cores(values: Mapping[str, Any], machine: Machine) -> float:
     threads: int = values["update"]["threads"]
-    return min(threads, len(os.sched_getaffinity(0)) / machine.gpus)
+    return min(threads, len(os.sched_getaffinity(0)) * machine.hosts / machine.gpus)
 
 
 def _share(machine: Machine, share: float) -> float:
@@ -133,10 +134,10 @@ def _at_once(values: Mapping[str, Any], shape: Shape, machine: Machine, tokens: 
     rows = rows_of(values, machine)
     if engine_of(values) != "vllm" or machine.kind == "cpu":
         return rows
-    # What a group begins with is there once.
+    # What a group begins with is there once; a vLLM draws for all processes that share it.
     own = tokens * (1 - PROMPT_SHARE + PROMPT_SHARE / values["group_size"])
-    room = cache_of(values, shape, machine) / (own * memory.kv_token(shape, bytes_of(values)))
-    return float(min(rows, max(room, 1 / sharing(values))))
+    room = cache_of(values, shape, machine) / (own * kv_token(values, shape))
+    return float(min(rows, max(room, 1) / sharing(values)))
 
 
 def _drawing(
@@ -154,7 +155,8 @@ def _drawing(
     engine = engine_of(values)
     body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
     split = sharing(values) if engine == "vllm" else 1
-    traffic = body * b / split + rows * tokens * memory.kv_token(shape, b)
+    each = kv_token(values, shape) if engine == "vllm" else memory.kv_token(shape, b)
+    traffic = body * b / split + rows * split * tokens * each
     one = traffic / (machine.device.bytes_per_second * _share(machine, rates.BANDWIDTH_SHARE))
     one = max(one, rows * 2 * body / _speed(values, machine))
     if engine == "transformers":

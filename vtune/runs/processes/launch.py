@@ -54,8 +54,8 @@ SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be reported a little later."""
 TAIL = 100
 """Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
-OF_CPU = 8
-"""Processes that a machine without a GPU may run, at least; ours."""
+CPU_PROCESSES = 8
+"""Processes that a machine without a GPU may run though it has fewer cores; ours."""
 LOST = "killed by signal"
 HEAD = re.compile(rf"^{START}.*\n", re.MULTILINE)
 """The line between two starts in a log, which is for those who read that."""
@@ -340,8 +340,8 @@ def _check_devices(processes: int, hostfile: Path | None) -> None:
             f"--gpus {processes}, but this machine has {there}", fix="ask for fewer, or give a --hostfile"
         )
     cores = len(os.sched_getaffinity(0))
-    if not there and processes > max(OF_CPU, cores):
+    if not there and processes > max(CPU_PROCESSES, cores):
         raise RecipeError(
-            f"--gpus {processes}, but this machine has no GPU, and {cores} core(s) for as many processes",
-            fix=f"ask for {max(OF_CPU, cores)} at most; `vtune doctor` says why a GPU is not seen",
+            f"--gpus {processes}, but this machine has no GPU, and only {cores} core(s)",
+            fix=f"ask for {max(CPU_PROCESSES, cores)} at most; `vtune doctor` says why a GPU is not seen",
         )
