@@ -1,9 +1,10 @@
 """`vtune doctor RECIPE`."""
 
 import json
+import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
@@ -21,6 +22,7 @@ from tests.test_cli import picture
 from vtune.config import find, load_recipe
 from vtune.runs.plan import checks, doctor
 from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.schema.message import Picture
 from vtune.schema.parquet import read_samples, write_samples
 
 
@@ -83,8 +85,8 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     ended = vtune("doctor", path, "--json")
     result = json.loads(ended.out)
     found = {check["name"]: check for check in result["checks"]}
-    assert set(found) == {"shared memory", "model", "memory", "disk", "pictures"}
-    asked = ("model", "memory", "disk", "pictures")
+    assert set(found) == {"shared memory", "model", "memory", "disk", "data", "pictures"}
+    asked = ("model", "memory", "disk", "data", "pictures")
     assert all(found[name]["level"] == "ok" for name in asked)
     assert ended.code == (0 if result["sandbox"]["tier"] else 1)
 
@@ -93,10 +95,10 @@ def test_a_recipe_whose_needs_are_met_passes(tiny: Path, lens: Path, tmp_path: P
     ("tools", "suites", "needed"),
     [
         (("python",), "", True),
-        (("text_search_tool",), "", False),
-        (("text_search_tool",), "{suite: lens, limit: 2, settings: {data: [TRAIN]}}", False),
-        (("text_search_tool",), "{suite: lens, limit: 2, settings: {data: [CODE]}}", True),
-        (("text_search_tool",), "{suite: lens, limit: 2, settings: {data: [GONE]}}", True),
+        ((), "", False),
+        ((), "{suite: lens, limit: 2, settings: {data: [TRAIN]}}", False),
+        ((), "{suite: lens, limit: 2, settings: {data: [CODE]}}", True),
+        ((), "{suite: lens, limit: 2, settings: {data: [GONE]}}", True),
     ],
 )
 def test_a_recipe_needs_a_sandbox_where_code_may_run(
@@ -120,6 +122,61 @@ def test_a_recipe_needs_a_sandbox_where_code_may_run(
     assert (result["sandbox"]["needed"], result["ok"], ended.code) == (needed, not needed, int(needed))
     assert any("Landlock" in fix for fix in result["fixes"]) is needed
     assert ("this recipe runs no code" in vtune("doctor", path).out) is not needed
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def spoilt(path: Path, **changes: Any) -> None:
+    """A file whose fourth row is another."""
+    rows = list(read_samples(path))
+    rows[3] = replace(rows[3], **changes)
+    write_samples(path, rows)
+
+
+@pytest.mark.usefixtures("probed")
+@pytest.mark.parametrize(
+    ("spoil", "given", "said"),
+    [
+        (cut, [], "not a Parquet file, or an incomplete one"),
+        (lambda path: spoilt(path, images=(Picture(b"none"),)), [], "row 3: a picture cannot be opened"),
+        (lambda path: spoilt(path, tools=("image_zoom_in_tool",)), [], "no section tools.zoom"),
+        (lambda path: spoilt(path, evidence=()), [], "has no evidence boxes, and the recipe has no judge"),
+        (lambda _: None, ["rollout.max_tokens=40"], "leave no room for a reply within 40 tokens"),
+    ],
+    ids=["cut", "picture", "tool", "judge", "length"],
+)
+def test_data_that_a_start_refuses_are_a_check_that_fails(
+    spoil: Callable[[Path], None], given: list[str], said: str, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "train.parquet"
+    shutil.copy(lens / "train.parquet", data)
+    spoil(data)
+    words = [recipe_file(tmp_path, tiny, data), *(word for one in given for word in ("--set", one))]
+    ended = vtune("doctor", *words, "--json")
+    result = json.loads(ended.out)
+    assert ended.code == 1
+    (check,) = (check for check in result["checks"] if check["name"] == "data")
+    assert check["level"] == "fail"
+    assert said in check["found"]
+    assert any(fix.startswith("data: ") for fix in result["fixes"])
+
+
+@pytest.mark.usefixtures("probed")
+def test_a_judge_that_no_row_needs_is_not_asked(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    path = recipe_file(tmp_path, tiny, lens / "train.parquet")
+    judge = "reward.judge={base_url: 'http://127.0.0.1:9/v1', model: big, api_key_env: null, concurrency: 1, "
+    judge += "retries: 0, timeout_s: 1, temperature: 0.0, max_tokens: 8}"
+    ended = vtune("doctor", path, "--set", judge, "--json")
+    found = {check["name"]: check for check in json.loads(ended.out)["checks"]}
+    assert (found["judge"]["level"], found["judge"]["found"]) == ("ok", "no row of the data needs it")
+
+
+def test_settings_are_those_of_a_recipe() -> None:
+    ended = vtune("doctor", "--set", "steps=3")
+    assert ended.code == 2
+    assert "only with a recipe" in ended.err
 
 
 @pytest.mark.usefixtures("probed")
@@ -213,7 +270,7 @@ def test_pictures_too_small_for_stock_processors_are_counted(lens: Path, tmp_pat
     data = tmp_path / "small.parquet"
     write_samples(data, rows)
     recipe = load_recipe(recipe_file(tmp_path, tmp_path, data), RLRecipe)
-    (check,) = checks._data(recipe)
+    (check,) = checks._small(recipe)
     assert check.level == "warn"
     assert "2 of 6 are under 28 px a side, first row 2" in check.found
 
@@ -267,14 +324,14 @@ def test_a_proxy_is_asked_only_where_a_run_would(monkeypatch: pytest.MonkeyPatch
         service = {"urls": [url], "token_env": None}
         assert [check.level for check in checks._rewards(service, None)] == ["ok"]
         values = {"rollout": {"servers": [url]}}
-        assert [check.level for check in checks._services(values)] == ["ok"]
+        assert [check.level for check in checks._services(values, None)] == ["ok"]
         assert checks._judge(judge(url)).level == "fail"
 
 
 def test_rollout_servers_are_asked_too() -> None:
     with endpoint(200, {}) as url:
         values = {"rollout": {"servers": [url, "http://127.0.0.1:9"]}}
-        assert [check.level for check in checks._services(values)] == ["ok", "fail"]
+        assert [check.level for check in checks._services(values, None)] == ["ok", "fail"]
 
 
 def test_reward_services_are_asked_whether_they_live_and_have_the_same_judge(
@@ -285,7 +342,7 @@ def test_reward_services_are_asked_whether_they_live_and_have_the_same_judge(
 
     def levels(*urls: str, token: str | None = "MY_TOKEN") -> list[tuple[str, str]]:
         service = {"urls": urls, "token_env": token}
-        checked = checks._services({"reward": {"service": service, "judge": None}})
+        checked = checks._services({"reward": {"service": service, "judge": None}}, None)
         return [(check.level, check.found) for check in checked]
 
     with endpoint(200, {"judge": own}) as url:

@@ -4,14 +4,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from vtune.config import load_recipe, recipe_keys
-from vtune.errors import DataError, MissingExtra, RecipeError
+from vtune.errors import DataError, MissingExtra, RecipeError, VtuneError
 from vtune.models.shape import find_shape
 from vtune.models.source import resolved
 from vtune.reward.wire import JUDGE
@@ -22,12 +22,13 @@ from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.needs import evaluated
 from vtune.runs.plan.plan import plan
 from vtune.runs.recipes.shipped import find_shipped
+from vtune.runs.train.prompt_lengths import check_prompt_lengths
+from vtune.runs.train.rl import check_prompts
 from vtune.runs.train.rl_recipe import RLRecipe
-from vtune.runs.train.sft import steps_of
+from vtune.runs.train.sft import check_lengths, check_traces
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
-from vtune.schema.store import trajectory_store
 from vtune.tools.store import read_manifest
 
 Level = Literal["ok", "warn", "fail"]
@@ -52,8 +53,12 @@ class Check:
     fix: str = ""
 
 
-def read_recipe(name: str) -> RLRecipe | SFTRecipe:
+def read_recipe(name: str, overrides: Sequence[str] = ()) -> RLRecipe | SFTRecipe:
     """A recipe by its path, or by the name of one that ships (`rl/codev` where two share a name).
+
+    Args:
+        name: Of the recipe.
+        overrides: `key.path=value`, applied in order.
 
     Raises:
         RecipeError: If there is none, it cannot be read, or it trains nothing.
@@ -67,15 +72,17 @@ def read_recipe(name: str) -> RLRecipe | SFTRecipe:
             )
         path = found.path
     draws = "rollout" in recipe_keys(path)
-    recipe: RLRecipe | SFTRecipe = load_recipe(path, RLRecipe) if draws else load_recipe(path, SFTRecipe)
+    kind: type[RLRecipe] | type[SFTRecipe] = RLRecipe if draws else SFTRecipe
+    recipe: RLRecipe | SFTRecipe = load_recipe(path, kind, overrides)
     return recipe.model_copy(update={"model": resolved(recipe.model)})
 
 
 def check_recipe(recipe: RLRecipe | SFTRecipe) -> list[dict[str, Any]]:
     """Every check of a recipe, as mappings with `name`, `level`, `found` and `fix`."""
     values = recipe.model_dump(mode="json")
-    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(recipe), *_engine(values)]
-    checks += [*_data(recipe), *_suites(values), *_services(values)]
+    data, facts = _data(recipe)
+    checks = [_model(recipe), _memory(recipe), _room_for_checkpoints(recipe, facts), *_engine(values)]
+    checks += [*data, *_suites(values), *_services(values, facts)]
     return [asdict(check) for check in checks]
 
 
@@ -112,14 +119,15 @@ def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("rollout engine", "ok", "vllm is installed")
 
 
-def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
+def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe, facts: Mapping[str, Any] | None) -> Check:
     """As many checkpoints as are kept, and one more, each as large as a dry run has it."""
+    steps = recipe.steps if facts is None else facts["steps"]
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     values = recipe.model_dump(mode="json")
     shape = find_shape(values["model"], None)
     if shape is None:
         return Check("disk", "ok", f"{free:.1f} GB free")
-    disk = on_disk(values, shape[0], machine_of(None, None), steps=_steps(recipe))
+    disk = on_disk(values, shape[0], machine_of(None, None), steps=steps)
     text = f"{free:.1f} GB free here, checkpoints take up to {disk['together']:.1f} GB"
     if every := disk.get("and one more every"):
         text += f", and {disk['a checkpoint']:.1f} GB more every {every} steps"
@@ -128,22 +136,32 @@ def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe) -> Check:
     return Check("disk", "fail", text, "put --out on a larger disk, or lower checkpoints.keep")
 
 
-def _steps(recipe: RLRecipe | SFTRecipe) -> int | None:
-    """That a run will have; None where the data say it and are not here."""
-    if recipe.steps is not None:
-        return recipe.steps
-    paths = [Path(name) for name in recipe.data]
-    if isinstance(recipe, RLRecipe) or not all(path.is_file() for path in paths):
-        return None
-    return steps_of(recipe, traces=len(trajectory_store(paths)))
+def _data(recipe: RLRecipe | SFTRecipe) -> tuple[list[Check], Mapping[str, Any] | None]:
+    """What a start would find in the data, and what it would know of the run; None where it would refuse."""
+    absent = [name for name in recipe.data if not Path(name).is_file()]
+    if absent:
+        fix = "make or import it (`vtune data --help`), or name another with --set data=[FILE]"
+        return [Check("data", "fail", f"there is no {name}", fix) for name in absent], None
+    local = (Path(recipe.model) / "config.json").is_file()
+    try:
+        if isinstance(recipe, RLRecipe):
+            facts = check_prompts(recipe)
+            if local:
+                check_prompt_lengths(recipe)
+        else:
+            facts = check_traces(recipe)
+            if local:
+                check_lengths(recipe)
+    except VtuneError as error:
+        found = f"{error.what} ({error.where})" if error.where else error.what
+        return [Check("data", "fail", found, error.fix)], None
+    count = f"{facts['samples']} samples" if isinstance(recipe, RLRecipe) else f"{facts['traces']} traces"
+    return [Check("data", "ok", count), *_small(recipe)], facts
 
 
-def _data(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
+def _small(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
+    """Whether stock processors take the first pictures of each file."""
     for name in recipe.data:
-        if not Path(name).is_file():
-            fix = "make or import it (`vtune data --help`), or name another with --set data=[FILE]"
-            yield Check("data", "fail", f"there is no {name}", fix)
-            continue
         looked, small, broken = 0, [], []
         for where, data in _pictures(recipe, Path(name)):
             looked += 1
@@ -187,10 +205,12 @@ def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
             yield Check(f"pixels, {name}", "warn", text, fix)
 
 
-def _services(values: Mapping[str, Any]) -> Iterator[Check]:
+def _services(values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> Iterator[Check]:
     judge = values.get("reward", {}).get("judge")
+    # Data that are not here may need it.
+    asked = facts is None or facts.get("judged_looks", 1) or facts.get("judged_answers", 1)
     if judge is not None:
-        yield _judge(judge)
+        yield _judge(judge) if asked else Check("judge", "ok", "no row of the data needs it")
     service = values.get("reward", {}).get("service")
     if service is not None:
         yield from _rewards(service, judge)

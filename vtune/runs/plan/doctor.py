@@ -34,13 +34,16 @@ LAYERS = {
 """Layer of the sandbox -> words by which a note is about it."""
 
 
-def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[str, Any]:
+def run_doctor(
+    recipe: str | None = None, *, overrides: Sequence[str] = (), self_test: bool = False
+) -> dict[str, Any]:
     """Look at this machine, and at what a recipe needs. Nothing is changed.
 
     Torch is imported only where there is a GPU or a recipe.
 
     Args:
         recipe: Name or path of a recipe to hold against the machine, its data and its services.
+        overrides: Of the recipe, `key.path=value`, applied in order.
         self_test: Also try on this machine what is promised of it, see `vtune.runs.plan.self_test`.
 
     Returns:
@@ -60,7 +63,7 @@ def run_doctor(recipe: str | None = None, *, self_test: bool = False) -> dict[st
         from vtune.runs.plan.checks import check_recipe, read_recipe
         from vtune.runs.plan.needs import runs_code
 
-        read = read_recipe(recipe)
+        read = read_recipe(recipe, overrides)
         asked, needed = check_recipe(read), runs_code(read)
     packages = _packages()
     gpus = _gpus()
