@@ -85,7 +85,11 @@ class Sample:
                     fix="write [x0, y0, x1, y1]",
                 )
             if not 0 <= item.image < len(self.images):
-                raise DataError(f"evidence points to image {item.image} of {len(self.images)}", where=where)
+                raise DataError(
+                    f"evidence points to image {item.image} of {len(self.images)}",
+                    where=where,
+                    fix="count the pictures of a sample from 0",
+                )
 
     @property
     def question(self) -> str:

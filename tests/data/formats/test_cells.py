@@ -6,6 +6,8 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.data.formats.published import jpeg, lines
@@ -113,6 +115,21 @@ def test_a_folder_of_text_files_is_read_as_they_are_written(ending: str, tmp_pat
     assert answers(samples(folder, "split: test\n")) == [("my/01", "1.50")]
     with pytest.raises(DataError, match="datasets cannot open it"):
         mapped(folder, "split: dev\n")
+
+
+@pytest.mark.parametrize("parquet", [True, False])
+def test_pictures_of_a_folder_are_found_from_it(parquet: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    (folder / "img").mkdir(parents=True)
+    (folder / "img/a.jpg").write_bytes(jpeg(1))
+    row = {"id": "01", "q": "Which?", "a": "7", "photo": "img/a.jpg"}
+    if parquet:
+        pq.write_table(pa.Table.from_pylist([row]), folder / "train.parquet")
+    else:
+        lines(folder / "train.jsonl", [row])
+    for path in (folder, next(folder.glob("train.*"))):
+        ((picture,),) = [sample.images for sample in samples(path, "images: photo\n")]
+        assert picture.data == jpeg(1)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class Options:
     """What the caller of an import says beside the path."""
 
     images: Path | None = None
-    """Folder that picture paths start from; None: that of the file."""
+    """Folder that picture paths start from; None: that of the file, or the folder that was given for it."""
     verifier: str | None = None
     """Judges the rows that name none; None: the one that suits the ground truth."""
     tools: tuple[ToolName, ...] | None = None
@@ -41,8 +41,10 @@ class Options:
     """Column map, for `hf` alone."""
 
     def base(self, file: Path) -> Path:
-        """The folder that picture paths of a file start from."""
-        return file.parent if self.images is None else self.images
+        """The folder that picture paths of a file start from; of files that are read as one, their folder."""
+        if self.images is not None:
+            return self.images
+        return file if file.is_dir() else file.parent
 
 
 def each(rows: Iterable[Raw], convert: Callable[[Row, Place], Sample | Trajectory]) -> Iterator[Found]:
