@@ -480,7 +480,7 @@ def test_memory_does_not_grow_with_the_number_of_pictures(
 ) -> None:
     assert looked_at_vstar.is_dir()  # what an evaluation imports is there
     # All hold pictures up to a size that so few do not reach.
-    monkeypatch.setattr("vtune.runs.data.opening.BYTES", 2 * PIXELS)
+    monkeypatch.setattr("vtune.runs.data.pictures_ahead.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.windows.BYTES", 2 * PIXELS)
     monkeypatch.setattr("vtune.runs.evaluate.audited.AUDITED_BYTES", 2 * PIXELS)
     monkeypatch.setattr("tests.runs.looking.HABITS", "w")

@@ -20,7 +20,7 @@ from vtune.report.plan import plan_lines
 from vtune.runs.plan.estimate import kv_token, on_host, phases_of
 from vtune.runs.plan.machine import hosts_of, machine_of
 from vtune.runs.plan.plan import plan
-from vtune.runs.plan.remedies import Remedy, changed, needed, remedies
+from vtune.runs.plan.remedies import Remedy, _grown, changed, needed, remedies
 from vtune.runs.plan.seconds import _at_once, step_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_machine, check_sizes
 from vtune.runs.train.sft_recipe import SFTRecipe
@@ -195,6 +195,13 @@ def test_advice_lets_no_vllm_be_spread_over_machines(gpus: int, hosts: int) -> N
 @pytest.mark.parametrize(("gpus", "hosts"), [(1, 1), (8, 1), (12, 2), (16, 2), (20, 4), (64, 8)])
 def test_gpus_take_as_few_machines_as_have_the_same_number_each(gpus: int, hosts: int) -> None:
     assert hosts_of(gpus) == hosts
+
+
+def test_more_gpus_are_advised_on_machines_like_those_that_there_are() -> None:
+    four = machine_of(8, 80, hosts=2)
+    assert [_grown(four, gpus).hosts for gpus in (16, 32)] == [4, 8]
+    assert _grown(machine_of(12, 80), 16).hosts == 2  # six do not go into 16
+    assert _grown(machine_of(1, 80), 8).hosts == 1
 
 
 def test_gpus_of_this_machine_are_on_one_however_many(monkeypatch: pytest.MonkeyPatch) -> None:

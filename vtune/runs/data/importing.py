@@ -17,7 +17,7 @@ from vtune.files.writing import check_file_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
-from vtune.runs.data.opening import Opening, opening
+from vtune.runs.data.pictures_ahead import Opening, opening
 from vtune.runs.data.validating import (
     check_learnable,
     check_sample,

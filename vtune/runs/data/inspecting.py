@@ -13,7 +13,7 @@ from vtune.errors import DataError
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
-from vtune.runs.data.opening import open_whole
+from vtune.runs.data.pictures_ahead import open_whole
 from vtune.runs.data.validating import problem_of
 from vtune.schema.box import proper
 from vtune.schema.message import Picture

@@ -14,7 +14,7 @@ from vtune.files.writing import check_file_output, write_atomically
 from vtune.registry import Parts
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, describe_problem, first_problems
-from vtune.runs.data.opening import Opening, opening
+from vtune.runs.data.pictures_ahead import Opening, opening
 from vtune.schema.message import IMAGE, Picture
 from vtune.schema.parquet import (
     columns,

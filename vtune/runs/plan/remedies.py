@@ -326,7 +326,7 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
     """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
     found = []
     counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
-    more = [replace(machine, gpus=count, hosts=hosts_of(count)) for count in counts]
+    more = [_grown(machine, count) for count in counts]
     known = {name: shape_of(config) for name, config in known_shapes().items()}
     names = sorted(known, key=lambda name: -known[name].total)
     smaller = [name for name in names if known[name].total < 0.9 * shape.total]
@@ -345,6 +345,13 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
                 smaller = []
                 break
     return found
+
+
+def _grown(machine: Machine, gpus: int) -> Machine:
+    """More GPUs: on more machines like those that there are, where they are several."""
+    each = machine.of_a_host
+    alike = machine.hosts > 1 and gpus % each == 0
+    return replace(machine, gpus=gpus, hosts=gpus // each if alike else hosts_of(gpus))
 
 
 def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str | None:

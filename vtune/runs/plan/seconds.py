@@ -29,8 +29,6 @@ TURN_WORDS = 200
 """Assumed tokens that the policy writes in a turn."""
 TURNS = 2
 """Assumed turns: one look at a quarter of the picture, and the answer."""
-
-
 LEFT_OUT = "checkpoints, evaluations, traffic between GPUs and machines, the optimizer in the host's memory"
 """What makes a step slower, and is not in its seconds."""
 DRAWING_LEFT_OUT = "tools, judges, waiting for the slowest conversation, weights on their way to vLLM"

@@ -9,8 +9,8 @@ from tests.runs.data.test_validating import encoded
 from vtune.errors import DataError
 from vtune.report import progress
 from vtune.report.progress import Rows
-from vtune.runs.data import opening as ahead
-from vtune.runs.data.opening import AHEAD, THREADS, opening
+from vtune.runs.data import pictures_ahead as ahead
+from vtune.runs.data.pictures_ahead import AHEAD, THREADS, opening
 from vtune.schema.message import Picture
 
 GOOD, BAD = encoded(40, 30), b"no picture"
