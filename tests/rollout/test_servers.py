@@ -461,7 +461,8 @@ def test_adapters_alone_take_the_place_of_those_before_and_turns_name_them(
     assert asyncio.run(run()) == (2,)
     assert said == ["", "vtune"]  # the first asks whether the server is as it should be
     assert loaded["vtune"] == {
-        "peft_type": "LORA", "r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "bias": "none",
+        "peft_type": "LORA", "r": 3, "lora_alpha": 6, "lora_dropout": 0.0, "target_modules": ["q_proj"],
+        "bias": "none", "base_model_name_or_path": None, "inference_mode": True,
     }  # fmt: skip
     assert list(tmp_path.iterdir()) == []
 

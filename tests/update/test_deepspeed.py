@@ -1,3 +1,4 @@
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -14,18 +15,20 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 
 from tests.conftest import load
+from tests.runs.commands import vtune
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
 from tests.update.two_processes import ADAPTERS, MODELS, RUNS, UPDATES, Run, learnt
-from vtune.errors import RecipeError, RunFailed
+from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.models.families import family_of, family_of_model
 from vtune.models.policy import Policy
 from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer
 from vtune.update.forward import PolicyForward
 from vtune.update.losses import PolicyLoss
-from vtune.update.parts import depths_of, freeze, layer_group
+from vtune.update.parts import checksum_of_frozen, depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA
+from vtune.update.shards import write_adapters_alone
 from vtune.update.starting import start
 
 ALONE = Ranks(rank=0, world=1, local=0)
@@ -167,15 +170,17 @@ def test_the_size_of_the_mismatch_is_told(tiny: Path) -> None:
 
 
 @pytest.mark.train
+@pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["whole", "adapters"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_trainer_goes_on_exactly_where_its_checkpoint_was_written(
-    tiny: Path, tmp_path: Path, stage: int
+    tiny: Path, tmp_path: Path, stage: int, lora: LoRA | None
 ) -> None:
     changes: dict[str, Any] = {
         "zero_stage": stage,
         "warmup_steps": 3,
         "schedule": "cosine",
         "freeze": ("vision",),
+        "lora": lora,
     }
     policy = load(tiny)
     trainer = trainer_of(policy, steps=4, **changes)
@@ -189,6 +194,34 @@ def test_a_trainer_goes_on_exactly_where_its_checkpoint_was_written(
     assert [resumed.step(items(again, 3, seed=number)) for number in (2, 3)] == unbroken
     first, second = learnt_weights(trainer), learnt_weights(resumed)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_checkpoint_has_the_state_of_what_is_trained_and_goes_with_no_other_base(
+    tiny: Path, tmp_path: Path, stage: int
+) -> None:
+    trainer = trainer_of(load(tiny), zero_stage=stage, lora=ADAPTERS)
+    learnt = sum(trainer.trainable.values())
+    trainer.save(tmp_path, {"step": 1})
+    # Weights, masters and two moments, and what is not numbers.
+    written = sum(path.stat().st_size for path in tmp_path.rglob("*.pt"))
+    assert written < 4 * 4 * learnt + 60_000 < (tiny / "model.safetensors").stat().st_size
+    other = load(tiny)
+    with torch.no_grad():
+        other.model.model.language_model.layers[0].self_attn.k_proj.weight[1, 2] += 1e-3
+    with pytest.raises(DataError, match="not those that the run was started with"):
+        trainer_of(other, zero_stage=stage, lora=ADAPTERS).load(tmp_path)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_checkpoint_that_lacks_what_is_trained_is_an_error(tiny: Path, tmp_path: Path, stage: int) -> None:
+    trainer_of(load(tiny), zero_stage=stage, freeze=("vision", "connector")).save(tmp_path, {"step": 1})
+    for path in tmp_path.rglob("*model_states.pt"):
+        state = torch.load(path, weights_only=False)
+        del state["module"]["model.model.language_model.norm.weight"]
+        torch.save(state, path)
+    with pytest.raises(RuntimeError, match=r"another model: model\.model\.language_model\.norm"):
+        trainer_of(load(tiny), zero_stage=stage, freeze=("vision", "connector")).load(tmp_path)
 
 
 @pytest.mark.train
@@ -243,6 +276,28 @@ def test_a_frozen_weight_that_moves_is_found_and_one_that_is_trained_is_none(tin
         getattr(moved, "ds_tensor", moved).view(-1)[5] += 1e-3
     with pytest.raises(RunFailed, match="vision should be frozen"):
         trainer.check_frozen()
+
+
+@pytest.mark.parametrize(("rank", "own"), [(0, 4), (1, 3), (2, 0)])
+def test_what_fills_up_a_share_of_a_split_weight_is_not_looked_at(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, rank: int, own: int
+) -> None:
+    """Seven numbers on three processes; nobody writes what is behind the last one."""
+    model = torch.nn.Linear(1, 1, bias=False).requires_grad_(False)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda group: {"the group": rank}[group])
+    family = load(tiny).family
+    found: dict[tuple[int, float], tuple[str, ...]] = {}
+    for place in range(4):
+        for value in (0.0, 1.0, math.nan):
+            share = torch.arange(2.0, 6.0)
+            share[place] = value
+            weight: Any = model.weight
+            weight.ds_tensor, weight.ds_numel, weight.ds_process_group = share, 7, "the group"
+            hashes = fingerprints(model, ("language",), family)
+            found[place, value] = (hashes["language"], checksum_of_frozen(model))
+    for place in range(4):
+        told = {found[place, value] for value in (0.0, 1.0, math.nan)}
+        assert len(told) == (3 if place < own else 1)
 
 
 def test_a_frozen_part_has_no_gradient_norm(tiny: Path) -> None:
@@ -326,6 +381,15 @@ def test_adapters_learn_alone_and_leave_plain_weights_behind(tiny: Path, tmp_pat
     assert after.keys() == before.keys()
     moved = {key for key in after if not torch.equal(after[key], before[key])}
     assert {key.split(".")[-2] for key in moved} == set(ADAPTERS.targets)
+    # By themselves, as peft lays them over their base.
+    write_adapters_alone(tmp_path, trainer, trainer._policy, str(tiny), ALONE)
+    ended = vtune("export", tmp_path / "adapters", tmp_path / "merged", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["merged"]
+    merged = load_file(tmp_path / "merged/model.safetensors")
+    assert {key for key in merged if not torch.equal(merged[key], before[key])} == moved
+    for key in moved:
+        torch.testing.assert_close(merged[key], after[key])
     # What was saved is what was trained: a plain model says the same as the one with adapters.
     drawn = items(policy, 3)
     saved = logprobs_of(load(tmp_path / "saved"), drawn)

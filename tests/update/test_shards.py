@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 
 from tests.conftest import load
 from tests.update.shard_processes import BUCKET, RUNS
+from tests.update.two_processes import ADAPTERS
 from vtune.models.policy import Policy, stored_names
 from vtune.update import shards
 from vtune.update.ranks import Ranks
@@ -16,7 +17,7 @@ from vtune.update.ranks import Ranks
 @pytest.mark.train
 def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3: Path, pair: Path) -> None:
     """Whole on each or split, with adapters and without: what they write together is the model."""
-    for number, (third, *_) in enumerate(RUNS):
+    for number, (third, _, lora) in enumerate(RUNS):
         model = tiny3 if third else tiny
         folder = (pair / "shards" / str(number) / "checkpoints/newest").resolve()
         files = [folder / shards.shard(rank, 2) for rank in range(2)]
@@ -37,6 +38,11 @@ def test_each_of_two_processes_writes_its_share_of_the_weights(tiny: Path, tiny3
         body = dict(load(model).model.named_parameters())
         for name, read in load(folder).model.named_parameters():
             assert torch.equal(read, body[name]), name
+        assert (folder / "adapters").is_dir() == lora
+    alone = load_file(folder / "adapters/adapter_model.safetensors")
+    assert {name.split(".")[-3] for name in alone} == set(ADAPTERS.targets)
+    assert all(tensor.numel() for tensor in alone.values())
+    assert json.loads((folder / "adapters/adapter_config.json").read_text())["r"] == ADAPTERS.rank
 
 
 def test_weights_are_stored_under_the_names_of_the_file_that_they_came_from(tiny: Path, tiny3: Path) -> None:

@@ -1,6 +1,5 @@
 """Low-rank adapters on their way to vLLM: their two matrices alone, in a folder as peft writes one."""
 
-import json
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vtune.errors import RecipeError
-from vtune.files.writing import open_to_others
+from vtune.models.adapter_files import write_adapters
 from vtune.rollout.engine import Weights
 
 NAME, NUMBER = "vtune", 1
@@ -52,23 +51,10 @@ def written(weights: Weights, adapters: Adapters, folder: Path) -> Iterator[Path
         adapters: Their rank and scale.
         folder: Which vLLM sees too.
     """
-    from safetensors.torch import save_file
-
     path = folder / uuid.uuid4().hex
     path.mkdir(parents=True)
     try:
-        config = {
-            "peft_type": "LORA",
-            "r": adapters.rank,
-            "lora_alpha": adapters.alpha,
-            "target_modules": list(adapters.targets),
-            "bias": "none",
-        }
-        (path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-        # One at a time to the CPU: a gathered tensor is good only until the next is asked for.
-        held = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights()}
-        save_file(held, path / "adapter_model.safetensors")
-        open_to_others(path / "adapter_model.safetensors")
+        write_adapters(path, weights(), rank=adapters.rank, alpha=adapters.alpha, targets=adapters.targets)
         yield path.resolve()
     finally:
         shutil.rmtree(path)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from vtune.errors import RunFailed
+from vtune.errors import DataError, RunFailed
 from vtune.models.families.family import Part
 from vtune.models.policy import Policy
 from vtune.update.balance import balanced
@@ -28,9 +28,9 @@ from vtune.update.losses import PolicyLoss
 from vtune.update.losses.aggregation import denominator
 from vtune.update.objective import MicroLoss, micro_loss
 from vtune.update.optimizer import HeldAdamW, group_norms, layer_groups
-from vtune.update.parts import fingerprints, freeze
+from vtune.update.parts import checksum_of_frozen, fingerprints, freeze
 from vtune.update.ranks import Ranks
-from vtune.update.recipe import Update
+from vtune.update.recipe import LoRA, Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
@@ -39,6 +39,8 @@ from vtune.update.zero import buckets, config_of, outside_zero
 
 MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
+FROZEN = "checksum of frozen weights"
+"""Of a checkpoint's state, which does not have those: they are in the model that the recipe names."""
 
 
 class Trainer:
@@ -274,6 +276,11 @@ class Trainer:
             )
         return self._recipe.freeze
 
+    @property
+    def lora(self) -> LoRA | None:
+        """The adapters that are trained, None where the weights themselves are."""
+        return self._recipe.lora
+
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Every weight once, under its name in the plain model: gathered, adapters merged.
 
@@ -326,7 +333,7 @@ class Trainer:
                 parameter.data = empty[name]
 
     def save(self, folder: Path, state: dict[str, Any], *, held: list[HeldFile] | None = None) -> None:
-        """Optimiser state and `state` to `folder`; every process takes part.
+        """Optimiser state of what is trained and `state` to `folder`; every process takes part.
 
         Args:
             folder: Where it goes.
@@ -335,8 +342,13 @@ class Trainer:
         """
         # What DeepSpeed waits for here has the patience of a collective.
         self._ranks.wait()
-        with nullcontext() if held is None else holding(self._engine, held):
-            self._engine.save_checkpoint(str(folder), tag="state", client_state=state)
+        with nullcontext() if held is None else holding(self._engine, held), _frozen_left_out(self._module):
+            self._engine.save_checkpoint(
+                str(folder),
+                tag="state",
+                client_state={**state, FROZEN: checksum_of_frozen(self._policy.model)},
+                exclude_frozen_parameters=True,
+            )
 
     def load(self, folder: Path) -> dict[str, Any]:
         """Take up weights and optimiser state, in place; returns the `state` that was saved with them."""
@@ -344,6 +356,45 @@ class Trainer:
             raise RunFailed(
                 f"{folder} holds no DeepSpeed state", fix="remove the folder to resume from an older one"
             )
-        _, state = self._engine.load_checkpoint(str(folder), tag="state")
+        # A checkpoint of an earlier version has the frozen weights too, and no sum of them.
+        _, state = self._engine.load_checkpoint(
+            str(folder), tag="state", load_module_strict=False, custom_load_fn=_take_trained
+        )
         self.check_frozen()
-        return dict(state)
+        state = dict(state)
+        frozen = checksum_of_frozen(self._policy.model)
+        if state.pop(FROZEN, frozen) != frozen:
+            raise DataError(
+                "the weights that are not trained are not those that the run was started with",
+                fix="put the model that the recipe names back as it was",
+            )
+        return state
+
+
+@contextmanager
+def _frozen_left_out(module: Any) -> Iterator[None]:
+    """Meanwhile a module's state lacks what is not trained.
+
+    DeepSpeed leaves that out by itself, but for the second name of weights that are tied.
+    """
+
+    def leave_out(module: torch.nn.Module, state: dict[str, torch.Tensor], *rest: Any) -> None:
+        for name in _frozen_names(module):
+            state.pop(name, None)
+
+    hook = module.register_state_dict_post_hook(leave_out)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _frozen_names(module: torch.nn.Module) -> set[str]:
+    return {name for name, p in module.named_parameters(remove_duplicate=False) if not p.requires_grad}
+
+
+def _take_trained(src: dict[str, torch.Tensor], dst: torch.nn.Module) -> None:
+    """Load a module's weights; only those that are not trained may be missing."""
+    missing, unexpected = dst.load_state_dict(src, strict=False)
+    if wrong := [*unexpected, *sorted({*missing} - _frozen_names(dst))]:
+        raise RuntimeError(f"the checkpoint is of another model: {', '.join(wrong[:3])}")

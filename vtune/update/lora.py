@@ -167,6 +167,13 @@ def adapter_units(model: nn.Module) -> Iterator[Unit]:
             yield _alone(f"base_model.model.{name}", module)
 
 
+def adapted_layers(model: nn.Module) -> list[str]:
+    """Names of the layers that have adapters, as the plain model calls them."""
+    from peft.tuners.lora import LoraLayer
+
+    return [name for name, module in model.named_modules() if isinstance(module, LoraLayer)]
+
+
 def _alone(name: str, layer: Any) -> Unit:
     down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
     names = (f"{name}.lora_A.weight", f"{name}.lora_B.weight")

@@ -167,15 +167,14 @@ def on_host(shape: Shape, load: Load) -> float:
 
 
 def on_disk(shape: Shape, load: Load) -> float:
-    """Bytes of a checkpoint: the plain weights, and DeepSpeed's weights and optimiser state beside them."""
-    return shape.total * load.dtype_bytes + state(shape, load)
+    """Bytes of a checkpoint: the plain weights, the adapters if any, and DeepSpeed's state beside them."""
+    adapters = trained(shape, load) if load.lora_rank else 0
+    return (shape.total + adapters) * load.dtype_bytes + state(shape, load)
 
 
 def state(shape: Shape, load: Load) -> float:
-    """Bytes of DeepSpeed's part of a checkpoint: its weights and the optimiser state."""
-    learnt = trained(shape, load)
-    adapters = learnt if load.lora_rank else 0
-    return float((shape.total + adapters) * load.dtype_bytes + learnt * (ADAM + MASTER))
+    """Bytes of DeepSpeed's part of a checkpoint: the weights that are trained and the optimiser state."""
+    return float(trained(shape, load) * (load.dtype_bytes + ADAM + MASTER))
 
 
 def kv_token(shape: Shape, dtype_bytes: int) -> int:

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from vtune.files.writing import open_to_others
+from vtune.models.adapter_files import write_adapters
 from vtune.models.policy import Policy, save_policy, stored_names
 from vtune.update.deepspeed import Trainer
-from vtune.update.lora import units
+from vtune.update.lora import adapted_layers, units
 from vtune.update.ranks import Ranks
 from vtune.update.zero import buckets
 
@@ -18,6 +19,8 @@ WHOLE = "model.safetensors"
 """The file of all weights, where one process writes them."""
 INDEX = "model.safetensors.index.json"
 """Else it says which file holds which weight."""
+ADAPTERS = "adapters"
+"""The folder of a checkpoint where adapters lie by themselves, as peft writes them."""
 
 
 class Share(NamedTuple):
@@ -48,6 +51,29 @@ def write_weights(folder: Path, trainer: Trainer, policy: Policy, source: str, r
             _write_share(folder, found.model, source, shares, ranks)
         elif ranks.first:
             save_policy(found.model, source, folder)
+
+
+def write_adapters_alone(folder: Path, trainer: Trainer, policy: Policy, source: str, ranks: Ranks) -> None:
+    """Write the adapters of a model, if it has any, to `folder / ADAPTERS`.
+
+    All processes call it together, and the first one writes; the arguments are those of `write_weights`.
+    """
+    lora = trainer.lora
+    if lora is None:
+        return
+    if not ranks.first:
+        for _ in trainer.adapters():  # all gather them together
+            pass
+        return
+    (folder / ADAPTERS).mkdir()
+    write_adapters(
+        folder / ADAPTERS,
+        trainer.adapters(),
+        rank=lora.rank,
+        alpha=lora.alpha,
+        targets=adapted_layers(policy.model),
+        base=str(Path(source).absolute()) if Path(source).is_dir() else source,
+    )
 
 
 def shares_of(policy: Policy, plain: Policy, ranks: Ranks) -> dict[str, Share]:

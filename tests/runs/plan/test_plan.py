@@ -373,7 +373,7 @@ def test_checkpoints_for_the_curve_are_told_also_where_the_data_are_not_here() -
         *setting(checkpoints__keep="{newest: 2, every: 500}"),
     )
     assert ended.code == 0, ended.err
-    assert "3 at a time take 375.3 GB, and one more is kept every 500 steps" in ended.out
+    assert "3 at a time take 371.5 GB, and one more is kept every 500 steps" in ended.out
     assert "hours, all steps" not in ended.out
 
 

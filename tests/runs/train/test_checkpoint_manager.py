@@ -106,6 +106,8 @@ class Together(Ranks):
 class Written:
     """A trainer whose state is a byte."""
 
+    lora = None
+
     def save(self, folder: Path, state: dict[str, Any], held: list[HeldFile] | None) -> None:
         folder.mkdir()
         file = HeldFile(folder / "state")

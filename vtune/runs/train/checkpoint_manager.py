@@ -27,7 +27,7 @@ from vtune.update.deepspeed import Trainer
 from vtune.update.held_files import HeldFile
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import Checkpoints
-from vtune.update.shards import write_weights
+from vtune.update.shards import write_adapters_alone, write_weights
 from vtune.update.zero import writer_of
 
 
@@ -76,8 +76,9 @@ class CheckpointManager:
     ) -> None:
         """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them, and with it `state`.
 
-        All processes take part; `source` is the model that tokenizer and processor come from. In the
-        background it is there only after `finish`.
+        Adapters are merged into the weights, and are there by themselves as well. All processes take part;
+        `source` is the model that tokenizer and processor come from. In the background it is there only after
+        `finish`.
         """
         self.finish()
         background, ranks = self._recipe.background, self._ranks
@@ -85,6 +86,7 @@ class CheckpointManager:
 
         def fill(folder: Path) -> None:
             write_weights(folder, trainer, policy, source, ranks)
+            write_adapters_alone(folder, trainer, policy, source, ranks)
             state_too = {"step": step, **(state or {})}
             trainer.save(folder / "deepspeed", state_too, held=held if background else None)
 

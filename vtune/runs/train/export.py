@@ -19,6 +19,7 @@ from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
 from vtune.files.terminal import brief
 from vtune.files.writing import check_folder_output
+from vtune.models.adapter_files import CONFIG, WEIGHTS
 from vtune.models.pictures import PixelBudget, Pixels
 from vtune.models.policy import Dtype, Policy, load_policy, policy_logprobs, save_policy
 from vtune.models.source import resolved
@@ -26,10 +27,8 @@ from vtune.rollout.engine import Engine, Request, Sampling
 from vtune.schema.message import Message
 from vtune.update.lora import ADAPTER
 
-ADAPTERS = "adapter_config.json"
-"""What peft writes beside adapters."""
-ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-"""The files in which it writes them."""
+ADAPTER_WEIGHTS = (WEIGHTS, "adapter_model.bin")
+"""The files in which peft writes adapters."""
 OURS = ("manifest.json",)
 """Files of a checkpoint that belong to the run and not to the model."""
 TOLERANCE = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
@@ -80,14 +79,14 @@ def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) ->
 
 def _checkpoint(source: Path) -> Path:
     folder = Path(resolved(str(source)))
-    if not any((folder / name).is_file() for name in ("config.json", ADAPTERS)):
+    if not any((folder / name).is_file() for name in ("config.json", CONFIG)):
         raise DataError(f"{source} holds no model", fix="give a checkpoint, or the folder of a run")
     return folder
 
 
 def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     """Write the weights and compare them with the source."""
-    merged = (source / ADAPTERS).is_file()
+    merged = (source / CONFIG).is_file()
     base = _base(source) if merged else source
     stored = _stored_dtype(base)
     chosen = dtype or stored
@@ -116,11 +115,11 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
 
 def _base(adapters: Path) -> Path:
     """The model that adapters were trained on."""
-    name = read_record(adapters / ADAPTERS, "base_model_name_or_path", fix="restore the folder of adapters")[
+    name = read_record(adapters / CONFIG, "base_model_name_or_path", fix="restore the folder of adapters")[
         "base_model_name_or_path"
     ]
     if not name or not (Path(name) / "config.json").is_file():
-        fix = f"put its folder into base_model_name_or_path of {adapters / ADAPTERS}"
+        fix = f"put its folder into base_model_name_or_path of {adapters / CONFIG}"
         raise DataError(f"the model under the adapters, {name!r}, is not a folder here", fix=fix)
     return Path(name)
 
@@ -167,7 +166,7 @@ def _with_adapters(policy: Policy, source: Path) -> Policy:
         raise DataError(
             f"the adapters cannot be laid over their base: {brief(str(error), most=300)}",
             where=str(source),
-            fix=f"see that {ADAPTERS} names the base that they were trained on; restore a file cut short",
+            fix=f"see that {CONFIG} names the base that they were trained on; restore a file cut short",
         ) from error
     if found.missing_keys or found.unexpected_keys:
         lacking, left = ([*keys, "none"][0] for keys in (found.missing_keys, found.unexpected_keys))

@@ -1,0 +1,51 @@
+"""A folder of low-rank adapters, as peft writes one."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from vtune.files.writing import open_to_others
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+
+
+def write_adapters(
+    folder: Path,
+    weights: Iterable[tuple[str, Tensor]],
+    *,
+    rank: int,
+    alpha: float,
+    targets: Sequence[str],
+    base: str | None = None,
+) -> None:
+    """Write adapters to `folder`, which is there.
+
+    Args:
+        folder: Where they go.
+        weights: The matrices of every adapter under their names in peft's files; each need be good only
+            until the next is asked for.
+        rank: Of the adapters.
+        alpha: Their scale is `alpha / rank`.
+        targets: Names of the layers that have one, or what these names end with.
+        base: Folder or hub name of the model that they belong to, for who loads both.
+    """
+    from safetensors.torch import save_file
+
+    config = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "target_modules": list(targets),
+        "bias": "none",
+        "base_model_name_or_path": base,
+        "inference_mode": True,
+    }
+    (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    # One at a time to the CPU: a gathered tensor is good only until the next is asked for.
+    held = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights}
+    save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
+    open_to_others(folder / WEIGHTS)
