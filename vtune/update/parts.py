@@ -82,7 +82,7 @@ def fingerprints(model: Any, parts: Sequence[str], family: Family) -> dict[str, 
             weights = _own(parameter).contiguous()
             # numpy has no bfloat16: the same bits as integers.
             bits = weights.view(torch.int16 if weights.element_size() == 2 else torch.int32)
-            found[part].update(bits.cpu().numpy())
+            found[part].update(bits.cpu().numpy().data)
     return {part: one.hexdigest() for part, one in found.items()}
 
 
