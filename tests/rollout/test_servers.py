@@ -22,6 +22,7 @@ from vtune.rollout.adapters import Adapters
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.fleet import CUT_OFF, Fleet
 from vtune.rollout.sending import adapters_sender, files_sender
+from vtune.rollout.server_calls import PATIENCE
 from vtune.rollout.servers import ServersEngine
 from vtune.rollout.transfer import trainer_address
 
@@ -376,6 +377,11 @@ def test_the_address_is_that_of_the_route_to_the_servers(monkeypatch: pytest.Mon
     here, there = "http://127.0.0.1:8000", "http://10.1.2.3:8000"
     assert trainer_address([here]) == "127.0.0.1"
     assert trainer_address([here, there]) == trainer_address([there, here]) == "10.1.0.9"
+    # vLLM's side of NCCL listens at IPv4 alone, whatever a name means first.
+    both = [(10, 2, 17, "", ("::1", 9, 0, 0)), (2, 2, 17, "", ("127.0.0.1", 9))]
+    with monkeypatch.context() as patch:
+        patch.setattr("socket.getaddrinfo", lambda *_, family, **__: [b for b in both if family in (0, b[0])])
+        assert trainer_address(["http://localhost:8000"]) == "127.0.0.1"
     with pytest.raises(RunFailed, match=r"no route to the vLLM server http://10\.9\.9\.9: Network"):
         trainer_address(["http://10.9.9.9"])
 
@@ -612,6 +618,23 @@ def test_a_server_in_the_middle_of_a_hand_over_of_a_run_that_was_killed_says_so_
     draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(active))
     with pytest.raises(RunFailed, match="has to be started again"):
         asyncio.run(draws.take(weights, 0))
+
+
+def test_a_server_that_stands_in_a_broadcast_whose_sender_is_gone_is_asked_once_and_named(
+    policy: Policy, tmp_path: Path
+) -> None:
+    """It takes the question, and its loop never comes to it."""
+    asked: list[Any] = []
+
+    def stands(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.extensions["timeout"]["read"])
+        raise httpx2.ReadTimeout("timed out")
+
+    draws = engine(policy, Play(policy), tmp_path, "a")
+    draws._http = httpx2.AsyncClient(transport=httpx2.MockTransport(stands), timeout=PATIENCE)
+    with pytest.raises(RunFailed, match=r"no answer to GET /weight_info in time.*has to be started again"):
+        asyncio.run(draws.take(weights, 0))
+    assert asked == [60.0]
 
 
 def test_a_turn_of_a_server_that_is_given_up_while_it_is_paused_goes_to_another(

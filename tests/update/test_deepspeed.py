@@ -20,12 +20,14 @@ from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, updat
 from tests.update.two_processes import ADAPTERS, MODELS, RUNS, UPDATES, Run, learnt
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.models.families import family_of, family_of_model
-from vtune.models.policy import Policy
+from vtune.models.pictures import PixelBudget
+from vtune.models.policy import Policy, load_policy
 from vtune.update.batch import Item, micro_batch
 from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer
 from vtune.update.forward import PolicyForward
+from vtune.update.frozen import checksum_of_frozen
 from vtune.update.losses import PolicyLoss
-from vtune.update.parts import checksum_of_frozen, depths_of, fingerprints, freeze, layer_group
+from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA
 from vtune.update.shards import write_adapters_alone
@@ -474,6 +476,28 @@ def test_an_exploding_update_is_skipped_above_a_bound_and_only_there(tiny: Path,
         assert stats.skipped
         torch.testing.assert_close(learnt_weights(trainer), between, rtol=0, atol=0)
     # As if they had never been: neither weights nor the optimiser's memory have moved.
+    for one in (trainer, other):
+        assert not stepped(one, share).skipped
+    torch.testing.assert_close(learnt_weights(trainer), learnt_weights(other), rtol=0, atol=0)
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+def test_a_skipped_update_leaves_nothing_in_the_sums_of_an_offloaded_optimizer(
+    tiny: Path, poison: float
+) -> None:
+    """Those of DeepSpeed's stage 2 in bfloat16 would be no numbers from then on."""
+    budget = PixelBudget(min_pixels=3136, max_pixels=12544)
+    changes = {"zero_stage": 2, "skip_grad_norm": 100.0, "dtype": "bfloat16", "offload": ("optimizer",)}
+    policies = [
+        load_policy(str(tiny), budget=budget, dtype="bfloat16", device=torch.device("cpu")) for _ in range(2)
+    ]
+    trainer, other = (trainer_of(one, **changes) for one in policies)
+    share, wild = items(policies[0], 3), items(policies[0], 3, seed=1)
+    for one in (trainer, other):
+        assert not stepped(one, share).skipped
+    with poisoned(trainer, poison):
+        assert stepped(trainer, wild).skipped
     for one in (trainer, other):
         assert not stepped(one, share).skipped
     torch.testing.assert_close(learnt_weights(trainer), learnt_weights(other), rtol=0, atol=0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import httpx2
 
 from vtune.errors import RunFailed
 from vtune.rollout.adapters import NAME
-from vtune.rollout.server_calls import START, Unusable, call, post
+from vtune.rollout.server_calls import START, Silent, Unusable, call, post
 from vtune.rollout.transfer import Link
 
 FAILURES = 4
@@ -113,11 +113,20 @@ class Fleet(Link):
         """The servers that work, each with its `starts`."""
         return tuple((server.url, server.starts) for server in self.left())
 
+    def why_lost(self, urls: Collection[str]) -> str:
+        """How the first of these servers that is given up failed; empty where all of them work."""
+        lost = (server for server in self._servers if server.given_up and server.url in urls)
+        return next((f"{server.url}: {server.why}" for server in lost), "")
+
     async def meet(self) -> None:
         """See which servers were started anew, and which of them an earlier hand-over has left unusable."""
 
         async def look(server: Server) -> None:
-            said = await call(self._http, "GET", f"{server.url}/weight_info", repeat=True)
+            try:
+                said = await call(self._http, "GET", f"{server.url}/weight_info", repeat=True)
+            except Silent as error:
+                # Its loop stands in a broadcast whose sender is gone.
+                raise Unusable(_cut_off(f"{error}, as after a hand-over that was cut off")) from error
             if said["weight_version"] == FRESH:
                 server.starts += 1
                 server.checked = False

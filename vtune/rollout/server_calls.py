@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -10,6 +11,9 @@ from vtune.files.json_text import parse_json
 
 PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
 """Seconds: a long turn on a full server takes its time."""
+
+BRIEF = httpx2.Timeout(60.0, connect=5.0)
+"""The same of a question that asks what a server is like: it answers at once, or stands still. Ours."""
 
 AGAIN = (0.5, 1.0)
 """Seconds before further attempts of a call that may be made twice, or that never arrived. Ours."""
@@ -22,6 +26,10 @@ START = (
 
 class Unusable(Exception):
     """A server gave no usable answer; another may."""
+
+
+class Silent(Unusable):
+    """It took a question about itself, and does not answer."""
 
 
 class Unreached(Unusable):
@@ -60,7 +68,7 @@ async def call(
         try:
             return await once(http, method, address, body)
         except Unusable as error:
-            if not (repeat or (repeat is None and isinstance(error, Unreached))):
+            if isinstance(error, Silent) or not (repeat or (repeat is None and isinstance(error, Unreached))):
                 raise
         await asyncio.sleep(seconds)
     return await once(http, method, address, body)
@@ -70,10 +78,14 @@ async def once(
     http: httpx2.AsyncClient, method: str, address: str, body: dict[str, Any] | None
 ) -> dict[str, Any]:
     """`call` without further attempts."""
+    patience: dict[str, Any] = {"timeout": BRIEF} if method == "GET" else {}
     try:
-        response = await http.request(method, address, json=body)
+        response = await http.request(method, address, json=body, **patience)
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise Unreached(f"{type(error).__name__} {error}".strip()) from error
+    except httpx2.ReadTimeout as error:
+        kind = Silent if method == "GET" else Unusable
+        raise kind(f"no answer to {method} {urlsplit(address).path} in time") from error
     except httpx2.RequestError as error:
         raise Unusable(f"{type(error).__name__} {error}".strip()) from error
     if response.status_code >= 500:

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import socket
 import uuid
 from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
@@ -128,7 +129,8 @@ def trainer_address(urls: Sequence[str]) -> str:
 
 def _address_towards(url: str) -> str:
     try:
-        return address_towards(urlsplit(url).hostname or url)
+        # vLLM listens at an address of IPv4 alone, and `localhost` may be one of IPv6 first.
+        return address_towards(urlsplit(url).hostname or url, family=socket.AF_INET)
     except OSError as error:
         raise RunFailed(
             f"there is no route to the vLLM server {url}: {error.strerror or error}",

@@ -1,4 +1,4 @@
-"""Weights from the training to vLLM: by handles to memory of the same GPU, by NCCL, or through files.
+"""Weights from the training to vLLM: by handles to memory of the same GPU, or through files.
 
 The backends at its end run in vLLM's own processes.
 """
@@ -8,7 +8,7 @@ import base64
 import contextlib
 import math
 import pickle
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,25 +27,21 @@ from vllm.distributed.weight_transfer.base import (
     WeightTransferInitInfo,
     WeightTransferUpdateInfo,
 )
-from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
 from vllm.distributed.weight_transfer.ipc_engine import (
     IPCTrainerInitInfo,
     IPCTrainerWeightTransferEngine,
     IPCWeightTransferEngine,
     IPCWeightTransferUpdateInfo,
 )
-from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
 from vllm.distributed.weight_transfer.packed_tensor import DEFAULT_PACKED_BUFFER_SIZE_BYTES
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
 from vtune.errors import RunFailed
 from vtune.models.device import device_thread
-from vtune.models.network import free_port
 from vtune.models.policy import Policy, plain_shapes
 from vtune.rollout.engine import Weights
-from vtune.rollout.fleet import Fleet
 from vtune.rollout.tensor_parallel import TensorParallelGroup
-from vtune.rollout.transfer import BlockingLink, Link, trainer_address
+from vtune.rollout.transfer import BlockingLink, Link
 
 
 class Source(WeightSource):
@@ -187,53 +183,6 @@ class _Pickling(BlockingLink):
             super()._wait(call)
         except (RunFailed, EngineDeadError, EngineGenerateError) as error:
             self.failure = error
-
-
-def nccl_sender(
-    policy: Policy, device: torch.device, *, first: bool
-) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
-    """Sends weights to servers on other GPUs; every process of the training calls it.
-
-    Args:
-        policy: Whose weights they are.
-        device: The GPU of this process.
-        first: Whether this process sends; the others only help to gather.
-    """
-    source = Source(policy)
-    senders: dict[tuple[tuple[str, int], ...], Any] = {}
-    thread = device_thread(device)
-
-    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
-        source.weights = weights
-        if not first:
-            for _ in source:
-                pass
-            return
-        await fleet.meet()
-        await fleet.pause()
-        loop = asyncio.get_running_loop()
-        client = BlockingLink(fleet, loop, label)
-        # A group is formed anew when a server has gone, has come back, or was started again.
-        members = fleet.members
-        if members not in senders:
-            for old in senders.values():
-                await loop.run_in_executor(thread, old.shutdown)
-            senders.clear()
-            info = NCCLTrainerInitInfo(
-                master_address=trainer_address([url for url, _ in members]),
-                master_port=free_port(),
-                world_size=1 + await fleet.workers(),
-                rank=0,
-                packed_buffer_size_bytes=source.buffer_bytes,
-            )
-            senders[members] = await loop.run_in_executor(
-                thread, lambda: WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
-            )
-        senders[members].client = client
-        await loop.run_in_executor(thread, senders[members].send_weights)
-        await fleet.resume()
-
-    return send
 
 
 class HandlesTransfer(IPCWeightTransferEngine):

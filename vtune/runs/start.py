@@ -1,12 +1,13 @@
 """Whether a run can begin in a folder, and the lock that keeps others out of it."""
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vtune.errors import RecipeError
+from vtune.files.locks import lock
 from vtune.files.writing import check_folder_output, unwritable
+from vtune.report.progress import say
 from vtune.uses import USES
 
 _ELSEWHERE = "wait for it to end, or choose another --out"
@@ -61,9 +62,11 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
         file = (folder / LOCK).open("w")
     except OSError as error:
         raise unwritable(folder, error, "--out") from None
-    with file as lock:
+    with file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = lock(file)
         except BlockingIOError:
             raise RecipeError(f"another process is working in {folder}", fix=fix) from None
+        if not alone:
+            say(f"warning: the file system of {folder} has no locks: start nothing else in this folder")
         yield

@@ -1,6 +1,5 @@
 """What people said about trajectories: one line of JSON each, the last one about a trajectory counts."""
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from typing import Literal, get_args
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
+from vtune.files.locks import lock
 from vtune.files.reading import whole_lines
 
 Judgement = Literal["right", "wrong", "judge erred", "box wrong"]
@@ -61,7 +61,7 @@ def append_label(path: Path, label: Label) -> None:
     line = json.dumps(asdict(label), ensure_ascii=False, allow_nan=False) + "\n"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # another viewer may write, too
+        lock(descriptor, wait=True)  # another viewer may write, too
         whole = os.pread(descriptor, os.fstat(descriptor).st_size, 0).rfind(b"\n") + 1
         os.ftruncate(descriptor, whole)  # what a kill has cut is not a label
         os.write(descriptor, line.encode())

@@ -5,7 +5,6 @@ to `FILE.journal`; closing puts both together and replaces the file at once. Aft
 up, without a last line that was cut short.
 """
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from pydantic import Field
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.files.json_text import parse_json
+from vtune.files.locks import lock
 from vtune.files.reading import MAX_DOCUMENT, read_bytes, whole_lines
 from vtune.files.writing import write_atomically
 from vtune.tools.hosts import BlockedHost
@@ -218,16 +218,16 @@ def _locked(file: Path) -> IO[str]:
         RecipeError: If another process has it.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    lock = file.with_name(f"{file.name}.lock").open("w", encoding="utf-8")
+    held = file.with_name(f"{file.name}.lock").open("w", encoding="utf-8")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(held)
     except BlockingIOError:
-        lock.close()
+        held.close()
         raise RecipeError(
             f"another process writes the record {file}",
             fix="give each run, and each rank, a record of its own",
         ) from None
-    return lock
+    return held
 
 
 def _text(line: Mapping[str, Any]) -> str:

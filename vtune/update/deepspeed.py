@@ -20,6 +20,7 @@ from vtune.update.batch import Item, Read, dummy_item, micro_batch
 from vtune.update.device_memory import within_memory
 from vtune.update.flops import UpdateFlops
 from vtune.update.forward import PolicyForward, TokenStats, checkpoint_activations
+from vtune.update.frozen import checksum_of_frozen, frozen_left_out, take_trained
 from vtune.update.gathered import without_weights
 from vtune.update.held_files import HeldFile, holding
 from vtune.update.loading import split_weights, starting_policy
@@ -28,14 +29,14 @@ from vtune.update.losses import PolicyLoss
 from vtune.update.losses.aggregation import denominator
 from vtune.update.objective import MicroLoss, micro_loss
 from vtune.update.optimizer import HeldAdamW, group_norms, layer_groups
-from vtune.update.parts import checksum_of_frozen, fingerprints, freeze
+from vtune.update.parts import fingerprints, freeze
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA, Update
 from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
-from vtune.update.zero import buckets, config_of, outside_zero
+from vtune.update.zero import buckets, config_of, forget_gradients, outside_zero
 
 MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
@@ -200,6 +201,8 @@ class Trainer:
         engine.step()
         norm = float(engine.get_global_grad_norm())
         skipped = self._note_skipped(norm, done)
+        if skipped:
+            forget_gradients(engine.optimizer)
         gathered = ranks.gather((dict(sums), self._optimizer.measured()))
         # Processes that share rows say the same.
         found = [one for one, _ in gathered[:: self._recipe.sequence_parallel]]
@@ -342,7 +345,7 @@ class Trainer:
         """
         # What DeepSpeed waits for here has the patience of a collective.
         self._ranks.wait()
-        with nullcontext() if held is None else holding(self._engine, held), _frozen_left_out(self._module):
+        with nullcontext() if held is None else holding(self._engine, held), frozen_left_out(self._module):
             self._engine.save_checkpoint(
                 str(folder),
                 tag="state",
@@ -358,7 +361,7 @@ class Trainer:
             )
         # A checkpoint of an earlier version has the frozen weights too, and no sum of them.
         _, state = self._engine.load_checkpoint(
-            str(folder), tag="state", load_module_strict=False, custom_load_fn=_take_trained
+            str(folder), tag="state", load_module_strict=False, custom_load_fn=take_trained
         )
         self.check_frozen()
         state = dict(state)
@@ -369,32 +372,3 @@ class Trainer:
                 fix="put the model that the recipe names back as it was",
             )
         return state
-
-
-@contextmanager
-def _frozen_left_out(module: Any) -> Iterator[None]:
-    """Meanwhile a module's state lacks what is not trained.
-
-    DeepSpeed leaves that out by itself, but for the second name of weights that are tied.
-    """
-
-    def leave_out(module: torch.nn.Module, state: dict[str, torch.Tensor], *rest: Any) -> None:
-        for name in _frozen_names(module):
-            state.pop(name, None)
-
-    hook = module.register_state_dict_post_hook(leave_out)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _frozen_names(module: torch.nn.Module) -> set[str]:
-    return {name for name, p in module.named_parameters(remove_duplicate=False) if not p.requires_grad}
-
-
-def _take_trained(src: dict[str, torch.Tensor], dst: torch.nn.Module) -> None:
-    """Load a module's weights; only those that are not trained may be missing."""
-    missing, unexpected = dst.load_state_dict(src, strict=False)
-    if wrong := [*unexpected, *sorted({*missing} - _frozen_names(dst))]:
-        raise RuntimeError(f"the checkpoint is of another model: {', '.join(wrong[:3])}")

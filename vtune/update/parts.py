@@ -79,30 +79,14 @@ def fingerprints(model: Any, parts: Sequence[str], family: Family) -> dict[str, 
     for name, parameter in model.named_parameters():
         part = family.part_of(name)
         if part in found:
-            weights = _own(parameter).contiguous()
+            weights = own_share(parameter).contiguous()
             # numpy has no bfloat16: the same bits as integers.
             bits = weights.view(torch.int16 if weights.element_size() == 2 else torch.int32)
             found[part].update(bits.cpu().numpy().data)
     return {part: one.hexdigest() for part, one in found.items()}
 
 
-@torch.no_grad()
-def checksum_of_frozen(model: Any) -> str:
-    """A sum over all weights that are not trained, which shows other weights in their place.
-
-    Sums of the bits and not a hash: under adapters those are all weights of the base. Of weights that ZeRO-3
-    has split, each process takes its own share.
-    """
-    found = hashlib.blake2b(digest_size=16)
-    for name, parameter in model.named_parameters():
-        if not parameter.requires_grad:
-            weights = _own(parameter)
-            bits = weights.view(torch.int16 if weights.element_size() == 2 else torch.int32)
-            found.update(f"{name} {int(bits.sum(dtype=torch.int64))}\n".encode())
-    return found.hexdigest()
-
-
-def _own(parameter: Any) -> torch.Tensor:
+def own_share(parameter: Any) -> torch.Tensor:
     """A weight, or of one that ZeRO-3 has split this process's share: without what fills up the last share.
 
     DeepSpeed writes nothing there, so each process finds something else.

@@ -74,6 +74,17 @@ def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
         yield bucket
 
 
+def forget_gradients(optimizer: Any) -> None:
+    """Drop the sums of an update that was skipped.
+
+    Stage 2 of DeepSpeed 0.19 keeps those in float32 where the optimiser is offloaded, and adds to them: one
+    gradient that is not a number would be in all updates that follow.
+    """
+    sums = getattr(optimizer, "averaged_gradients", None)
+    if sums is not None and getattr(optimizer, "cpu_offload", False):
+        optimizer.averaged_gradients = dict.fromkeys(sums)
+
+
 def outside_zero(layer: Any) -> None:
     """Take a layer out of ZeRO-3's bookkeeping; what it needs is gathered once an update, and then stays.
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -289,6 +290,34 @@ def test_a_machine_that_saved_before_it_saw_the_order_is_not_lost(tmp_path: Path
     with pytest.raises(SystemExit) as caught:
         _watched(launcher, tmp_path, ["SIGTERM"] if told == "command" else [])
     assert caught.value.code == 130
+
+
+def test_a_shared_folder_may_show_late_that_the_first_rank_has_ended(tmp_path: Path) -> None:
+    """As NFS does where that rank ran on another machine."""
+    (tmp_path / LAUNCHER).touch()
+    (tmp_path / "result").write_text("all is well")
+    launcher = subprocess.Popen(["true"])
+    launcher.wait()
+
+    def late() -> None:
+        time.sleep(1)
+        (tmp_path / "rank-0.ended").write_text(json.dumps(Ended(0, 0, 0.0)._asdict()))
+
+    with ThreadPoolExecutor(1) as other:
+        other.submit(late)
+        assert _watched(launcher, tmp_path, []) == "all is well"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LAUNCHER, "rank-0.ended", "result"]
+
+
+def test_a_launcher_that_ends_well_without_the_first_rank_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.runs.processes.launch.UNSEEN", 0.3)
+    (tmp_path / LAUNCHER).touch()
+    launcher = subprocess.Popen(["true"])
+    launcher.wait()
+    with pytest.raises(RunFailed, match="the launcher ended with status 0"):
+        _watched(launcher, tmp_path, [])
 
 
 @pytest.mark.parametrize(("parent", "code"), [("os.getppid()", 0), ("os.getppid() + 1", -signal.SIGKILL)])

@@ -200,22 +200,38 @@ def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> 
 
     folder = PendingCheckpoint(tmp_path, 3, fill, first=True, wait=lambda: None).finish(keep=1)
     trainer: Any = Loads()
-    assert position(tmp_path, trainer, resume=True)[0] == 3
+    assert position(tmp_path, trainer, ALONE, resume=True)[0] == 3
     os.truncate(folder / "deepspeed" / "state.pt", size)
     with pytest.raises(DataError, match="the checkpoint is damaged") as refused:
-        position(tmp_path, trainer, resume=True)
+        position(tmp_path, trainer, ALONE, resume=True)
     assert refused.value.where == str(folder)
     assert "an older one" in refused.value.fix
     (folder / "deepspeed" / "state.pt").unlink()
     with pytest.raises(DataError, match=r"state\.pt"):
-        position(tmp_path, trainer, resume=True)
+        position(tmp_path, trainer, ALONE, resume=True)
 
 
 def test_a_run_that_resumes_without_a_checkpoint_says_that_it_begins_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nobody: Any = None
-    assert position(tmp_path, nobody, resume=False) == (0, None)
+    assert position(tmp_path, nobody, ALONE, resume=False) == (0, None)
     assert capsys.readouterr().err == ""
-    assert position(tmp_path, nobody, resume=True) == (0, None)
+    assert position(tmp_path, nobody, ALONE, resume=True) == (0, None)
     assert "no checkpoint yet" in capsys.readouterr().err
+
+
+def test_processes_that_see_different_checkpoints_do_not_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would read its part of another state."""
+
+    def gather(self: Ranks, value: Any) -> list[Any]:
+        return [value, value, ("node-2", "step-000020"), ("node-2", "step-000020")]
+
+    nobody: Any = None
+    monkeypatch.setattr(Ranks, "gather", gather)
+    monkeypatch.setattr("socket.gethostname", lambda: "node-1")
+    with pytest.raises(RunFailed, match="is none on node-1, step-000020 on node-2") as refused:
+        position(tmp_path, nobody, Ranks(rank=0, world=4, local=0), resume=True)
+    assert "in a minute" in str(refused.value.fix)

@@ -37,6 +37,17 @@ def test_a_service_on_a_loopback_address_must_run_on_every_machine(port: int) ->
         check_services_here(gone, {"lens": gone}, ranks)
 
 
+def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
+    """They get weights from one process: those of another machine would never have them."""
+    there = {"rollout": {"servers": ["http://node-3:8000", f"http://localhost:{port}"]}}
+    with pytest.raises(
+        RecipeError, match=rf"rollout.servers is http://localhost:{port}, and the run"
+    ) as refused:
+        check_services_here(there, {}, NEXT)
+    assert refused.value.fix.endswith(f"e.g. http://HOST:{port}")
+    check_services_here(there, {}, Ranks(1, 8, 1))
+
+
 def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy may be between; the first process has asked them."""
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("asked"))

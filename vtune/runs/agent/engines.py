@@ -122,7 +122,7 @@ def _to_servers(
     if adapters is not None:
         return adapters_sender(folder, adapters, first=ranks.first)
     if policy.device.type == "cuda":
-        from vtune.rollout.vllm_senders import nccl_sender
+        from vtune.rollout.vllm_nccl import nccl_sender
 
         return nccl_sender(policy, policy.device, first=ranks.first)
     return files_sender(folder, first=ranks.first)

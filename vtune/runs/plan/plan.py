@@ -38,7 +38,7 @@ from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.needs import runs_code
 from vtune.runs.plan.remedies import advice
 from vtune.runs.plan.seconds import step_of
-from vtune.runs.train.loopback_services import loopback_urls
+from vtune.runs.train.loopback_services import SERVERS, loopback_urls
 from vtune.runs.train.online_suites import Loaded, check_suites, cost_of, load_suites, missing_data
 from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl import check_prompts, doubts, suites_of
@@ -165,11 +165,16 @@ def _elsewhere(recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], machine: 
     for whose, one in named.items():
         for key, url in loopback_urls(one.model_dump(mode="json")):
             keys.setdefault(url, f"{key}{whose}")
-    return [
-        f"{key} is {url}, which each of the {machine.hosts} machines looks for on itself: start the "
-        "service on all of them, or name a host that they reach"
-        for url, key in keys.items()
-    ]
+    found = []
+    for url, key in keys.items():
+        each = f"{key} is {url}, which each of the {machine.hosts} machines looks for on itself:"
+        if key == SERVERS:
+            found.append(
+                f"{each} name a host that all of them reach, since servers get weights from one process"
+            )
+        else:
+            found.append(f"{each} start the service on all of them, or name a host that they reach")
+    return found
 
 
 def _services(reward: RewardRecipe) -> list[str]:

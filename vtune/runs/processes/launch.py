@@ -50,6 +50,9 @@ from vtune.runs.processes.watcher import (
 from vtune.runs.start import locked
 from vtune.uses import TRIES
 
+UNSEEN = 90.0
+"""Seconds for which a shared folder may not show what another machine has written there: NFS shows the names
+in one from its memory, for 60 at most unless it is mounted otherwise. Ours."""
 SETTLE = 2.0
 """Seconds between a failure and its report: the one that caused it may be reported a little later."""
 TAIL = 100
@@ -166,6 +169,8 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
         time.sleep(LOOK)
     if failed(logs) or (code is not None and not ordered):
         _until_quiet(launcher, SETTLE)
+    if code == 0 and not ordered:
+        _until_told(logs)
     voice.pass_on()
     first = {one.rank: one.code for one in ended(logs)}.get(0)
     if first == 0 and code == 0:
@@ -176,6 +181,17 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     if failed(logs) or lost or not stopped:
         _report(failed(logs), logs, lost or f"the launcher ended with status {code}", machine=bool(lost))
     raise SystemExit(INTERRUPTED)
+
+
+def _until_told(logs: Path) -> None:
+    """Wait until the first rank is known to have ended, maybe on another machine."""
+    deadline = time.monotonic() + UNSEEN
+    while not any(one.rank == 0 for one in ended(logs)) and time.monotonic() < deadline:
+        # A folder that is changed from here is looked at anew.
+        looked = logs / ".looked"
+        looked.touch()
+        looked.unlink()
+        time.sleep(LOOK)
 
 
 def _lost(logs: Path, ordered: str) -> str:

@@ -1,12 +1,13 @@
 """Which checkpoints of a run stay, and which one is the best."""
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from types import TracebackType
 from typing import Any, Self
 
-from vtune.errors import DataError
+from vtune.errors import DataError, RunFailed
 from vtune.files.terminal import brief
 from vtune.metrics.evaluated import curve_of
 from vtune.metrics.log import read_metrics
@@ -157,20 +158,29 @@ class CheckpointManager:
         return (every is not None and step % every == 0) or folder == self.best()
 
 
-def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int, dict[str, Any] | None]:
+def position(
+    checkpoints: Path, trainer: Trainer, ranks: Ranks, *, resume: bool
+) -> tuple[int, dict[str, Any] | None]:
     """Where a run resumes: steps done, and the state that was saved with them; the trainer takes up its own.
+
+    All processes call it together.
 
     Args:
         checkpoints: Of the run.
         trainer: With the starting weights.
+        ranks: Of this process.
         resume: Else it begins.
 
     Raises:
         DataError: If a file of the newest checkpoint is damaged.
+        RunFailed: If another machine has another newest one.
     """
-    found = newest_checkpoint(checkpoints) if resume else None
+    if not resume:
+        return 0, None
+    found = newest_checkpoint(checkpoints)
+    _check_shared(checkpoints, found, ranks)
     if found is None:
-        if resume and Ranks.of_this_process().first:
+        if ranks.first:
             say("there is no checkpoint yet: the run starts again from the first step")
         return 0, None
     try:
@@ -184,3 +194,15 @@ def position(checkpoints: Path, trainer: Trainer, *, resume: bool) -> tuple[int,
             where=str(found),
             fix="restore it, or remove the folder to resume from an older one",
         ) from None
+
+
+def _check_shared(checkpoints: Path, found: Path | None, ranks: Ranks) -> None:
+    """Check that all processes resume from the same checkpoint: each reads its part of the state."""
+    names = ranks.gather((socket.gethostname(), "none" if found is None else found.name))
+    if len({name for _, name in names}) > 1:
+        told = ", ".join(f"{name} on {host}" for host, name in dict.fromkeys(names))
+        raise RunFailed(
+            f"the newest checkpoint in {checkpoints} is {told}",
+            fix="keep the run in a folder that all machines share; where they do, one may show it late: "
+            "--resume again in a minute",
+        )

@@ -13,6 +13,8 @@ SECONDS = 5.0
 """That a service on this machine may take to accept a connection; ours."""
 
 
+SERVERS = "rollout.servers"
+"""Key of those that get weights: they are the same for all machines."""
 PORTS = {"http": 80, "https": 443}
 """Of addresses that name none."""
 
@@ -31,23 +33,29 @@ def check_services_here(
         ranks: Of this process.
 
     Raises:
-        RecipeError: If nothing listens at such an address here.
+        RecipeError: If nothing listens at such an address here, or it is of servers that draw.
     """
     if ranks.first or ranks.local:
         return
     for suite, values in {"": recipe, **suites}.items():
         for key, url, listed in _urls(values):
             parts = urlsplit(url)
+            named = parts._replace(netloc=f"HOST:{parts.port}" if parts.port else "HOST").geturl()
+            if key == SERVERS and _is_loopback(parts.hostname):
+                raise RecipeError(
+                    f"{key} is {url}, and the run is on several machines: its first process hands weights to "
+                    "the servers that it finds there, and the others would ask their own",
+                    fix=f"name a host that all machines reach, e.g. {named}",
+                )
             if not _is_loopback(parts.hostname) or _listens(
                 parts.hostname, parts.port or PORTS[parts.scheme]
             ):
                 continue
-            reached = parts._replace(netloc=f"HOST:{parts.port}" if parts.port else "HOST").geturl()
             raise RecipeError(
                 f"{key}{f' of eval suite {suite}' if suite else ''} is {url}, and nothing listens there on "
                 f"{socket.gethostname()}",
                 fix="start the service on every machine, or name a host that all of them reach, e.g. "
-                + (reached if suite or listed else f"--set {key}={reached}"),
+                + (named if suite or listed else f"--set {key}={named}"),
             )
 
 

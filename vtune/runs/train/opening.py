@@ -68,7 +68,7 @@ async def opened(
     torch.set_num_threads(recipe.update.threads)
     ranks = start(ranks)
     policy, trainer = _trainer(recipe, ranks)
-    done, state = position(out / "checkpoints", trainer, resume=resume)
+    done, state = position(out / "checkpoints", trainer, ranks, resume=resume)
     waiting, runs_code = Stopwatch(), may_run_code(recipe.data)
     engine = _engine(recipe, suites, trainer, out / "weights", ranks, waiting)
     began = time.monotonic()

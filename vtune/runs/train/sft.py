@@ -166,7 +166,7 @@ def _train(
     ranks.wait()
     policy = starting_policy(recipe.model, recipe.images, recipe.update, ranks)
     trainer = Trainer(policy, recipe.update, ranks, steps=steps, objective=None, reference=recipe.model)
-    done, _ = position(out / "checkpoints", trainer, resume=resume)
+    done, _ = position(out / "checkpoints", trainer, ranks, resume=resume)
     profiled = Profile.of_run(profile, out, ranks, done=done, steps=steps)
     if ranks.first:
         say(f"trainable parameters: {trainer.trainable}\n{policy.attention}")

@@ -1,0 +1,43 @@
+import errno
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtune.errors import RecipeError
+from vtune.files.locks import lock
+from vtune.runs.start import locked
+
+
+def test_a_lock_is_for_one(tmp_path: Path) -> None:
+    with (tmp_path / "a").open("w") as first, (tmp_path / "a").open("w") as second:
+        assert lock(first)
+        with pytest.raises(BlockingIOError):
+            lock(second)
+        first.close()
+        assert lock(second.fileno(), wait=True)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_a_file_system_has_no_locks_a_run_begins_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    def lacks(file: Any, how: int) -> None:
+        raise OSError(number, "not here")
+
+    with locked(tmp_path), pytest.raises(RecipeError, match="another process"), locked(tmp_path):
+        pass
+    assert "warning" not in capsys.readouterr().err
+    monkeypatch.setattr(fcntl, "flock", lacks)
+    with locked(tmp_path):
+        assert "has no locks" in capsys.readouterr().err
+
+
+def test_other_errors_of_a_lock_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(file: Any, how: int) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with pytest.raises(OSError, match="input/output"), (tmp_path / "a").open("w") as file:
+        lock(file)

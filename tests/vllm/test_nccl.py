@@ -1,0 +1,163 @@
+"""Weights to servers by vLLM's NCCL sender. NCCL is played: a broadcast ends when all workers are in it."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import torch
+import vllm.distributed.weight_transfer.nccl_engine as engine
+from torch.distributed import DistStoreError
+
+from vtune.errors import RunFailed
+from vtune.rollout import vllm_nccl, vllm_senders
+from vtune.rollout.fleet import Fleet, Server
+
+WORKERS = 2
+
+
+class Group:
+    """A communicator, and the library that it is of."""
+
+    device = torch.device("cpu")
+    comm = "comm"
+    disabled = False
+
+    def __init__(self) -> None:
+        self.nccl = self
+        self.joined = threading.Semaphore(0)
+        self.aborted: list[str] = []
+
+    def ncclCommAbort(self, comm: str) -> None:  # noqa: N802 - its name
+        self.aborted.append(comm)
+        for _ in range(WORKERS):
+            self.joined.release()
+
+    def destroy(self) -> None:
+        """It ends with the sender."""
+
+
+class Servers:
+    """Two servers, of which the second fails when it is asked for a path."""
+
+    def __init__(self, fails: str, group: Group) -> None:
+        self.fails = fails
+        self.group = group
+        self.told: list[tuple[str, str]] = []
+
+    async def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        path, host = request.url.path, request.url.host
+        self.told.append((host, path))
+        if path == "/weight_info":
+            return httpx2.Response(200, json={"weight_version": "default"})
+        if host == "b" and path == self.fails:
+            return httpx2.Response(500, text="out of order")
+        if path == "/get_world_size":
+            return httpx2.Response(200, json={"world_size": 1})
+        if path == "/reset_prefix_cache":
+            return httpx2.Response(200, json={"success": True})
+        if path == "/update_weights":
+            self.group.joined.release()
+            if self.fails:
+                await asyncio.Event().wait()  # its worker waits for the other's
+        return httpx2.Response(200, json={})
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    found = Group()
+
+    def broadcast(iterator: Iterable[Any], group: Group, **how: Any) -> None:
+        weights = iter(iterator)
+        next(weights)
+        for _ in range(WORKERS):
+            group.joined.acquire()
+        for _ in weights:
+            pass
+
+    monkeypatch.setattr(engine, "open_trainer_endpoint", lambda info: found)
+    monkeypatch.setattr(engine, "packed_nccl_broadcast_producer", broadcast)
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(
+        vllm_senders, "plain_shapes", lambda policy: [(name, torch.float32, (2,)) for name in "ab"]
+    )
+    monkeypatch.setattr(vllm_nccl, "trainer_address", lambda urls: "127.0.0.1")
+    monkeypatch.setattr(vllm_nccl, "LOOK", 0.02)
+    return found
+
+
+def handed(servers: Servers, passed: list[str]) -> None:
+    """Hand two weights over; those that were read are noted."""
+
+    def weights() -> Iterator[tuple[str, torch.Tensor]]:
+        for name in ("a", "b"):
+            passed.append(name)
+            yield name, torch.ones(2)
+
+    async def run() -> None:
+        send = vllm_nccl.nccl_sender(None, torch.device("cpu"), first=True)  # type: ignore[arg-type]
+        async with httpx2.AsyncClient(transport=httpx2.MockTransport(servers)) as http:
+            fleet = Fleet(http, [Server("http://a"), Server("http://b")])
+            async with asyncio.timeout(20):
+                await send(weights, fleet, "vtune-0")
+
+    asyncio.run(run())
+
+
+def test_weights_are_broadcast_to_all_servers(group: Group) -> None:
+    passed: list[str] = []
+    servers = Servers("", group)
+    handed(servers, passed)
+    assert passed == ["a", "b"]
+    assert [told for told in servers.told if told[1] == "/resume"] == [("a", "/resume"), ("b", "/resume")]
+    assert group.aborted == []
+
+
+def test_a_server_that_fails_under_a_broadcast_ends_it(group: Group) -> None:
+    """NCCL would wait for its worker for ever, and the other server's worker waits with it."""
+    passed: list[str] = []
+    with pytest.raises(RunFailed, match=r"b: HTTP 500: out of order") as caught:
+        handed(Servers("/update_weights", group), passed)
+    assert "those that are left as well" in str(caught.value.fix)
+    # To the end, for other processes gather in step with it; and what follows is not broadcast.
+    assert passed == ["a", "b"]
+    assert group.aborted == ["comm"]
+    assert group.disabled
+
+
+def test_nothing_is_broadcast_where_a_server_takes_no_weights(group: Group) -> None:
+    passed: list[str] = []
+    servers = Servers("/start_weight_update", group)
+    with pytest.raises(RunFailed, match=r"b: HTTP 500: out of order"):
+        handed(servers, passed)
+    assert passed == []
+    assert "/update_weights" not in {path for _, path in servers.told}
+    assert group.aborted == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_group_that_is_not_formed_ends_the_run_with_why(
+    group: Group, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    def alone(info: Any) -> None:
+        raise DistStoreError("timed out after 300 s, 2/3 clients joined")
+
+    monkeypatch.setattr(engine, "open_trainer_endpoint", alone)
+    with pytest.raises(RunFailed, match="out of order" if known else "2/3 clients joined"):
+        handed(Servers("/init_weight_transfer_engine" if known else "", group), [])
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [("NCCL error: remote process exited", RunFailed), ("a bug", RuntimeError)]
+)
+def test_an_error_of_nccl_is_one_of_the_run(
+    group: Group, monkeypatch: pytest.MonkeyPatch, said: str, kind: type[Exception]
+) -> None:
+    def fails(*given: Any, **how: Any) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(engine, "packed_nccl_broadcast_producer", fails)
+    with pytest.raises(kind, match=said):
+        handed(Servers("", group), [])

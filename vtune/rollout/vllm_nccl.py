@@ -1,0 +1,183 @@
+"""Weights from the training to vLLM servers on other GPUs: a broadcast by NCCL."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import torch
+from torch.distributed import DistError
+from vllm.distributed.weight_transfer.factory import WeightTransferTrainerFactory
+from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo
+
+from vtune.errors import RunFailed
+from vtune.models.device import device_thread
+from vtune.models.network import free_port
+from vtune.models.policy import Policy
+from vtune.rollout.engine import Weights
+from vtune.rollout.fleet import Fleet
+from vtune.rollout.server_calls import START
+from vtune.rollout.transfer import BlockingLink, trainer_address
+from vtune.rollout.vllm_senders import Source
+
+LOOK = 1.0
+"""Seconds between two looks at whether the servers that weights are sent to still work."""
+
+
+def nccl_sender(
+    policy: Policy, device: torch.device, *, first: bool
+) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
+    """Sends weights to servers on other GPUs; every process of the training calls it.
+
+    Args:
+        policy: Whose weights they are.
+        device: The GPU of this process.
+        first: Whether this process sends; the others only help to gather.
+    """
+    source = Source(policy)
+    senders: dict[tuple[tuple[str, int], ...], Any] = {}
+    thread = device_thread(device)
+
+    async def send(weights: Weights, fleet: Fleet, label: str) -> None:
+        source.weights = weights
+        if not first:
+            for _ in source:
+                pass
+            return
+        await fleet.meet()
+        await fleet.pause()
+        loop = asyncio.get_running_loop()
+        # A group is formed anew when a server has gone, has come back, or was started again.
+        members = fleet.members
+        client = _GroupLink(fleet, loop, label, members)
+        if members not in senders:
+            for old in senders.values():
+                await loop.run_in_executor(thread, old.shutdown)
+            senders.clear()
+            info = NCCLTrainerInitInfo(
+                master_address=trainer_address([url for url, _ in members]),
+                master_port=free_port(),
+                world_size=1 + await fleet.workers(),
+                rank=0,
+                packed_buffer_size_bytes=source.buffer_bytes,
+            )
+            senders[members] = await loop.run_in_executor(thread, _joined, info, client, source)
+        sender = senders[members]
+        sender.client = client
+        sending = loop.run_in_executor(thread, sender.send_weights)
+        await _watched(sending, client, sender)
+        await fleet.resume()
+
+    return send
+
+
+class _GroupLink(BlockingLink):
+    """A link to servers that are in one NCCL group: none of them can be left out of a broadcast."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        loop: asyncio.AbstractEventLoop,
+        label: str,
+        members: Sequence[tuple[str, int]],
+    ) -> None:
+        super().__init__(fleet, loop, label)
+        self._fleet = fleet
+        self._members = members
+        self._receiving: Future[None] | None = None
+        self.failure: RunFailed | None = None
+        """Why the group was not formed."""
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        """Agree on how weights will come."""
+        try:
+            super().init_weight_transfer_engine(init_info)
+        except RunFailed as error:
+            self.failure = error
+            raise
+
+    def start_weight_update(self) -> None:
+        """Weights will come, to all of the group.
+
+        Raises:
+            RunFailed: If a server of it has failed.
+        """
+        super().start_weight_update()
+        if self.why_lost:
+            raise self.lost()
+
+    def update_weights(self, update_info: Any) -> None:
+        """Weights are broadcast.
+
+        Raises:
+            RunFailed: If that was cut off.
+        """
+        self._receiving = asyncio.run_coroutine_threadsafe(self._link.update_weights(update_info), self._loop)
+        try:
+            self._receiving.result()
+        except CancelledError:
+            raise self.lost() from None
+
+    @property
+    def why_lost(self) -> str:
+        """How the first server of the group that failed did so; empty while all of them work."""
+        return self._fleet.why_lost([url for url, _ in self._members])
+
+    def lost(self, why: str = "") -> RunFailed:
+        """The error that this is; `why` where no server is known to have failed."""
+        return RunFailed(
+            f"a vLLM server failed while weights were sent to it: {self.why_lost or why}",
+            fix="start it again, and those that are left as well, for they wait for it; then continue with "
+            f"--resume: {START}",
+        )
+
+    def hang_up(self) -> None:
+        """Wait no more for what servers say to the weights: those that are left say nothing."""
+        if self._receiving is not None:
+            self._receiving.cancel()
+
+
+def _joined(info: NCCLTrainerInitInfo, client: _GroupLink, source: Source) -> Any:
+    """A sender in a group with all servers.
+
+    Raises:
+        RunFailed: If one of them did not come.
+    """
+    try:
+        return WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
+    except DistError as error:
+        # Why it did not come is known since then; the group waits for its own patience.
+        raise client.failure or RunFailed(
+            f"the group with the vLLM servers was not formed: {error}",
+            fix=f"check that all of them run, then continue with --resume: {START}",
+        ) from error
+
+
+async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: Any) -> None:
+    """Wait until weights are sent. NCCL itself would wait for ever for a server that is gone.
+
+    Raises:
+        RunFailed: If a server of the group has failed.
+    """
+    loop, cut = asyncio.get_running_loop(), False
+    while not (await asyncio.wait({sending}, timeout=LOOK))[0]:
+        if client.why_lost:
+            if not cut:
+                await loop.run_in_executor(None, _abort, sender.model_update_group)
+            cut = True
+            client.hang_up()
+    try:
+        sending.result()
+    except RuntimeError as error:
+        if "NCCL" not in str(error):
+            raise
+        raise client.lost(str(error)) from error
+    if cut:
+        raise client.lost()
+
+
+def _abort(group: Any) -> None:
+    """End the broadcast that a communicator waits in; those that follow do nothing, and so end too."""
+    group.disabled = True
+    with torch.accelerator.device_index(group.device.index):
+        group.nccl.ncclCommAbort(group.comm)
