@@ -42,7 +42,7 @@ def tiny(tmp_path: Path) -> Path:
         "annotations": [
             annotation(10, 1, 0, [0, 0, 50.5, 40]),
             annotation(11, 1, 0, [100, 0, 50, 40]),
-            annotation(12, 1, 1, [150, 50, 80, 80]),
+            annotation(12, 1, 1, [150, 50, 52, 51]),
             annotation(13, 2, 2, [10, 10, 30, 30]),
             annotation(14, 2, 3, [0, 0, 90, 90], iscrowd=1),
             annotation(15, 2, 4, [0, 0, 15, 90]),
@@ -166,6 +166,10 @@ def test_a_photograph_that_cannot_be_read_is_named_and_the_others_go_on(
         pytest.param({"bbox": [0, 0, float("nan"), 40]}, "bbox is", id="NaN"),
         pytest.param({"bbox": [0, 0, float("inf"), 40]}, "bbox is", id="infinity"),
         pytest.param({"bbox": [50, 0, -40, 40]}, "bbox is", id="a negative width"),
+        pytest.param({"bbox": [150, 0, 60, 50]}, "leaves the picture", id="a sixth outside"),
+        pytest.param({"bbox": [-20, -10, 60, 80]}, "leaves the picture", id="outside before its corner"),
+        pytest.param({"image_id": 77}, "its image_id 77 is that of no image", id="no such image"),
+        pytest.param({"category_id": "x"}, "its category_id 'x' is that of no category", id="no category"),
         pytest.param({"id": None}, "an id is None", id="no id"),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vtune.data.folders import within
 from vtune.data.formats.source import read_json
@@ -21,6 +21,11 @@ DOUBTFUL = ("iscrowd", "isfake", "isreflected")
 """Marks of annotations that may or may not count; the two latter are Objects365's."""
 MIN_SIDE = 16
 """Shortest side, in pixels, of a box worth asking about (ours)."""
+OUTSIDE = 0.1
+"""Share of a box that may lie outside of its picture, where it is cut off: published boxes leave theirs by a
+pixel or a few. A box with more there is wrong (ours)."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,8 @@ def read_scenes(
             name = _identity(entry["image_id"])
             if name in unknown:
                 continue
-            photo, category = photos[name], categories[entry["category_id"]]
+            photo = _named(entry, "image", name, photos)
+            category = _named(entry, "category", entry["category_id"], categories)
             # Until its box is known, nobody can say how many there are.
             skipped = uncountable[name]
             uncountable[name] = skipped | {category}
@@ -116,6 +122,13 @@ def read_scenes(
         for name, photo in sorted(photos.items(), key=lambda entry: (len(entry[0]), entry[0]))
     ]
     return scenes, sorted(set(categories.values()))
+
+
+def _named(entry: Mapping[str, Any], kind: str, name: Any, known: Mapping[Any, T]) -> T:
+    """The image or the category that an annotation names."""
+    if name not in known:
+        raise ValueError(f"its {kind}_id {entry[f'{kind}_id']!r:.60} is that of no {kind}")
+    return known[name]
 
 
 def _categories(entries: Sequence[Any]) -> dict[Any, str]:
@@ -168,7 +181,9 @@ def _box(value: Any, photo: Photo) -> Box:
     if not all(map(isfinite, (x, y, width, height))) or width < 0 or height < 0:
         raise ValueError(f"bbox is {value!r:.60}")
     box = clamp((x, y, x + width, y + height), photo.width, photo.height)
-    if min(box[2] - box[0], box[3] - box[1]) < MIN_SIDE <= min(width, height):
+    sides = (box[2] - box[0], box[3] - box[1])
+    cut = sides[0] * sides[1] < (1 - OUTSIDE) * width * height
+    if min(width, height) >= MIN_SIDE and (cut or min(sides) < MIN_SIDE):
         raise ValueError(
             f"bbox {value!r:.60} leaves the picture, which the JSON says is {photo.width}x{photo.height}"
         )

@@ -96,6 +96,9 @@ _SIGNS = _PLAIN | str.maketrans(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
+_SYMBOLS = "\u00aa\u00b5\u00ba\u0370-\u03ff\u2100-\u214f\U0001d400-\U0001d7ff"
+_SCRIPTS = re.compile(rf"[^\W\d_a-zA-Z{_SYMBOLS}]")
+"""A letter of another script: not a Greek one or another that formulas are written with."""
 _NOT_PROSE = re.compile(
     r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|inf)\b"
 )
@@ -179,8 +182,8 @@ def check_math(sample: Sample) -> None:
 
 
 def is_prose(truth: str) -> bool:
-    """Whether a ground truth has words in it, each of which would be read as a product of letters."""
-    return _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
+    """Whether a ground truth has words in it: of Latin letters, they would be read as products."""
+    return _SCRIPTS.search(truth) is not None or _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
 
 
 def math_form(sample: Sample) -> str:

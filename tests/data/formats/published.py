@@ -400,7 +400,7 @@ def coco(folder: Path) -> Published:
         "annotations": [
             {"id": 10, "image_id": 1, "category_id": 0, "bbox": [0, 0, 50.5, 40], "iscrowd": 0},
             {"id": 11, "image_id": 1, "category_id": 0, "bbox": [100, 0, 50, 40], "iscrowd": 0},
-            {"id": 12, "image_id": 1, "category_id": 1, "bbox": [150, 50, 80, 80], "iscrowd": 0},
+            {"id": 12, "image_id": 1, "category_id": 1, "bbox": [150, 50, 52, 51], "iscrowd": 0},
             {"id": 13, "image_id": 2, "category_id": 2, "bbox": [10, 10, 30, 30], "iscrowd": 0},
             {"id": 14, "image_id": 2, "category_id": 1, "bbox": [0, 0, 90, 90], "iscrowd": 1},
             {"id": 15, "image_id": 3, "category_id": 1, "bbox": [0, 0, 90, 90], "iscrowd": 0},
