@@ -61,6 +61,23 @@ def test_boxes_too_many_or_too_few_cost() -> None:
     assert judged(task(CUP, PEN, size_penalty=1.0), CUP, PEN, DISH).score == 1.0
 
 
+def test_why_says_how_the_score_came_about() -> None:
+    tall = box("cup", 10, 10, 50, 46)
+    truth = task(CUP, PEN, iou=[0.85, 0.95])
+    assert judged(truth, tall, PEN).why == (
+        "2 boxes for 2, 2 found at IoU 0.85, 1 found at IoU 0.95, mean IoU 0.950"
+    )
+    assert judged(truth, CUP).why.endswith("mean IoU 0.500; times 0.6, for 1 too few")
+    assert judged(task(CUP), *[CUP] * 3).why == (
+        "3 boxes for 1, 1 found at IoU 0.50, mean IoU 1.000; times 0.36, for 2 too many"
+    )
+    assert judged(task(CUP, size_penalty=1.0), CUP, PEN).why.endswith("mean IoU 1.000")
+    assert (
+        judged(task(CUP)).why
+        == "0 boxes for 1, 0 found at IoU 0.50, mean IoU 0.000; times 0.6, for 1 too few"
+    )
+
+
 def test_the_published_ratios_pay_completeness_too() -> None:
     """The published server: found · 0.7 + completeness · 0.3, times 0.6 for each box too many or too few."""
     truth = task(CUP, PEN, det_reward_ratio=PUBLISHED)

@@ -150,9 +150,24 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
         score = float(not off and _all_found(predicted, judging, thresholds))
     else:
         score = _score(predicted, judging, thresholds, facts) * judging.size_penalty**off
-    tight = ", ".join(f"{threshold:.2f}" for threshold in thresholds)
-    why = f"{len(predicted)} boxes for {len(judging.truth)}, IoU {facts['iou']:.3f} against {tight}"
+    why = f"{_counted(predicted, judging, thresholds)}, mean IoU {facts['iou']:.3f}"
+    if off and not judging.whole and judging.size_penalty < 1:
+        why += f"; times {judging.size_penalty**off:.3g}, for {off} too {_which(predicted, judging)}"
     return Verdict(min(score, 1.0), why, {**facts, "unreadable": 0.0})
+
+
+def _counted(predicted: list[LabelledBox], judging: _Judging, thresholds: Sequence[float]) -> str:
+    """How many boxes there are, and how many of the ground truth's were found at each threshold."""
+    found = [
+        f"{len(label_first(predicted, judging.truth, min_iou=threshold))} found at IoU {threshold:.2f}"
+        for threshold in thresholds
+    ]
+    boxes = "box" if len(predicted) == 1 else "boxes"
+    return f"{len(predicted)} {boxes} for {len(judging.truth)}, {', '.join(found)}"
+
+
+def _which(predicted: list[LabelledBox], judging: _Judging) -> str:
+    return "many" if len(predicted) > len(judging.truth) else "few"
 
 
 def check_boxes(sample: Sample, *, labelled: bool) -> None:
