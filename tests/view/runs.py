@@ -56,7 +56,7 @@ MISSED = replace(
     calls=(replace(LOOKED.calls[0], flags=("whole_image",), status="error", error="NameError"),),
     answer="7",
     stop_reason="length",
-    reward=Reward(total=0.1, accuracy=0.0, format=1.0, tool=0.0, why="accuracy: wrong"),
+    reward=Reward(total=0.1, accuracy=0.0, format=1.0, tool=0.0, why="accuracy: wrong", parts={"iou": 0.4}),
     tool_scores=(0.0,),
     advantage=-0.5,
 )

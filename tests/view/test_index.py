@@ -48,6 +48,8 @@ A, B, C, D = "step-000000/0", "step-000000/1", "step-000005/0", "step-000005/1"
         ("faithful:yes", [A, D]),
         ("faithful:no", [B, C]),
         ("reward:0.1", [B]),
+        ("iou<0.5", [B]),
+        ("iou:none", [A, C, D]),
         ("reward>=0.1 reward<1", [B]),
         ("reward:none,1.5", [A, C, D]),
         ("step:5 source:lens", [D]),

@@ -24,7 +24,7 @@ Operator = Literal[":", "<", "<=", ">", ">="]
 TEXTS = ("key", "source", "sample", "stop", "answer")
 YES_NO = ("right", "faithful")
 NUMBERS = (
-    *("step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "advantage"),
+    *("step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "iou", "advantage"),
     *("calls", "turns", "pictures", "tokens"),
 )
 WORDS: Mapping[str, str] = {"flag": "flags", "status": "statuses", "call": "outcomes"}

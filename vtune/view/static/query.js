@@ -1,7 +1,7 @@
 // Queries over the trajectories that a file holds: the language of `vtune show --where`, refused as vtune/view/query.py refuses it.
 
 const YES_NO = ["right", "faithful"];
-const NUMBERS = ["step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "advantage", "calls", "turns", "pictures", "tokens"];
+const NUMBERS = ["step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "iou", "advantage", "calls", "turns", "pictures", "tokens"];
 const TEXTS = ["key", "source", "sample", "stop", "answer", "label"];
 const UNKNOWN = "none";
 const MOST = 1000;
