@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import typer
 
 from vtune.config import Strict, dump_recipe, find, load_recipe, read_values
-from vtune.errors import RESTORE
+from vtune.errors import RESTORE, DataError
 
 from .options import Start
 from .output import show, stdout_for_the_result
@@ -55,6 +55,8 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
 
     path = _of_run(verb, start) if name is None else find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
+    if name is None:
+        _check_where(recipe)
     processes = processes_of(start.gpus, start.hostfile)
     if verb.machine is not None and start.hostfile is not None and start.gpus is not None:
         verb.machine(recipe, start.gpus)
@@ -111,6 +113,20 @@ def _of_run(verb: Verb[R], start: Start) -> Path:
         if verb.package != f"recipes.{name}" and isinstance(values, dict) and key in values:
             raise typer.BadParameter(f"{start.out} is a run of `vtune {name}`", param_hint="--out")
     return path
+
+
+def _check_where(recipe: Strict) -> None:
+    """Check that a run which is continued finds its data from here.
+
+    Raises:
+        DataError: If a path in its recipe leads nowhere; that of its model is kept whole.
+    """
+    for name in getattr(recipe, "data", ()):
+        if not Path(name).is_absolute() and not Path(name).exists():
+            raise DataError(
+                f"the run's data {name} are not here ({Path.cwd()})",
+                fix="resume in the folder in which the run was started, or name them: --set 'data=[FILE, …]'",
+            )
 
 
 def _check_files(recipe: Strict) -> None:

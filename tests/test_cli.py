@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from PIL import Image
+from pydantic import Field
 from typer.testing import CliRunner
 
 from tests.schema.records import SAMPLE
@@ -340,6 +341,7 @@ def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
 
 class Plan(Strict):
     steps: int
+    data: tuple[str, ...] = Field(default=(), exclude_if=lambda data: not data)
 
 
 def planned(tmp_path: Path, *, named: bool = True, **options: Any) -> list[tuple[Plan, Path, bool]]:
@@ -389,6 +391,10 @@ def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
     (run / "sweep.yaml").unlink()
     (run / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, named=False, out=run, resume=True) == [(Plan(steps=4), run, True)]
+    (run / "recipe.yaml").write_text("steps: 4\ndata: [data/lens.parquet]\n")
+    with pytest.raises(DataError, match=r"data/lens\.parquet are not here") as refused:
+        planned(tmp_path, named=False, out=run, resume=True)
+    assert "--set 'data=[FILE, …]'" in str(refused.value.fix)
     (run / "recipe.yaml").write_text("steps: 4\nepochs: null\n")
     with pytest.raises(typer.BadParameter, match="is a run of `vtune sft`"):
         planned(tmp_path, named=False, out=run, resume=True)
