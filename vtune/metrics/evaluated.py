@@ -68,7 +68,11 @@ def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
         if name not in _COUNTS and isinstance(value, int | float)
     }
     categories = scores.get("categories", {})
-    return row | {f"score_{name}": part["score"] for name, part in categories.items() if "score" in part}
+    if not isinstance(categories, Mapping):
+        return row  # a scorer of one's own may call anything so
+    # One of ours has numbers for each; one of one's own may have its score alone.
+    parts = {name: one.get("score") if isinstance(one, Mapping) else one for name, one in categories.items()}
+    return row | {f"score_{name}": one for name, one in parts.items() if isinstance(one, int | float)}
 
 
 def curve_of(lines: Iterable[MetricsLine], suite: str, metric: str) -> dict[int, float]:

@@ -9,7 +9,8 @@ from typing import Any
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
 from vtune.judge.endpoint import BatchedEndpoint
-from vtune.metrics.benchmarks import SCORERS, Mark, Scores
+from vtune.metrics.benchmarks import Mark, Scores
+from vtune.metrics.scored import scored_by
 from vtune.protocols import PROTOCOLS
 from vtune.protocols.protocol import Grade, Rule, wrong_kind
 from vtune.reward.combining import combine, weights_of
@@ -249,11 +250,14 @@ def scores_of(scorer: str, marks: list[Mark], fallbacks: list[Mark]) -> Scores:
     """What a scorer makes of grades, with `with_fallback`: the score by the protocol's own fallback.
 
     The second is left out where it is the same. Its interval stands beside that of the score.
+
+    Raises:
+        BrokenPart: If a scorer of the user's own gave what cannot be a score.
     """
-    found = SCORERS[scorer](marks)
+    found = scored_by(scorer, marks)
     if fallbacks == marks:
         return found
-    other = SCORERS[scorer](fallbacks)
+    other = scored_by(scorer, fallbacks)
     if "score" not in other:
         return found
     intervals = dict(found.get("intervals", {}))

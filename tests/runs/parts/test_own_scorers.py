@@ -1,0 +1,153 @@
+"""A scorer of one's own: what it gives wrong is an error, and once it is corrected nothing is drawn again."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.runs.commands import Ended, rl, setting, vtune
+from tests.runs.evaluate.scripted import write_script
+from tests.runs.parts.test_parts import broken
+from vtune.data.formats.table import FORMATS
+from vtune.errors import BrokenPart
+from vtune.metrics.benchmarks import Mark
+from vtune.metrics.evaluated import evaluated
+from vtune.metrics.scored import scored_by
+from vtune.runs.evaluate.grading import scores_of
+from vtune.uses import forget, use, used
+
+OWN = ROOT / "tests/own"
+
+TEXT = '''"""A scorer of one's own."""
+
+from vtune.metrics.benchmarks import SCORERS
+
+
+def mine(marks):
+    """Mine."""
+    return {gives}
+
+
+SCORERS.add("mine", mine)
+'''
+RIGHT = '{"score": sum(mark.score for mark in marks) / len(marks)}'
+
+WRONG = {
+    "nan": ('{"score": float("nan")}', "OutOfRange: it gives nan as `score`"),
+    "infinite": ('{"score": 1e999}', "OutOfRange: it gives inf as `score`"),
+    "a text": ('{"score": "good"}', "OutOfRange: it gives 'good' as `score`"),
+    "a truth": ('{"score": True}', "OutOfRange: it gives True as `score`"),
+    "no score": ('{"n": 1}', "OutOfRange: it gives no `score` though all 2 rollouts were scored: n"),
+    "a number alone": ("0.5", "TypeError: it gives 0.5, not a dict"),
+    "nothing": ("None", "TypeError: it gives None, not a dict"),
+    "nan beside it": ('{"score": 0.5, "x": float("nan")}', "TypeError: its `x` is nan, which is not JSON"),
+    "a mark": ('{"score": 0.5, "all": marks}', "TypeError: its `all` is [Mark("),
+    "a pair as interval": (
+        '{"score": 0.5, "intervals": {"score": [0, 1]}}',
+        "TypeError: its `intervals` is {'score': [0, 1]}",
+    ),
+    "an interval of a part": (
+        '{"score": 0.5, "parts": {"a": {"intervals": 0.1}}}',
+        "TypeError: its `parts.a.intervals` is 0.1",
+    ),
+    "a part without a list": ('{"score": 0.5, "unscored_parts": 3}', "TypeError: its `unscored_parts` is 3"),
+}
+"""What a scorer gives -> that, and what the error says."""
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    yield
+    forget(used())
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with two questions, replies to them, of which one is right, and a suite with a scorer."""
+    shutil.copy(OWN / "lines.py", tmp_path)
+    files = use([tmp_path / "lines.py"])
+    FORMATS["lines"].specimen(tmp_path)  # type: ignore[misc]
+    forget(files)
+    lines = (ROOT / "eval_suites/lens.yaml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith(("data:", "format:", "offers:", "scorer:"))]
+    own = f"uses: [lines.py, mine.py]\ndata: [{tmp_path}/questions.tsv]\nformat: lines\noffers: []"
+    (tmp_path / "suite.yaml").write_text("\n".join([own, "scorer: mine", *kept, ""]))
+    replies = {"questions/0": ["<answer>red</answer>"], "questions/1": ["<answer>red</answer>"]}
+    write_script(tmp_path / "replies.jsonl", replies)
+    return tmp_path
+
+
+def scorer(here: Path, gives: str) -> Path:
+    file = here / "mine.py"
+    file.write_text(TEXT.replace("{gives}", gives))
+    return file
+
+
+def run(here: Path, *more: str) -> Ended:
+    forget(used())
+    model = f"scripted:{here / 'replies.jsonl'}"
+    return vtune("eval", "--suite", here / "suite.yaml", "--model", model, "--out", here / "out", *more)
+
+
+def marks(*scores: float | None) -> list[Mark]:
+    return [Mark(f"a/{n}", {}, score, unreadable=False, source="a") for n, score in enumerate(scores)]
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_cannot_be_a_score_is_an_error_before_results(what: str, here: Path) -> None:
+    gives, said = WRONG[what]
+    file = scorer(here, gives)
+    ended = run(here)
+    assert ended.code == 1
+    assert f"error: scorer `mine` of mine.py is broken: {said}" in ended.err
+    assert f"  at   {file}\n  fix  " in ended.err
+    assert "`vtune parts check` of the file tries it" in ended.err
+    assert "Traceback" not in ended.err
+    assert not {"results.json", "items.jsonl"} & {path.name for path in (here / "out").iterdir()}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_parts_check_finds_it(what: str, tmp_path: Path) -> None:
+    gives, said = WRONG[what]
+    why = broken(scorer(tmp_path, gives))["what it gives can be written"]
+    assert said.partition(" though")[0].partition("[")[0] in why
+    assert "AttributeError" not in "".join(broken(scorer(tmp_path, gives)).values())
+
+
+def test_it_is_an_error_wherever_scores_are_made(tmp_path: Path) -> None:
+    use([scorer(tmp_path, '{"score": float("nan") if marks[0].source == "b" else 0.5}')])
+    plain, other = marks(1.0), [Mark("a/0", {}, 1.0, unreadable=False, source="b")]
+    assert scores_of("mine", plain, plain) == {"score": 0.5}
+    for pair in ((other, other), (plain, other)):  # in training, and by the protocol's own fallback
+        with pytest.raises(BrokenPart, match="it gives nan as `score`"):
+            scores_of("mine", *pair)
+
+
+def test_no_score_is_no_error_where_none_is_known(tmp_path: Path) -> None:
+    use([scorer(tmp_path, '{"n": len(marks)}')])
+    assert scored_by("mine", marks(1.0, None)) == {"n": 2}
+    assert scored_by("mine", []) == {"n": 0}
+    forget(used())
+    use([scorer(tmp_path, '{"n": len(marks), "score": None}')])
+    assert scored_by("mine", marks(1.0, 0.0)) == {"n": 2}
+
+
+def test_categories_of_ones_own_may_be_their_scores_alone() -> None:
+    more: dict[str, Any] = {"evidence_score": 1.0, "max_unaudited": 0.0, "seed": 0}
+    row = evaluated("quiz", [], {"score": 0.5, "categories": {"a": 0.25, "b": {"score": 0.75}}}, [], **more)
+    assert row["eval/quiz/all"] == {"score": 0.5, "score_a": 0.25, "score_b": 0.75}
+    assert evaluated("quiz", [], {"score": 0.5, "categories": 3}, [], **more)["eval/quiz/all"]["score"] == 0.5
+
+
+@pytest.mark.train
+def test_training_that_is_evaluated_ends_with_the_error(here: Path, tiny: Path, lens: Path) -> None:
+    scorer(here, '{"score": float("nan")}')
+    suites = {"every": 1, "suites": [{"suite": str(here / "suite.yaml"), "limit": None, "settings": {}}]}
+    ended = vtune(*rl(tiny, lens / "train.parquet", here / "run", *setting(eval=json.dumps(suites))))
+    assert ended.code == 1
+    assert "error: scorer `mine` of mine.py is broken: OutOfRange: it gives nan as `score`" in ended.err
+    assert "eval/" not in (here / "run/metrics.jsonl").read_text()

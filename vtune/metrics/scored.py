@@ -1,0 +1,101 @@
+"""What a scorer made of marks: checked before it is written, for a user's own may give anything."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from vtune.errors import OutOfRange
+from vtune.files.json_text import check_depth
+from vtune.metrics.benchmarks import SCORERS, Mark, Scores
+from vtune.parts import OURS
+from vtune.uses import broken, ill_made
+
+GIVE = 'return a dict of names and numbers, as {"score": 0.5}'
+NUMBER = "give `score` as a finite number; None where it cannot be known"
+ENDS = ("value", "low", "high")
+"""Keys of a number with its interval."""
+
+
+def scored_by(scorer: str, marks: Sequence[Mark]) -> Scores:
+    """What a scorer makes of marks; without `score` where that is None.
+
+    Args:
+        scorer: Its name.
+        marks: Of all rollouts.
+
+    Raises:
+        BrokenPart: If a user's own gave no dict, what JSON cannot hold, a `score` that is no finite number,
+            or none at all though all marks were scored.
+    """
+    part, scores = (SCORERS.kind, scorer), raw_scores(scorer, marks)
+    if what := _no_score(scores, marks, own=scorer not in OURS[SCORERS.kind]):
+        wrong = OutOfRange(what, NUMBER)
+        raise broken(wrong, part) or wrong
+    for what, fix in ((_unwritten(scores), GIVE), _misshapen(scores)):
+        if what:
+            raise ill_made(part, what, fix)
+    if scores.get("score") is None:
+        scores.pop("score", None)
+    return scores
+
+
+def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
+    """What a scorer gives, whatever stands in it.
+
+    Raises:
+        BrokenPart: If a user's own gave no dict.
+    """
+    found: object = SCORERS[scorer](marks)
+    if not isinstance(found, Mapping):
+        raise ill_made((SCORERS.kind, scorer), f"it gives {found!r:.60}, not a dict", GIVE)
+    return dict(found)
+
+
+def _no_score(scores: Mapping[str, Any], marks: Sequence[Mark], *, own: bool) -> str:
+    """What is wrong with `score`, in words; empty: nothing."""
+    if "score" not in scores:
+        # Ours leave it out where there is nothing to measure, as an AP without a box.
+        known = own and marks and all(mark.score is not None for mark in marks)
+        keys = ", ".join(map(str, scores)) or "nothing"
+        return (
+            f"it gives no `score` though all {len(marks)} rollouts were scored: {keys:.60}" if known else ""
+        )
+    score = scores["score"]
+    return "" if score is None or _is_number(score) else f"it gives {score!r:.60} as `score`"
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
+
+
+def _unwritten(scores: Mapping[str, Any]) -> str:
+    """Which value JSON cannot hold, in words; empty: none."""
+    for name, value in scores.items():
+        try:
+            check_depth(value)
+            json.dumps({name: value}, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            return f"its `{name}` is {value!r:.60}, which is not JSON: {error}"
+    return ""
+
+
+def _misshapen(scores: Mapping[str, Any], place: str = "") -> tuple[str, str]:
+    """What tables could not read of what stands beside the score, and the remedy; empty: nothing."""
+    sure, unscored = scores.get("intervals", {}), scores.get("unscored_parts", ())
+    if not isinstance(sure, Mapping) or not all(map(_is_estimate, sure.values())):
+        return f"its `{place}intervals` is {sure!r:.60}", 'give {"score": {"value": …, "low": …, "high": …}}'
+    if not isinstance(unscored, list | tuple) or not all(isinstance(name, str) for name in unscored):
+        return f"its `{place}unscored_parts` is {unscored!r:.60}", "give a list of names"
+    nested = {name: one for name, one in scores.items() if isinstance(one, Mapping) and name != "intervals"}
+    found = (_misshapen(one, f"{place}{name}.") for name, one in nested.items())
+    return next((wrong for wrong in found if wrong[0]), ("", ""))
+
+
+def _is_estimate(value: object) -> bool:
+    """Whether it is a number with its interval."""
+    return isinstance(value, Mapping) and all(
+        end in value and (value[end] is None or _is_number(value[end])) for end in ENDS
+    )
