@@ -181,7 +181,9 @@ def keep_uses(recipe: R, out: Path) -> R:
     return recipe.model_copy(update={"uses": copies}) if copies else recipe
 
 
-def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None) -> None:
+def check_uses(
+    before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None, instead: str = ""
+) -> None:
     """Check that the files of a user's own parts are those that a folder began with.
 
     Args:
@@ -189,6 +191,7 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
         out: The folder.
         named: The files that its recipe names now, where this process has loaded those of others, too; null:
             all that it has loaded.
+        instead: What else can be done where one is another; ends the remedy.
 
     Raises:
         RecipeError: If one is another, or missing, or came in addition.
@@ -214,7 +217,7 @@ def check_uses(before: Mapping[str, str], out: Path, *, named: Iterable[str] | N
         from_here = f", from what this one has learnt: --set model={weights}" if weights.exists() else ""
         raise RecipeError(
             f"{name} {what} of the user's own parts that {out} began with",
-            fix=f"{fix}, or start a new run with another --out{from_here}",
+            fix=f"{fix}, or start a new run with another --out{from_here}{instead}",
         )
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def clean() -> Iterator[None]:
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
     """A folder with two questions, replies to them, of which one is right, and a suite with a scorer."""
-    shutil.copy(OWN / "lines.py", tmp_path)
+    for name in ("lines.py", "anls.py"):
+        shutil.copy(OWN / name, tmp_path)
     files = use([tmp_path / "lines.py"])
     FORMATS["lines"].specimen(tmp_path)  # type: ignore[misc]
     forget(files)
@@ -91,6 +93,10 @@ def run(here: Path, *more: str) -> Ended:
     forget(used())
     model = f"scripted:{here / 'replies.jsonl'}"
     return vtune("eval", "--suite", here / "suite.yaml", "--model", model, "--out", here / "out", *more)
+
+
+def results(here: Path) -> Any:
+    return json.loads((here / "out/results.json").read_text())
 
 
 def marks(*scores: float | None) -> list[Mark]:
@@ -141,6 +147,73 @@ def test_categories_of_ones_own_may_be_their_scores_alone() -> None:
     row = evaluated("quiz", [], {"score": 0.5, "categories": {"a": 0.25, "b": {"score": 0.75}}}, [], **more)
     assert row["eval/quiz/all"] == {"score": 0.5, "score_a": 0.25, "score_b": 0.75}
     assert evaluated("quiz", [], {"score": 0.5, "categories": 3}, [], **more)["eval/quiz/all"]["score"] == 0.5
+
+
+def test_a_corrected_scorer_scores_what_was_drawn(here: Path) -> None:
+    scorer(here, "1 / 0")
+    assert run(here).code == 1
+    (drawn,) = (here / "out/trajectories").iterdir()
+    written = drawn.stat().st_mtime_ns
+    scorer(here, '{"n": 1}')
+    assert run(here, "--resume").code == 1  # once more wrong
+    assert drawn.stat().st_mtime_ns == written
+    file = scorer(here, RIGHT)
+    ended = run(here, "--resume")
+    assert ended.code == 0, ended.err
+    assert f"mine.py: not as {here / 'out'} began; it adds scorers alone" in ended.err
+    assert "eval: 1/2" not in ended.err
+    assert results(here)["score"] == {"score": 0.5}
+    assert results(here)["environment"]["uses"]["mine.py"] == sha256(file.read_bytes()).hexdigest()
+    assert (here / "out/uses/mine.py").read_bytes() == file.read_bytes()
+    assert not (here / "out/started.json").exists()
+
+
+def test_results_are_not_mixed_with_those_of_another_scorer(here: Path) -> None:
+    scorer(here, RIGHT)
+    assert run(here).code == 0
+    before = (here / "out/results.json").read_bytes()
+    scorer(here, '{"score": 0.0}')
+    ended = run(here, "--resume")
+    assert ended.code == 2
+    assert f"mine.py is not the file of the user's own parts that {here / 'out'} began with" in ended.err
+    assert f"after `vtune export {here / 'out'} NEW --as scripted`" in ended.err
+    assert (here / "out/results.json").read_bytes() == before
+
+    forget(used())
+    assert vtune("export", here / "out", here / "new", "--as", "scripted").code == 0
+    scorer(here, '{"score": 0.0}')
+    forget(used())
+    words = ("--model", f"scripted:{here / 'new/replies.jsonl'}", "--out", here / "again", "--json")
+    ended = vtune("eval", "--suite", here / "suite.yaml", *words)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["score"] == {"score": 0.0}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_file_that_has_a_part_in_what_is_drawn_may_not_change(when: str, here: Path) -> None:
+    both = (here / "anls.py").read_text() + TEXT.partition("\n\n")[2]
+    scorer(here, "1 / 0")
+    if when == "before":
+        (here / "mine.py").write_text(both.replace("{gives}", "1 / 0"))
+    assert run(here).code == 1
+    scorer(here, RIGHT)
+    if when == "after":
+        (here / "mine.py").write_text(both.replace("{gives}", RIGHT))
+    ended = run(here, "--resume")
+    assert ended.code == 2
+    assert "mine.py is not the file of the user's own parts" in ended.err
+    assert "or start a new run with another --out" in ended.err
+    assert (here / "out/started.json").exists()
+
+
+def test_a_format_beside_a_scorer_may_not_change(here: Path) -> None:
+    scorer(here, "1 / 0")
+    assert run(here).code == 1
+    scorer(here, RIGHT)
+    (here / "lines.py").write_text((here / "lines.py").read_text() + "# changed\n")
+    ended = run(here, "--resume")
+    assert ended.code == 2
+    assert "lines.py is not the file" in ended.err
 
 
 @pytest.mark.train

@@ -11,6 +11,7 @@ from vtune.config import differing_keys, dump_recipe
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
+from vtune.metrics.benchmarks import SCORERS
 from vtune.report.progress import say
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.served import script_facts
@@ -22,12 +23,15 @@ from vtune.runs.evaluate.windows import part
 from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.uses import prints as using
+from vtune.uses import used
 
 JUDGE_ROOM = "suite.reward.judge.max_tokens"
 """May be raised: what the judge has said was not cut short, and else nothing drawn could be scored again."""
 
 STARTED = "started.json"
 """What was asked, for as long as the evaluation is unfinished."""
+SCORING = "scoring"
+"""In it: names of the files of a user's own parts that add scorers and nothing else."""
 
 
 def asked_of(
@@ -75,10 +79,10 @@ def finished_before(
     now = asked_of(suite, model, limit, kind, fingerprints(suite))
     unscored = result.get("grader", {}).get("unscored")
     if unscored:
-        _check_same(ungraded(before), ungraded(now), out)
+        _check_same(ungraded(before), ungraded(now), out, finished=True)
         say(f"{out} is finished, but for what the grader left unscored: {len(unscored)} asked again")
         return None
-    _check_same(before, now, out)
+    _check_same(before, now, out, finished=True)
     if failed := _failed(result, out / "trajectories.parquet"):
         say(f"{out} is finished, but for {failed} rollout(s) without a score: drawn, or scored, again")
         return None
@@ -102,12 +106,38 @@ def _reopen(out: Path, now: dict[str, Any]) -> None:
     whole = part(out / "trajectories", 0)
     whole.parent.mkdir(exist_ok=True)
     write_trajectories(whole, read_trajectories(out / "trajectories.parquet"), run=out)
-    write_atomically(out / STARTED, json.dumps(now, indent=2) + "\n")
+    _start(out, now)
     (out / "results.json").unlink()
 
 
-def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path) -> None:
-    check_uses(before.get("uses", {}), out)
+def _start(out: Path, asked: Mapping[str, Any]) -> None:
+    scoring = _scoring()
+    text = json.dumps(dict(asked) | ({SCORING: scoring} if scoring else {}), indent=2)
+    write_atomically(out / STARTED, f"{text}\n")
+
+
+def _scoring() -> list[str]:
+    """Names of the loaded files that add scorers and nothing else."""
+    return [file.name for file in used() if {kind for kind, _ in file.parts} == {SCORERS.kind}]
+
+
+def _corrected(before: Mapping[str, Any]) -> dict[str, str]:
+    """Name -> SHA-256 of the files that an unfinished evaluation takes as they are now, though they differ.
+
+    Scorers have their turn once all is drawn, and nothing that they gave is kept before `results.json`: a
+    file that added scorers alone, and does so now, has had no part in what is there.
+    """
+    now, began = using(), before.get("uses", {})
+    both = [name for name in _scoring() if name in before.get(SCORING, ())]
+    return {name: now[name] for name in both if began.get(name) != now[name]}
+
+
+def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finished: bool = False) -> None:
+    again = (
+        f"; what {out} has drawn is scored by other files if you evaluate --model scripted:NEW/replies.jsonl "
+        f"after `vtune export {out} NEW --as scripted`"
+    )
+    check_uses(before.get("uses", {}), out, instead=again if finished else "")
     before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
     changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
     if JUDGE_ROOM in changed and _judge_room(now) > _judge_room(before):
@@ -164,13 +194,21 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> 
         check_new(out)
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(written, dump_recipe(keep_uses(suite, out)))
-        write_atomically(file, json.dumps(now, indent=2) + "\n")
+        _start(out, now)
         return
     if (out / "results.json").exists():
         _reopen(out, now)
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
-    _check_same(ungraded(before), ungraded(now), out)
+    corrected = _corrected(before)
+    before |= {"uses": before["uses"] | corrected} if corrected else {}
+    _check_same(ungraded({key: value for key, value in before.items() if key != SCORING}), ungraded(now), out)
+    if corrected:
+        names = ", ".join(corrected)
+        say(
+            f"{names}: not as {out} began; it adds scorers alone, so what is drawn stays, and is scored by it"
+        )
+        write_atomically(file, json.dumps(before, indent=2) + "\n")
     write_atomically(written, dump_recipe(keep_uses(suite, out)))
     reopen_unscored(out, out / "trajectories", rollouts=suite.rollouts)
