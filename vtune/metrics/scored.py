@@ -3,16 +3,20 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from math import isclose
 from typing import Any, TypeGuard
 
 from vtune.errors import OutOfRange
 from vtune.files.json_text import check_depth
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.parts import OURS
+from vtune.schema.source_names import ALL
 from vtune.uses import broken, ill_made
 
 GIVE = 'return a dict of names and numbers, as {"score": 0.5}'
 NUMBER = "give `score` as a finite number; None where it cannot be known"
+NEAR = 1e-6
+"""Two means of the same rewards differ by less, ours."""
 ENDS = ("value", "low", "high")
 """Keys of a number with its interval."""
 
@@ -50,6 +54,29 @@ def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
     if not isinstance(found, Mapping):
         raise ill_made((SCORERS.kind, scorer), f"it gives {found!r:.60}, not a dict", GIVE)
     return dict(found)
+
+
+def is_mean(results: Mapping[str, Any]) -> bool:
+    """Whether the score of an evaluation is the mean over its rollouts, which intervals and tests are about.
+
+    Of a scorer of one's own nobody knows; one of ours may weigh parts, or score all answers as a set.
+
+    Args:
+        results: As `results.json` has them; what is missing says nothing against it.
+    """
+    suite = results.get("suite")
+    scorer = suite.get("scorer") if isinstance(suite, Mapping) else None
+    if isinstance(scorer, str) and scorer not in OURS[SCORERS.kind]:
+        return False
+    score, mean = number_at(results, "score", "score"), number_at(results, "sources", ALL, "reward_accuracy")
+    return score is None or mean is None or isclose(score, mean, abs_tol=NEAR)
+
+
+def number_at(results: object, *keys: str) -> float | None:
+    """A number within results, which others may have changed; None where there is none."""
+    for key in keys:
+        results = results.get(key) if isinstance(results, Mapping) else None
+    return results if _is_number(results) else None
 
 
 def _no_score(scores: Mapping[str, Any], marks: Sequence[Mark], *, own: bool) -> str:

@@ -23,6 +23,8 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
     if result["differs"]:
         yield Text(f"besides the models, these differ: {', '.join(result['differs'])}")
     yield Text(_counted(result["items"]))
+    if result["scored_by"]:
+        yield Text(_not_the_score(result["scored_by"]))
     rows = [("all", result["overall"])] if result["overall"] is not None else []
     # A category may be called as a source is, or "all".
     rows += [(name, row) for kind in ("categories", "sources") for name, row in result[kind].items()]
@@ -41,6 +43,14 @@ def _counted(items: Mapping[str, Any]) -> str:
     ]
     left_out = ", ".join(filter(None, left))
     return f"{items['both']} questions in both" + (f"; left out: {left_out}" if left_out else "")
+
+
+def _not_the_score(by: Mapping[str, Any]) -> str:
+    scores = ", ".join(f"{side.upper()} {number(by[side])}" for side in "ab")
+    return (
+        f"the mean reward of each question is compared, not the suite's score, which is by scorer "
+        f"`{by['scorer']}`: {scores}"
+    )
 
 
 def _alone(side: str, items: Mapping[str, Any]) -> str:

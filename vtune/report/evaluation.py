@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.metrics.scored import is_mean
 from vtune.report.numbers import percent
 from vtune.report.values import cell, is_estimate, uses_lines
 
@@ -25,6 +26,8 @@ TELLING = (
 
 
 BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
+
+NOT_THE_MEAN = "the score is not their mean, so how small a difference is noise is not known"
 
 HABITS = {
     "everything": "all",
@@ -92,11 +95,13 @@ def _power(evaluation: Evaluation) -> str:
     power = evaluation.get("power")
     if not power:
         return ""
+    questions = "question" if power["clusters"] == 1 else "questions"
+    if not is_mean(evaluation):
+        return f"\n  {power['clusters']} independent {questions}: {NOT_THE_MEAN}"
     least, likely = (100 * power[name] for name in ("paired_at_best", "paired"))
     discordant = percent(power["discordant"])
     alike = " (all to a question alike)" if power.get("answers", 0) > power["clusters"] else ""
     more = f", or {likely:.1f} where {discordant} of the answers differ{alike}" if likely > least else ""
-    questions = "question" if power["clusters"] == 1 else "questions"
     return (
         f"\n  {power['clusters']} independent {questions}: a difference from another model is noise "
         f"below {least:.1f} points{more}"

@@ -17,7 +17,7 @@ from vtune.data.formats.table import FORMATS
 from vtune.errors import BrokenPart
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.evaluated import evaluated
-from vtune.metrics.scored import scored_by
+from vtune.metrics.scored import is_mean, scored_by
 from vtune.runs.evaluate.grading import scores_of
 from vtune.uses import forget, use, used
 
@@ -214,6 +214,50 @@ def test_a_format_beside_a_scorer_may_not_change(here: Path) -> None:
     ended = run(here, "--resume")
     assert ended.code == 2
     assert "lines.py is not the file" in ended.err
+
+
+def test_noise_and_comparisons_are_of_the_mean(here: Path) -> None:
+    scorer(here, '{"score": 0.125}')
+    assert run(here).code == 0
+    said = vtune("report", here / "out").out
+    assert "is noise below" not in said
+    assert "1 independent question: the score is not their mean" in said
+    ended = vtune("compare", here / "out", here / "out")
+    assert ended.code == 0, ended.err
+    assert "not the suite's score, which is by scorer `mine`: A 0.125, B 0.125" in ended.out
+    by = json.loads(vtune("compare", here / "out", here / "out", "--json").out)["scored_by"]
+    assert by == {"scorer": "mine", "a": 0.125, "b": 0.125}
+
+    shutil.rmtree(here / "out")
+    (here / "suite.yaml").write_text(
+        (here / "suite.yaml").read_text().replace("scorer: mine", "scorer: mean")
+    )
+    assert run(here).code == 0
+    assert "is noise below" in vtune("report", here / "out").out
+    assert "suite's score" not in vtune("compare", here / "out", here / "out").out
+    assert json.loads(vtune("compare", here / "out", here / "out", "--json").out)["scored_by"] is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "mean"),
+    [
+        ({}, True),
+        ({"suite": {"scorer": "sources"}}, True),
+        ({"suite": {"scorer": "worst"}}, False),
+        ({"suite": {"scorer": "sources"}, "score": {"score": 0.25}}, False),
+        ({"score": {}}, True),
+        ({"sources": {}}, True),
+        ({"suite": None, "score": [0.5], "sources": {"all": 3}}, True),
+        ({"suite": {"scorer": [1]}, "score": {"score": "good"}}, True),
+    ],
+)
+def test_which_score_is_the_mean(changes: dict[str, Any], mean: bool) -> None:
+    whole = {
+        "suite": {"scorer": "mean"},
+        "score": {"score": 0.5},
+        "sources": {"all": {"reward_accuracy": 0.5}},
+    }
+    assert is_mean(whole | changes) is mean
 
 
 @pytest.mark.train

@@ -9,6 +9,7 @@ from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.items import Item
 from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired
+from vtune.metrics.scored import is_mean, number_at
 from vtune.runs.evaluate.causes import within
 from vtune.runs.evaluate.finished import read_results
 from vtune.runs.evaluate.identity import suite_as_today
@@ -51,7 +52,9 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
         is not the same; `items`: how many `both` have scored, `only_a`, `only_b` (and some of their ids) and
         `unscored`; `overall`: see `vtune.metrics.paired`, and `verdict` in words, None where nothing
         compares; `categories` and `sources`, where there are several: the same for each, with `p_holm`, the
-        p-value that allows for all of them, by which their verdicts go; `note`.
+        p-value that allows for all of them, by which their verdicts go; `note`; `scored_by`: where the score
+        of the suite is not the mean that is compared here, the `scorer` and its scores of `a` and `b`, else
+        None.
 
     Raises:
         DataError: If a folder is no finished evaluation, or the data are not the same.
@@ -88,6 +91,7 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
         "overall": asdict(found) | {"verdict": verdict(found, found.p)} if found else None,
         **_adjusted(parts),
         "note": _note(len(scored), sum(map(len, parts.values()))),
+        "scored_by": None if all(map(is_mean, results)) else _scored_by(*results),
     }
 
 
@@ -105,6 +109,12 @@ def verdict(found: Paired, p: float) -> str:
     if least >= 100:
         return "no difference could be shown; there are too few questions to show one of any size"
     return f"no difference could be shown; the smallest that these questions can show is {least:.1f} points"
+
+
+def _scored_by(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes the suite's score, and both; None where there is none."""
+    scores = {side: number_at(one, "score", "score") for side, one in (("a", a), ("b", b))}
+    return {"scorer": a["suite"].get("scorer"), **scores}
 
 
 def _note(count: int, parts: int) -> str:
