@@ -28,7 +28,7 @@ LAYERS = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 ROOMS = [
-    {"moved", "start", "versions"},
+    {"kept_uses", "moved", "start", "versions"},
     {"folder", "interpreter"},
     {"agent", "data", "processes"},
     {"evaluate"},

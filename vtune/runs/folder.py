@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -20,14 +20,13 @@ from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.report.progress import say
+from vtune.runs.kept_uses import check_uses, keep_uses, keeping, warn_of_edits
 from vtune.runs.moved import has_moved, weights_print
 from vtune.runs.start import check_start, locked
 from vtune.schema.parquet import fingerprint
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
 from vtune.update.ranks import Ranks
-from vtune.uses import USES, prints, used
-
-R = TypeVar("R", bound=Strict)
+from vtune.uses import prints, used
 
 PACKAGES = (
     "vtune",
@@ -118,15 +117,18 @@ def running(
     Raises:
         RecipeError: As `start_run`, or if another process works in the folder.
         DataError: As `start_run`.
+        BrokenPart: If a part of the user's breaks: it says what works once the file is corrected.
     """
     if not ranks.first:
-        yield
+        with keeping(out):
+            yield
         return
     if not out.is_dir():
         check_start(out, resume=resume)  # so that a folder is made only for a run
     with locked(out):
         start_run(out, recipe, data, resume=resume, steps=steps)
-        yield
+        with keeping(out):
+            yield
 
 
 def start_run(
@@ -152,73 +154,19 @@ def start_run(
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
         about = environment(prints) | ({} if steps is None else {"steps": steps})
+        if used():
+            about["uses_from"] = {file.name: file.path for file in used()}
         if (weights := weights_print(getattr(recipe, "model", None))) is not None:
             about["weights"] = weights
         write_atomically(out / "environment.json", json.dumps(about, indent=2) + "\n")
         write_atomically(written, dump_recipe(keep_uses(recipe, out)))
         return
     lengths = check_same_run(out, recipe, prints, processes=Ranks.of_this_process().world, resumed=True)
+    warn_of_edits(out)
     if lengths:
         _check_reached(out, steps or getattr(recipe, "steps", None) or 0)
     _note(out, lengths, steps, prints)
     write_atomically(written, dump_recipe(keep_uses(recipe, out)))
-
-
-def keep_uses(recipe: R, out: Path) -> R:
-    """Copy the files of a user's own parts into `out/uses`; returns the recipe, which names the copies.
-
-    So the folder can be moved, and its recipe read again, wherever the files went.
-
-    Raises:
-        RecipeError: If two of them have one name, or a copy cannot be written.
-    """
-    if not prints():
-        return recipe
-    (out / USES).mkdir(parents=True, exist_ok=True)
-    for file in used():
-        write_atomically(out / USES / file.name, file.source)
-    copies = tuple(f"{USES}/{Path(name).name}" for name in getattr(recipe, "uses", ()))
-    return recipe.model_copy(update={"uses": copies}) if copies else recipe
-
-
-def check_uses(
-    before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None, instead: str = ""
-) -> None:
-    """Check that the files of a user's own parts are those that a folder began with.
-
-    Args:
-        before: Name -> SHA-256, as the folder has it.
-        out: The folder.
-        named: The files that its recipe names now, where this process has loaded those of others, too; null:
-            all that it has loaded.
-        instead: What else can be done where one is another; ends the remedy.
-
-    Raises:
-        RecipeError: If one is another, or missing, or came in addition.
-    """
-    now = prints()
-    if named is not None:
-        own = {*before, *(Path(file).name for file in named)}
-        now = {name: sha256 for name, sha256 in now.items() if name in own}
-    # The folder's own copy is where an error points to in a run that continues by the folder's recipe.
-    edited = {file.name for file in used() if Path(file.path) == (out / USES / file.name).resolve()}
-    for name in sorted({*before, *now}):
-        if before.get(name) == now.get(name):
-            continue
-        if name not in before:
-            what, fix = "was not among the files", "take it out of `uses`"
-        elif name not in now:
-            what, fix = "is missing from the files", f"put {out / USES / name} under `uses`"
-        elif name in edited:
-            what, fix = "is not the file", f"undo what was changed in {out / USES / name}"
-        else:
-            what, fix = "is not the file", f"name {out / USES / name} under `uses`"
-        weights = out / "checkpoints/newest"
-        from_here = f", from what this one has learnt: --set model={weights}" if weights.exists() else ""
-        raise RecipeError(
-            f"{name} {what} of the user's own parts that {out} began with",
-            fix=f"{fix}, or start a new run with another --out{from_here}{instead}",
-        )
 
 
 def _check_reached(out: Path, steps: int) -> None:

@@ -16,7 +16,7 @@ from vtune.errors import RecipeError
 from vtune.metrics.log import read_metrics
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
-from vtune.runs.folder import check_uses
+from vtune.runs.kept_uses import check_uses
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.trajectory import Outcome
 from vtune.uses import forget, use, used

@@ -34,7 +34,8 @@ from vtune.runs.curate.results import Results
 from vtune.runs.curate.review import check_judges, take_reviews, write_queue
 from vtune.runs.curate.rows import Dropped, Rows
 from vtune.runs.curate.workers import Look, Workers, check_workers, looking
-from vtune.runs.folder import environment, keep_uses
+from vtune.runs.folder import environment
+from vtune.runs.kept_uses import keep_uses
 from vtune.runs.start import locked
 from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
 from vtune.uses import prints as using

@@ -20,7 +20,8 @@ from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.rollout_files import lacks_score, reopen_unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.windows import part
-from vtune.runs.folder import MAY_CHANGE, check_uses, keep_uses
+from vtune.runs.folder import MAY_CHANGE
+from vtune.runs.kept_uses import check_uses, keep_uses
 from vtune.schema.parquet import read_trajectories, write_trajectories
 from vtune.uses import prints as using
 from vtune.uses import used

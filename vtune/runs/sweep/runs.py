@@ -16,7 +16,8 @@ from vtune.runs.evaluate.evaluation import check_eval, judged_as_shown
 from vtune.runs.evaluate.identity import STARTED, suite_as_today
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.folder import MAY_CHANGE, check_same_run, check_uses, keep_uses
+from vtune.runs.folder import MAY_CHANGE, check_same_run
+from vtune.runs.kept_uses import check_uses, keep_uses
 from vtune.runs.processes.child import Child
 from vtune.runs.start import locked
 from vtune.runs.sweep.jobs import Job, Jobs, StartChild

@@ -1,0 +1,106 @@
+"""The files of a user's own parts that a run folder keeps: a run goes on with them and with no others."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from vtune.config import Strict
+from vtune.errors import RESTORE, BrokenPart, RecipeError
+from vtune.files.json_text import read_record
+from vtune.files.writing import write_atomically
+from vtune.report.progress import say
+from vtune.uses import USES, broken, prints, used
+
+R = TypeVar("R", bound=Strict)
+
+
+def keep_uses(recipe: R, out: Path) -> R:
+    """Copy the files of a user's own parts into `out/uses`; returns the recipe, which names the copies.
+
+    So the folder can be moved, and its recipe read again, wherever the files went.
+
+    Raises:
+        RecipeError: If two of them have one name, or a copy cannot be written.
+    """
+    if not prints():
+        return recipe
+    (out / USES).mkdir(parents=True, exist_ok=True)
+    for file in used():
+        write_atomically(out / USES / file.name, file.source)
+    copies = tuple(f"{USES}/{Path(name).name}" for name in getattr(recipe, "uses", ()))
+    return recipe.model_copy(update={"uses": copies}) if copies else recipe
+
+
+def check_uses(
+    before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None, instead: str = ""
+) -> None:
+    """Check that the files of a user's own parts are those that a folder began with.
+
+    Args:
+        before: Name -> SHA-256, as the folder has it.
+        out: The folder.
+        named: The files that its recipe names now, where this process has loaded those of others, too; null:
+            all that it has loaded.
+        instead: What else can be done where one is another; ends the remedy.
+
+    Raises:
+        RecipeError: If one is another, or missing, or came in addition.
+    """
+    now = prints()
+    if named is not None:
+        own = {*before, *(Path(file).name for file in named)}
+        now = {name: sha256 for name, sha256 in now.items() if name in own}
+    # The folder's own copy is where an error points to in a run that continues by the folder's recipe.
+    edited = {file.name for file in used() if Path(file.path) == (out / USES / file.name).resolve()}
+    for name in sorted({*before, *now}):
+        if before.get(name) == now.get(name):
+            continue
+        if name not in before:
+            what, fix = "was not among the files", "take it out of `uses`"
+        elif name not in now:
+            what, fix = "is missing from the files", f"put {out / USES / name} under `uses`"
+        elif name in edited:
+            what, fix = "is not the file", f"undo what was changed in {out / USES / name}"
+        else:
+            what, fix = "is not the file", f"name {out / USES / name} under `uses`"
+        raise RecipeError(
+            f"{name} {what} of the user's own parts that {out} began with",
+            fix=f"{fix}, or {_new_run(out)}{instead}",
+        )
+
+
+def warn_of_edits(out: Path) -> None:
+    """Say which files of the user's own parts were edited since the run began that now continues."""
+    came_from = read_record(out / "environment.json", fix=RESTORE).get("uses_from", {})
+    for file in used():
+        path = Path(came_from.get(file.name, file.path))
+        with suppress(OSError):  # it may be gone, or somewhere else
+            if path.read_bytes() != file.source:
+                say(
+                    f"warning: {path} is not what {out} began with: the run continues with its copy, "
+                    f"{out / USES / file.name}; to use the edited file, {_new_run(out)}"
+                )
+
+
+@contextmanager
+def keeping(out: Path) -> Iterator[None]:
+    """Where a part of the user's breaks, the error says that the run goes on with no other file."""
+    try:
+        yield
+    except Exception as error:
+        failed = error if isinstance(error, BrokenPart) else broken(error)
+        if failed is None:
+            raise
+        failed.fix += (
+            f". {out} keeps the files that it began with, and --resume runs those: once yours is corrected, "
+            f"{_new_run(out, ', or remove that folder')}"
+        )
+        raise failed from failed.__cause__
+
+
+def _new_run(out: Path, otherwise: str = "") -> str:
+    """How a new run takes the place of one; `otherwise` is added where it has learnt nothing."""
+    weights = out / "checkpoints/newest"
+    learnt = f", from what this one has learnt: --set model={weights}"
+    return f"start a new run with another --out{learnt if weights.exists() else otherwise}"
