@@ -2,9 +2,12 @@
 
 import asyncio
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +15,15 @@ import pytest
 
 from tests.environments.worlds import changed, maze, using, way
 from tests.rollout.build import FakeSandbox, job, recipe
+from tests.verifiers.cases import sample
 from vtune import uses
 from vtune.models.policy import Policy
 from vtune.rollout import blocking
 from vtune.rollout.agent import Agent
 from vtune.rollout.blocking import Blocking
 from vtune.rollout.scripted import ScriptedEngine
+from vtune.verifiers import VERIFIERS, verdict_on
+from vtune.verifiers.verifier import answered
 
 SOURCE = """
 import asyncio
@@ -31,9 +37,17 @@ async def often(times, seconds):
         time.sleep(seconds)
         await asyncio.sleep(0)
 
+def plain(seconds):
+    time.sleep(seconds)
+
+def verify(reply, sample):
+    time.sleep(LONG)
+    return answered(1.0, "it is")
+
 async def waits(seconds):
     await asyncio.sleep(seconds)
 """
+MAIN = threading.main_thread().ident or 0
 TICK = 0.02
 LONG = 2 * TICK * blocking.LOOKS
 
@@ -67,6 +81,67 @@ def test_the_line_that_does_not_let_go_is_named_while_it_runs(mine: Any) -> None
     (line,) = said(mine.sleeps(LONG), mine.waits(0))
     assert re.match(r"mine\.py:6 \(time\.sleep\(seconds\)\) keeps the event loop, \d+% of the last", line)
     assert "asyncio.to_thread" in line
+
+
+def test_a_verifier_is_told_of_a_worker_and_what_nobody_awaits_to_be_quicker(
+    mine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine.LONG, mine.answered = LONG, answered
+    monkeypatch.setitem(VERIFIERS._added, "mine", replace(VERIFIERS["exact"], verify=mine.verify))
+
+    async def judges() -> None:
+        verdict_on("red", sample("mine", "red"))
+
+    async def asks() -> None:
+        mine.plain(LONG)
+
+    (line,) = said(judges())
+    assert line.endswith("say in_worker=True, so that its verifier runs in a process of its own")
+    (line,) = said(asks())
+    assert "nobody awaits it: make it quicker" in line
+
+
+def test_after_ctrl_c_the_line_that_does_not_end_is_named(mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "WAIT", TICK)
+    lines: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    async def pressed() -> None:
+        await asyncio.sleep(0)
+        signal.raise_signal(signal.SIGINT)
+        await mine.sleeps(LONG)
+
+    with pytest.raises(KeyboardInterrupt):
+        blocking.to_end(pressed(), lines.append)
+    (line,) = lines
+    assert line.startswith("interrupted, and waiting for mine.py:6 (time.sleep(seconds)) to return; a second")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_second_ctrl_c_ends_at_once(mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocking, "WAIT", TICK)
+
+    async def pressed() -> None:
+        signal.raise_signal(signal.SIGINT)
+        await mine.sleeps(60.0)
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        # Whoever reads the line presses again.
+        blocking.to_end(pressed(), lambda line: signal.pthread_kill(MAIN, signal.SIGINT))
+    assert time.monotonic() - began < 30.0
+
+
+def test_a_run_that_ends_by_itself_after_ctrl_c_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    async def pressed() -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(60.0)
+
+    with pytest.raises(KeyboardInterrupt):
+        blocking.to_end(pressed(), lines.append)
+    assert lines == []
 
 
 def test_many_short_calls_one_after_the_other_are_named_once(mine: Any) -> None:

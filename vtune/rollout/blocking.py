@@ -1,19 +1,34 @@
 """Code of a user's own that keeps the event loop, so that every conversation waits for it."""
 
+import asyncio
+import inspect
+import signal
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, TypeVar
 
 from vtune.uses import Used, used
+from vtune.verifiers import verdict_on
+
+T = TypeVar("T")
 
 TICK = 0.5
 """Seconds between two looks at what the loop runs."""
 
 LOOKS = 10
 """The last looks, half of which name a user's code where they find it; ours."""
+
+WAIT = 3.0
+"""Seconds after Ctrl-C before it is said what keeps a run; ours."""
+
+AWAIT = "await what it waits for, or run it by `await asyncio.to_thread(...)`"
+IN_WORKER = "say in_worker=True, so that its verifier runs in a process of its own"
+QUICKER = "nobody awaits it: make it quicker, or do what takes long once, when the file is loaded"
+"""What helps a coroutine, a verifier, and any other function of a user's."""
 
 
 class Blocking:
@@ -46,29 +61,113 @@ class Blocking:
             over.set()
 
     def _watch(self, loop: int, files: dict[str, Used], over: threading.Event) -> None:
-        looks: deque[tuple[str, int] | None] = deque(maxlen=LOOKS)
+        looks: deque[tuple[str, int, str] | None] = deque(maxlen=LOOKS)
         while not over.wait(TICK):
             looks.append(_place(sys._current_frames().get(loop), files))
             theirs = Counter(place for place in looks if place is not None)
             if 2 * theirs.total() < LOOKS:
                 continue
-            ((place, _),) = theirs.most_common(1)
-            if place not in self._named:
-                self._named.add(place)
-                self._warn(_words(files[place[0]], place[1], theirs.total() / len(looks)))
+            (((path, line, remedy), _),) = theirs.most_common(1)
+            if (path, line) not in self._named:
+                self._named.add((path, line))
+                share = theirs.total() / len(looks)
+                self._warn(
+                    f"{_line(files[path], line)} keeps the event loop, {share:.0%} of the last seconds, and "
+                    f"every conversation waits for it: {remedy}"
+                )
 
 
-def _place(frame: FrameType | None, files: dict[str, Used]) -> tuple[str, int] | None:
-    """(path, line) of the innermost frame that runs one of some files."""
+def to_end(work: Coroutine[Any, Any, T], warn: Callable[[str], None]) -> T:
+    """Run a coroutine in a loop of its own; after Ctrl-C it is said in a line what keeps it from ending."""
+
+    async def heard() -> T:
+        with _CtrlC(warn):
+            return await work
+
+    return asyncio.run(heard())
+
+
+class _CtrlC:
+    """Says what keeps a run from ending after Ctrl-C, where that is a line of a user's own file.
+
+    The first Ctrl-C cancels what the event loop runs, and a function that does not return keeps the loop from
+    seeing to it. A context manager, to be entered within the loop: whatever Ctrl-C does there, it still does.
+
+    Args:
+        warn: Takes one line; called from a thread.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._over = threading.Event()
+        self._before: Any = None
+        self._pressed = False
+
+    def __enter__(self) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            self._before = handler
+            signal.signal(signal.SIGINT, self._press)
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _press(self, number: int, frame: FrameType | None) -> None:
+        if not self._pressed:
+            self._pressed = True
+            args = (threading.get_ident(), self._over)
+            threading.Thread(target=self._tell, args=args, name="vtune-ctrl-c", daemon=True).start()
+        self._before(number, frame)
+
+    def _tell(self, thread: int, over: threading.Event) -> None:
+        while not over.wait(WAIT):
+            line = line_of_theirs(thread)
+            if line is not None:
+                self._warn(
+                    f"interrupted, and waiting for {line} to return; a second Ctrl-C ends at once, and what "
+                    "is under way since the last checkpoint is lost"
+                )
+                return
+
+
+def line_of_theirs(thread: int) -> str | None:
+    """The line of a user's own file in which a thread is, in words; None where it is in none."""
+    files = {file.path: file for file in used()}
+    frame = _theirs(sys._current_frames().get(thread), files)
+    return None if frame is None else _line(files[frame.f_code.co_filename], frame.f_lineno)
+
+
+def _place(frame: FrameType | None, files: dict[str, Used]) -> tuple[str, int, str] | None:
+    """(path, line, what helps) of the innermost frame that runs one of some files."""
+    theirs = _theirs(frame, files)
+    if theirs is None:
+        return None
+    return theirs.f_code.co_filename, theirs.f_lineno, _remedy(theirs, files)
+
+
+def _theirs(frame: FrameType | None, files: dict[str, Used]) -> FrameType | None:
+    """The innermost frame that runs one of some files."""
     while frame is not None and frame.f_code.co_filename not in files:
         frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    return frame
 
 
-def _words(file: Used, line: int, share: float) -> str:
+def _remedy(inner: FrameType, files: dict[str, Used]) -> str:
+    """What helps where a frame of theirs takes long, by what has called it."""
+    frame: FrameType | None = inner
+    awaited = False
+    while frame is not None:
+        if frame.f_code is verdict_on.__code__:
+            return IN_WORKER
+        theirs = frame.f_code.co_filename in files
+        awaited = awaited or (theirs and bool(frame.f_code.co_flags & inspect.CO_COROUTINE))
+        frame = frame.f_back
+    return AWAIT if awaited else QUICKER
+
+
+def _line(file: Used, line: int) -> str:
     lines = file.source.decode(errors="replace").splitlines()
     shown = lines[line - 1].strip() if line <= len(lines) else ""
-    return (
-        f"{file.name}:{line} ({shown}) keeps the event loop, {share:.0%} of the last seconds, and every "
-        "conversation waits for it: await what it waits for, or run it by `await asyncio.to_thread(...)`"
-    )
+    return f"{file.name}:{line} ({shown})"

@@ -1,6 +1,5 @@
 """Evaluation: a rollout without an update."""
 
-import asyncio
 import json
 import shutil
 import time
@@ -16,10 +15,11 @@ from vtune.metrics.by_source import by_source
 from vtune.models.served import is_scripted
 from vtune.models.shape import find_shape
 from vtune.models.source import resolved
-from vtune.report.progress import Steps
+from vtune.report.progress import Steps, say
 from vtune.reward.audit import AuditRow, audit, check_audited
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
+from vtune.rollout.blocking import to_end
 from vtune.rollout.script import read_script
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
@@ -201,7 +201,7 @@ def run_eval(
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
     with locked(out):
         begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
-        return asyncio.run(_evaluate(asked))
+        return to_end(_evaluate(asked), say)
 
 
 def judged_as_shown(suite: EvalSuite) -> EvalSuite:

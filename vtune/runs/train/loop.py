@@ -4,7 +4,6 @@ A step is `_Loop.step`: draw and score, advantages, credit, update, record. Arou
 between steps: the weights are handed to the engine, evaluated when that is due, and saved.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
@@ -23,6 +22,7 @@ from vtune.report.progress import say
 from vtune.report.training import Training
 from vtune.reward.checking import check_unscored, silent_line
 from vtune.reward.schedule import Tightening
+from vtune.rollout.blocking import to_end
 from vtune.runs.folder import running
 from vtune.runs.interpreter import responsive
 from vtune.runs.train.checkpoint_manager import CheckpointManager
@@ -112,7 +112,7 @@ def run_rl(
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)
-        return asyncio.run(_train(recipe, suites, out, ranks, resume=resume, track=track, profile=profile))
+        return to_end(_train(recipe, suites, out, ranks, resume=resume, track=track, profile=profile), say)
 
 
 async def _train(

@@ -1,6 +1,7 @@
 """A promise of a part, tried."""
 
 import io
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -12,11 +13,16 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 
 from vtune.errors import BrokenPart, OutOfRange, VtuneError
+from vtune.report.progress import say
+from vtune.rollout.blocking import line_of_theirs
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
 from vtune.uses import broken
 
 T = TypeVar("T", bound=BaseModel)
+
+PATIENCE = 5.0
+"""Seconds that a promise may take before it is said what is waited for, ours."""
 
 SIDES = (64, 48)
 """Width and height of the picture that parts are tried on."""
@@ -67,7 +73,13 @@ class Broken(Exception):
 
 
 def tried(name: str, run: Callable[[], str]) -> Check:
-    """A promise, by a function that returns what it found, or raises what is wrong."""
+    """A promise, by a function that returns what it found, or raises what is wrong.
+
+    Where it takes long, a line on stderr says what is waited for.
+    """
+    timer = threading.Timer(PATIENCE, _waits, (name, threading.get_ident()))
+    timer.daemon = True
+    timer.start()
     try:
         return Check(name, True, run())
     except Broken as promise:
@@ -75,6 +87,14 @@ def tried(name: str, run: Callable[[], str]) -> Check:
     except Exception as error:  # noqa: BLE001 - a user's part may raise anything: it is reported
         fix = error.fix if isinstance(error, VtuneError | OutOfRange) else ""
         return Check(name, False, raised(error), fix or "correct the line")
+    finally:
+        timer.cancel()
+
+
+def _waits(name: str, thread: int) -> None:
+    line = line_of_theirs(thread)
+    at = "" if line is None else f", at {line}"
+    say(f"{name}: no end after {PATIENCE:g} s{at}; still waiting (Ctrl-C ends it)")
 
 
 def raised(error: Exception) -> str:
