@@ -3,11 +3,15 @@
 import asyncio
 import json
 import pickle
+import re
 import subprocess
 import sys
+from collections import abc
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
+from typing import get_args, get_origin
 
 import pytest
 import yaml
@@ -23,14 +27,17 @@ from vtune.advantage.recipe import Credit
 from vtune.advantage.tool_types import tool_types
 from vtune.config import Strict, Uses, load_recipe
 from vtune.data.formats.table import FORMATS
-from vtune.errors import RecipeError, VtuneError
+from vtune.errors import BrokenPart, RecipeError, VtuneError
+from vtune.registry import _CALL, TABLES
 from vtune.reward.wire import recipe_of, settings_of
 from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools, tools_of
 from vtune.runs.curate.curation import run_curate
 from vtune.runs.curate.recipe import DataRecipe
 from vtune.runs.curate.rows import Rows
 from vtune.runs.evaluate.questions import Source, read_questions
-from vtune.runs.folder import check_uses, start_run
+from vtune.runs.folder import running, start_run
+from vtune.runs.kept_uses import check_uses
+from vtune.runs.parts.parts import ROOMS, check_parts
 from vtune.runs.report.document import run_report
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_samples, write_samples
@@ -41,8 +48,9 @@ from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene
+from vtune.update.ranks import Ranks
 from vtune.uses import Used, forget, prints, take, use, used
-from vtune.verifiers import VERIFIERS, check_ground_truth
+from vtune.verifiers import VERIFIERS, check_ground_truth, verdict_on
 from vtune.verifiers.verifying import Verifying
 
 ANLS = ROOT / "tests/own/anls.py"
@@ -214,6 +222,44 @@ def test_a_run_keeps_the_file_and_goes_on_with_no_other(tmp_path: Path) -> None:
     assert not run_report([out])["runs"][0]["uses"]["mine.py"]["kept"]  # type: ignore[index]
 
 
+def begun(tmp_path: Path, text: str = ANLS.read_text()) -> tuple[Path, Path, Plan]:
+    """A file of the user's own, a run that has begun with it, and its recipe."""
+    path, out = written(tmp_path, text), tmp_path / "runs/mine"
+    recipe = load_recipe(written(tmp_path, "uses: [mine.py]\nsteps: 1\n", "mine.yaml"), Plan)
+    start_run(out, recipe, [], resume=False)
+    return path, out, recipe
+
+
+def test_a_run_that_continues_says_which_file_was_edited_since(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out, _ = begun(tmp_path)
+    for text, said in ((ANLS.read_text(), False), (ANLS.read_text() + "\n# edited\n", True), (None, False)):
+        path.unlink() if text is None else path.write_text(text)
+        forget(used())
+        start_run(out, load_recipe(out / "recipe.yaml", Plan), [], resume=True)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == said
+        assert all(f"warning: {path} is not what {out} began with" in line for line in lines)
+
+
+def test_a_part_that_breaks_in_a_run_says_that_the_run_keeps_its_copy(tmp_path: Path) -> None:
+    _, out, recipe = begun(
+        tmp_path, ANLS.read_text().replace("    said, right", "    1 / 0\n    said, right")
+    )
+    for learnt, way in ((False, "another --out, or remove that folder"), (True, "--set model=")):
+        if learnt:
+            (out / "checkpoints/newest").mkdir(parents=True)
+        with (
+            pytest.raises(BrokenPart) as told,
+            running(out, recipe, [], resume=True, ranks=Ranks.of_this_process()),
+        ):
+            verdict_on(wrap("no parking"), sample("anls", "NO PARKING"))
+        assert told.value.fix.startswith("correct the line; `vtune parts check` of the file tries it.")
+        assert f"{out} keeps the files that it began with, and --resume runs those" in told.value.fix
+        assert way in told.value.fix
+
+
 def test_a_file_too_few_or_too_many_is_named(tmp_path: Path) -> None:
     use([ANLS])
     with pytest.raises(RecipeError, match=r"anls\.py was not among the files"):
@@ -345,6 +391,18 @@ def test_a_filter_of_ones_own_drops_rows(tmp_path: Path) -> None:
         ),
         (ANLS.read_text().replace('"anls",', '"an ls",'), "'an ls' is not a valid name"),
         (ANLS.read_text() + '\nVERIFIERS.add("other", verify)\n', "verifier `other` is of type function"),
+        (
+            ANLS.read_text().replace("sample: Sample) -> Verdict", "sample: Sample, truth: str) -> Verdict"),
+            r"`verify` of verifier `anls` takes \(reply, sample, truth\), and is called as verify\(reply, s",
+        ),
+        (
+            ANLS.read_text().replace("def verify(", "async def verify("),
+            "`verify` of verifier `anls` is `async`, and nobody awaits it",
+        ),
+        (
+            ANLS.read_text().replace("def form(sample: Sample)", "def form()"),
+            r"`form` of verifier `anls` takes \(\), and is called as form\(sample\)",
+        ),
         ("from vtune.errors import DataError\nraise DataError('no words here')\n", "no words here"),
     ],
 )
@@ -354,6 +412,70 @@ def test_a_part_that_cannot_be_added_is_an_error_with_its_line(tmp_path: Path, t
         use([path])
     assert told.value.where.startswith(f"{path}:")
     assert "anls" not in VERIFIERS
+
+
+def test_a_function_that_cannot_be_called_is_named_by_its_line_with_what_it_should_be(tmp_path: Path) -> None:
+    path = written(tmp_path, ANLS.read_text().replace("def verify(", "async def verify("))
+    with pytest.raises(RecipeError) as told:
+        use([path])
+    line = next(n for n, text in enumerate(path.read_text().splitlines(), 1) if "def verify" in text)
+    assert told.value.where == f"{path}:{line}"
+    assert told.value.fix == "write `def verify(reply, sample) -> Verdict`: see cli/parts.md"
+
+
+WRONG_CALLS = {
+    "rotate.py": ("async def opened(", "async def opened(more: str, ", "opened(section, record)"),
+    "maze.py": ("async def open_maze(", "async def open_maze(more: str, ", "open(start)"),
+    "lines.py": ("def read(", "def read(more: str, ", "read(path, options)"),
+    "short.py": ("def long(", "def long(more: str, ", "how(section, item)"),
+    "brief.py": ("async def brief(", "async def brief(more: str, ", "score(section, scene)"),
+    "near.py": ("def opened(", "def opened(more: str, ", "opened(levels, client)"),
+    "pushes.py": ("def pushes(", "def pushes(more: str, ", "terms(tokens, section)"),
+    "worst.py": ("def worst(", "def worst(more: str, ", "worst(marks)"),
+    "terse.py": ("def terse(", "def terse(more: str,", "turns(sample, names, sizes, schemas, draw)"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_CALLS)
+def test_every_kind_says_how_its_function_is_called(tmp_path: Path, name: str) -> None:
+    old, new, called = WRONG_CALLS[name]
+    text = (ROOT / "tests/own" / name).read_text()
+    assert old in text
+    with pytest.raises(RecipeError, match=rf"and is called as {re.escape(called)}"):
+        use([written(tmp_path, text.replace(old, new))])
+
+
+def test_what_tables_say_of_calls_is_what_the_types_of_parts_say() -> None:
+    calls = 0
+    for kind, room in ROOMS.items():
+        import_module(room)
+        table = TABLES[kind]
+        for written_call in table._calls if table._made is not None else ():
+            _, name, words = _CALL.match(written_call).groups()  # type: ignore[union-attr]
+            hint = next(one.type for one in fields(table._made) if one.name == name)
+            options = [hint, *get_args(hint)]
+            callable_hint = next((one for one in options if get_origin(one) is abc.Callable), None)
+            if callable_hint is not None:
+                calls += 1
+                assert len(get_args(callable_hint)[0]) == len(words.split(", ")), written_call
+    assert calls > 15
+
+
+def test_a_reward_function_of_verl_is_told_how_it_is_wrapped(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="adds no part") as told:
+        use([written(tmp_path, "def compute_score(source, reply, truth, extra=None):\n    return 1.0\n")])
+    assert "wrap `compute_score` as a verifier" in told.value.fix
+
+
+def test_a_reward_function_of_verl_is_a_verifier_as_the_page_wraps_it(tmp_path: Path) -> None:
+    page = (ROOT / "cli/parts.md").read_text().split("## A function of another trainer\n")[1]
+    theirs = (
+        "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n"
+        '    return float(f"<answer>{ground_truth}</answer>" in solution_str)\n\n'
+    )
+    path = written(tmp_path, theirs + page.split("```python\n")[1].split("```")[0])
+    found = check_parts([path])
+    assert found["ok"], found
 
 
 def test_parts_of_a_module_that_a_file_imports_are_refused_and_gone(

@@ -1,8 +1,9 @@
 """How parts are found by their names: one `Parts` for each kind, in the package that has the kind."""
 
+import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,9 @@ def or_yours(hint: str) -> str:
     return f"{hint}{'' if hint.endswith('?') else '.'} {YOURS}"
 
 
+_CALL = re.compile(r"(async )?(\w+)\((.*?)\)")
+"""A function as a table says that it is called: whether it is awaited, its name, its arguments."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 """Names stand in recipes, in columns of metrics and in file names."""
 
@@ -42,6 +46,8 @@ class Parts(Mapping[str, T]):
         about: The line that says what a part is.
         made: What every part is an instance of; None: anything.
         taken: Words that stand for something else where a name of the kind is expected.
+        calls: How functions of a part are called, as they are written: "verify(reply, sample) -> Verdict".
+            Where `made` is None the part is the function itself, under whatever name.
     """
 
     def __init__(
@@ -50,11 +56,13 @@ class Parts(Mapping[str, T]):
         about: Callable[[T], str],
         made: type[T] | None = None,
         taken: Collection[str] = (),
+        calls: Sequence[str] = (),
     ) -> None:
         self.kind = kind
         self.word = WORDS.get(kind, kind)
         """What messages call one of the parts."""
         self._taken = frozenset(taken)
+        self._calls = tuple(calls)
         self.about = about
         self._made = made
         self._ours = OURS[kind]
@@ -67,7 +75,8 @@ class Parts(Mapping[str, T]):
         """Put a part into the table; to be called where it is defined, when its file is loaded.
 
         Raises:
-            RecipeError: If the name is another's, or no name, or the part is not of the table's kind.
+            RecipeError: If the name is another's, or no name, or the part is not of the table's kind, or one
+                of its functions cannot be called as the kind's are.
         """
         caller = sys._getframe(1)
         module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
@@ -101,10 +110,32 @@ class Parts(Mapping[str, T]):
                 where=place,
                 fix=f"add a {self._made.__name__}(…): see cli/parts.md",
             )
+        self._check_calls(name, part, place)
         if name not in self._ours:
             self._places[name] = module, caller.f_code.co_filename, caller.f_lineno
         self._added[name] = part
         return part
+
+    def _check_calls(self, name: str, part: T, place: str) -> None:
+        """Check that the functions of a part can be called as those of its kind are."""
+        for written in self._calls:
+            found = _CALL.match(written)
+            assert found is not None
+            awaited, called, words = found.groups()
+            function: Any = part if self._made is None else getattr(part, called)
+            if not callable(function):
+                continue
+            own = function.__name__ if inspect.isfunction(function) else called
+            called = own if self._made is None else called
+            wrong = _ill_called(function, called, words.split(", "), awaited=awaited is not None)
+            if wrong:
+                own = called if own == "<lambda>" else own
+                right = f"{awaited or ''}def {own}({words}){written[found.end() :]}"
+                raise RecipeError(
+                    f"`{called}` of {self.word} `{name}` {wrong}",
+                    where=_line_of(function, place),
+                    fix=f"write `{right}`: see cli/parts.md",
+                )
 
     def _kept(self, name: str, file: str) -> str:
         """The next step where a file adds a name of ours; it may be the very file that ours is in."""
@@ -159,3 +190,28 @@ class Parts(Mapping[str, T]):
 def first_line(thing: object) -> str:
     """What the documentation of a function or a class says first."""
     return (thing.__doc__ or "").strip().partition("\n")[0]
+
+
+def _ill_called(function: Callable[..., Any], name: str, words: Sequence[str], *, awaited: bool) -> str:
+    """Why a function cannot be called with as many arguments as there are words; empty where it can."""
+    runs = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
+    if not awaited and inspect.iscoroutinefunction(runs):
+        return "is `async`, and nobody awaits it"
+    try:
+        takes = inspect.signature(function)
+    except ValueError:
+        return ""  # of a few functions in C nobody knows
+    try:
+        takes.bind(*words)
+    except TypeError:
+        bare = [one.replace(annotation=inspect.Parameter.empty) for one in takes.parameters.values()]
+        shown = takes.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+        return f"takes {shown}, and is called as {name}({', '.join(words)})"
+    return ""
+
+
+def _line_of(function: Callable[..., Any], place: str) -> str:
+    """The line of a function, where it is of the file that adds it; else the place that does."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    file = place.rpartition(":")[0]
+    return f"{file}:{code.co_firstlineno}" if code is not None and code.co_filename == file else place

@@ -25,6 +25,18 @@ USES = "uses"
 TRIES = "`vtune parts check` of the file tries it"
 """Ends the next step where one of them is broken."""
 
+ADD = (
+    'end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md; what other files '
+    "import is no file of parts: write it into them"
+)
+"""The next step for a file that adds nothing."""
+WRAP = (
+    "wrap `compute_score` as a verifier, whose `verify(reply, sample)` returns `Verdict(compute_score("
+    'sample.source, reply, sample.ground_truth, sample.extra), "by compute_score")`: see "A function of '
+    'another trainer" in cli/parts.md'
+)
+"""The same for one with a reward function as verl calls it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Used:
@@ -183,8 +195,7 @@ def _check_added(file: Used, others: Collection[str]) -> None:
         raise RecipeError(
             f"{file.name} adds no part",
             where=file.path,
-            fix='end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md; what other '
-            "files import is no file of parts: write it into them",
+            fix=WRAP if hasattr(sys.modules[file.module], "compute_score") else ADD,
         )
 
 

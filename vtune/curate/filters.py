@@ -67,7 +67,9 @@ class FilterPart:
         return self.how if isinstance(self.how, Corpus) else None
 
 
-FILTERS: Parts[FilterPart] = Parts("filter", lambda one: first_line(one.section), FilterPart)
+FILTERS: Parts[FilterPart] = Parts(
+    "filter", lambda one: first_line(one.section), FilterPart, calls=("how(section, item) -> str | None",)
+)
 """Name in a data recipe -> filter."""
 
 Filter = Annotated[Selected, Named("filter", lambda name: FILTERS[name].section, FILTERS)]

@@ -6,7 +6,12 @@ from vtune.registry import Parts
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
 
-ENVIRONMENTS: Parts[EnvironmentPart] = Parts("environment", lambda one: one.about, EnvironmentPart)
+ENVIRONMENTS: Parts[EnvironmentPart] = Parts(
+    "environment",
+    lambda one: one.about,
+    EnvironmentPart,
+    calls=("async open(start) -> Episode", "check_sample(sample) -> None"),
+)
 """Name in the data -> environment."""
 
 DEFAULT = "tools"

@@ -47,7 +47,9 @@ class Mark:
     """An official scorer has still to score it (`vtune scores`)."""
 
 
-SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts("scorer", first_line)
+SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts(
+    "scorer", first_line, calls=("scorer(marks) -> Scores",)
+)
 """Name in a suite -> scorer."""
 
 ScorerName = Annotated[str, AfterValidator(SCORERS.known)]

@@ -82,7 +82,13 @@ class EvidencePart:
 AUTO, BOTH = "auto", "both"
 """What `vtune faithfulness --looks` calls the judges of the recipe, and ours one after the other."""
 
-EVIDENCE: Parts[EvidencePart] = Parts("evidence", lambda judge: judge.about, EvidencePart, taken=(AUTO, BOTH))
+EVIDENCE: Parts[EvidencePart] = Parts(
+    "evidence",
+    lambda judge: judge.about,
+    EvidencePart,
+    taken=(AUTO, BOTH),
+    calls=("opened(levels, client) -> EvidenceJudge", "judges(sample) -> bool"),
+)
 """Name in `reward.evidence.judges` -> judge."""
 
 JudgeName = Annotated[str, AfterValidator(EVIDENCE.known)]

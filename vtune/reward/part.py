@@ -91,7 +91,12 @@ def unscored(error: VtuneError) -> Unscored:
     return Unscored(why, again=isinstance(error, ServiceError), silent=silent)
 
 
-REWARDS: Parts[RewardPart] = Parts("reward", lambda part: first_line(part.score), RewardPart)
+REWARDS: Parts[RewardPart] = Parts(
+    "reward",
+    lambda part: first_line(part.score),
+    RewardPart,
+    calls=("async score(section, scene) -> Verdict", "check_sample(section, sample) -> None"),
+)
 """Name -> part of the reward."""
 
 

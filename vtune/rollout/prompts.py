@@ -41,7 +41,12 @@ class PromptStyle:
         return self.tells is None or tool in self.tells
 
 
-STYLES: Parts[PromptStyle] = Parts("prompt", lambda style: first_line(style.turns), PromptStyle)
+STYLES: Parts[PromptStyle] = Parts(
+    "prompt",
+    lambda style: first_line(style.turns),
+    PromptStyle,
+    calls=("turns(sample, names, sizes, schemas, draw) -> tuple[Message, ...]",),
+)
 """Name in the recipe -> how a sample becomes turns."""
 
 Style = Annotated[str, AfterValidator(STYLES.known)]

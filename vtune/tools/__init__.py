@@ -10,7 +10,18 @@ from vtune.tools.tool import ToolPart
 NONE, INVALID = "none", "invalid"
 """What `--tools` calls no tool, and a record a call of none that is offered."""
 
-TOOLS: Parts[ToolPart] = Parts("tool", lambda tool: tool.about, ToolPart, taken=(NONE, INVALID))
+TOOLS: Parts[ToolPart] = Parts(
+    "tool",
+    lambda tool: tool.about,
+    ToolPart,
+    taken=(NONE, INVALID),
+    calls=(
+        "async opened(section, record)",
+        "check(section) -> None",
+        "check_sample(section, sample) -> None",
+        "look(image, box, size) -> dict[str, Any]",
+    ),
+)
 """Name in the data -> tool."""
 
 ToolName = Annotated[str, AfterValidator(TOOLS.known)]

@@ -5,14 +5,15 @@ To add one: write a file with its two functions, the form of its answers and its
 scores, ours are exceptions.
 """
 
-from vtune.errors import DataError, OutOfRange
+from vtune.errors import BrokenPart, DataError, OutOfRange, VtuneError
 from vtune.registry import Parts, first_line
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import SCALE, Verdict
-from vtune.uses import broken, given
+from vtune.uses import broken, ill_made
 from vtune.verifiers.verifier import Case, Verifier, where
 
 __all__ = [
+    "VERDICT_IS",
     "VERIFIERS",
     "Case",
     "Verifier",
@@ -22,8 +23,27 @@ __all__ = [
     "verifier_of",
 ]
 
-VERIFIERS: Parts[Verifier] = Parts("verifier", lambda verifier: first_line(verifier.verify), Verifier)
+VERIFIERS: Parts[Verifier] = Parts(
+    "verifier",
+    lambda verifier: first_line(verifier.verify),
+    Verifier,
+    calls=(
+        "verify(reply, sample) -> Verdict",
+        "check_ground_truth(sample) -> None",
+        "form(sample) -> str",
+        "right(sample) -> str",
+        "looks_slow(reply, sample) -> bool",
+        "elsewhere(sample) -> bool",
+    ),
+)
 """Name in the data -> verifier."""
+
+VERDICT_IS = "return Verdict(score, why), or `answered(score, why)` of vtune.verifiers.verifier"
+"""The remedy where a verifier gives something else."""
+
+
+LONGEST_REPLY = 4000
+"""Characters of a reply that the log of a broken verifier has, ours."""
 
 
 def verifier_of(sample: Sample) -> Verifier:
@@ -44,13 +64,35 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
 
     Raises:
         DataError: If there is no verifier of that name, or it cannot read the sample.
-        BrokenPart: If a user's own gives something else than a verdict, or a score below 0.
+        BrokenPart: If a user's own raises, or gives something else than a verdict, or a score below 0; it
+            names the sample, and its cause has the reply.
     """
-    verdict = given(verifier_of(sample).verify(reply, sample), Verdict, VERIFIERS.kind, sample.verifier)
-    if verdict.score < 0.0:
-        wrong = OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
-        raise broken(wrong, (VERIFIERS.kind, sample.verifier)) or wrong
-    return verdict
+    verifier, part = verifier_of(sample), (VERIFIERS.kind, sample.verifier)
+    try:
+        verdict: object = verifier.verify(reply, sample)
+        if not isinstance(verdict, Verdict):
+            raise ill_made(part, f"it gives {type(verdict).__name__}, not Verdict", VERDICT_IS)
+        if verdict.score < 0.0:
+            raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
+        return verdict
+    except BrokenPart as failed:
+        raise _met(failed, reply, sample) from failed.__cause__
+    except (VtuneError, MemoryError):
+        raise  # an answer that is too large costs a worker
+    except Exception as error:
+        if (wrong := broken(error, part)) is None:
+            raise
+        raise _met(wrong, reply, sample) from error
+
+
+def _met(failed: BrokenPart, reply: str, sample: Sample) -> BrokenPart:
+    """The error of a broken verifier, which names the sample; the traceback has the reply as well."""
+    failed.what = f"{failed.what} ({where(sample)})"
+    if failed.__cause__ is not None:
+        truth = f"ground truth {sample.ground_truth!r:.200}"
+        said = f"reply of {len(reply)} characters: {reply[:LONGEST_REPLY]!r}"
+        failed.__cause__.add_note(f"{where(sample)}, {truth}, {said}")
+    return failed
 
 
 def check_ground_truth(sample: Sample) -> None:

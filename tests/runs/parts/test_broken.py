@@ -47,6 +47,7 @@ from vtune.tools.observation import Observation
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Scene
 from vtune.uses import broken, forget, use, used
+from vtune.verifiers import verdict_on
 from vtune.verifiers.verifying import Verifying
 
 OWN = ROOT / "tests/own"
@@ -237,7 +238,8 @@ def test_a_part_that_raises_is_one_error_with_its_line(kind: str, tiny: Path, tm
     said = ended.err[ended.err.index("error: ") :]
     first, at, fix, log = said.splitlines()
     assert first.startswith(f"error: {TABLES[kind].word} `")
-    assert first.endswith("of mine.py is broken: ZeroDivisionError: division by zero")
+    of = " (sample 'check/0', source 'signs')" if kind == "verifier" else ""
+    assert first.endswith(f"of mine.py is broken: ZeroDivisionError: division by zero{of}")
     assert at == f"  at   {path}:{line + 1}"
     assert "vtune parts check" in fix
     kept = Path(log.removeprefix("  log  ")).read_text()
@@ -305,6 +307,23 @@ def test_a_verifier_in_a_process_of_its_own_is_blamed_with_its_traceback(tmp_pat
 
 
 @pytest.mark.parametrize("worker", ["", ", in_worker=True"])
+def test_a_broken_verifier_names_the_sample_and_its_log_has_the_reply(worker: str, tmp_path: Path) -> None:
+    path = of_anls(tmp_path, "    said, right", "    1 / 0\n    said, right")
+    path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
+    forget(used())
+    use([path])
+    with pytest.raises(BrokenPart) as failed:
+        verdict_of()
+    assert f"sample {ASKED.id!r}, source {ASKED.source!r}" in failed.value.what
+    log = "".join(traceback.format_exception(failed.value))
+    assert "reply of 27 characters: '<answer>no parking</answer>'" in log
+    with pytest.raises(BrokenPart) as failed:
+        verdict_on(f"{'x' * 9000}<answer>no parking</answer>", ASKED)
+    assert "x" * 4000 in (log := "".join(traceback.format_exception(failed.value)))
+    assert "x" * 4001 not in log
+
+
+@pytest.mark.parametrize("worker", ["", ", in_worker=True"])
 def test_a_verifier_that_gives_no_verdict_is_blamed(worker: str, tmp_path: Path) -> None:
     path = of_anls(tmp_path, "return answered(", "return max(0, 0) or float(0) if sample else answered(")
     path.write_text(path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}"))
@@ -313,6 +332,7 @@ def test_a_verifier_that_gives_no_verdict_is_blamed(worker: str, tmp_path: Path)
     with pytest.raises(RunFailed, match="it gives float, not Verdict") as failed:
         verdict_of()
     assert failed.value.where == str(path)
+    assert failed.value.fix.startswith("return Verdict(score, why)")
 
 
 @pytest.mark.parametrize("worker", ["", ", in_worker=True"])

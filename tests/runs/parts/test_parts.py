@@ -16,6 +16,7 @@ from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
 from vtune.errors import RecipeError, SandboxUnavailable, ServiceError
 from vtune.parts import OURS
+from vtune.runs.parts.checks import check as checking
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
 from vtune.sandbox import Sandbox
 from vtune.schema.sample import Sample
@@ -851,6 +852,36 @@ def test_a_judge_of_something_else_than_regions_is_no_believer(tmp_path: Path, j
         "text": "it judges what a call returns",
     }
     assert checks["a faked look is not paid"].startswith(wanted[judged])
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("return 0.5", "it gives float, not Verdict: return Verdict("),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
+)
+def test_a_verifier_that_gives_no_verdict_is_told_so_once(tmp_path: Path, body: str, what: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text((OWN / "anls.py").read_text().replace("    check(sample)\n", f"    {body}\n"))
+    assert len(checks := check_parts([path])["parts"][0]["checks"]) == 1
+    assert f"{checks[0]['found']}: {checks[0]['fix']}".startswith(what)
+
+
+def test_a_check_that_takes_long_says_what_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checking, "PATIENCE", 0.05)
+    path = tmp_path / "mine.py"
+    path.write_text(
+        (OWN / "anls.py")
+        .read_text()
+        .replace("    check(sample)\n", "    import time; time.sleep(0.3); 1 / 0\n")
+    )
+    check_parts([path])
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "still waiting" in one]
+    assert line.startswith("the gold answer earns full marks: no end after 0.05 s, at mine.py:")
+    assert "(import time; time.sleep(0.3); 1 / 0)" in line
 
 
 def test_the_command_ends_with_1_where_a_promise_is_broken_and_2_where_nothing_loads(tmp_path: Path) -> None:

@@ -110,7 +110,12 @@ def _about(layout: Format) -> str:
     return layout.reads if layout.writes is None else f"{layout.reads}; also written"
 
 
-FORMATS: Parts[Format] = Parts("format", _about, Format)
+FORMATS: Parts[Format] = Parts(
+    "format",
+    _about,
+    Format,
+    calls=("read(path, options) -> Iterator[Found]", "specimen(folder) -> Specimen"),
+)
 """Name -> layout."""
 
 

@@ -195,6 +195,8 @@ def _check_each(suites: Mapping[str, EvalSuite], check: Callable[[str, EvalSuite
     for name, suite in suites.items():
         try:
             found[name] = check(name, suite)
+        except BrokenPart:
+            raise  # as in a run
         except VtuneError as error:
             wrong[name] = error
     if not wrong:

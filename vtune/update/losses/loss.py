@@ -79,7 +79,9 @@ class Loss(Generic[S]):
     """Values of its own keys, with which it is tried."""
 
 
-LOSSES: Parts[Loss[Any]] = Parts("loss", lambda loss: first_line(loss.terms), Loss)
+LOSSES: Parts[Loss[Any]] = Parts(
+    "loss", lambda loss: first_line(loss.terms), Loss, calls=("terms(tokens, section) -> PolicyTerms",)
+)
 """Name in a recipe -> loss."""
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from vtune.errors import DataError
+from vtune.errors import DataError, VtuneError
 from vtune.runs.parts.checks.check import Broken, Check, in_time, quickest, tried
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Outcome
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import VERIFIERS, Verifier
+from vtune.verifiers import VERDICT_IS, VERIFIERS, Verifier
 from vtune.verifiers.environment_reward import OUTCOME, with_outcome
 from vtune.verifiers.judge import judged
 from vtune.verifiers.perfect import check_full_marks
@@ -26,6 +26,7 @@ TIMES = 20
 """Verdicts of which the quickest counts."""
 ODD = ("", "<answer></answer>", "<answer>", "I do not know.", "</answer><answer>", "\x00\ud800")
 """Replies without an answer."""
+FULL_MARKS = "the gold answer earns full marks"
 GOLD = "score `gold` of its case 1"
 NO_ANSWER = "return no_answer(sample) where given_answer finds none"
 
@@ -75,11 +76,18 @@ class _VerifierTrial:
     def verdict(self, reply: str, sample: Sample, *, same: bool = False) -> Verdict:
         """What it says; a model that is asked says whether the answer is the same as the truth."""
         try:
-            return self.verifier.verify(reply, sample)
+            found: object = self.verifier.verify(reply, sample)
         except Undecided as left:
             if not self.verifier.asks_judge:
                 raise Broken("it leaves an answer to a model", "say asks_judge=True") from None
             return judged(left.answer, sample, same=same)
+        return _verdict(found)
+
+    def gives(self) -> str:
+        """Whether it gives a verdict at all; what it raises as verifiers do is looked at later."""
+        with suppress(VtuneError):
+            _verdict(self.verifier.verify(self.gold, self.best))
+        return "a verdict"
 
     def full_marks(self) -> str:
         self.verifier.check_ground_truth(self.best)
@@ -207,8 +215,11 @@ def check_verifier(name: str) -> list[Check]:
         choices=case.choices,
     )
     trial = _VerifierTrial(verifier, sample)
+    gives = tried(FULL_MARKS, trial.gives)
+    if not gives.ok:
+        return [gives]  # all others would say the same
     return [
-        tried("the gold answer earns full marks", trial.full_marks),
+        tried(FULL_MARKS, trial.full_marks),
         tried("so does the ground truth, as an answer", trial.truth),
         tried("no answer earns nothing", trial.nothing),
         tried("a wrong answer earns nothing", trial.wrong_answer),
@@ -231,6 +242,12 @@ def _refuses(name: str, what: str, run: Callable[[], object]) -> None:
     except DataError:
         return
     raise Broken(f"{name} takes {what}", "raise DataError")
+
+
+def _verdict(found: object) -> Verdict:
+    if not isinstance(found, Verdict):
+        raise Broken(f"it gives {type(found).__name__}, not Verdict", VERDICT_IS)
+    return found
 
 
 def _expect(verdict: Verdict, wanted: float, fix: str, of: str = "it") -> str:
