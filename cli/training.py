@@ -55,7 +55,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
 
     path = _of_run(verb, start) if name is None else find(name, verb.package)
     recipe = load_recipe(path, verb.kind, overrides)
-    if name is None:
+    if name is None and not start.dry_run and start.hostfile is None:
         _check_where(recipe)
     processes = processes_of(start.gpus, start.hostfile)
     if verb.machine is not None and start.hostfile is not None and start.gpus is not None:
@@ -124,8 +124,9 @@ def _check_where(recipe: Strict) -> None:
     for name in getattr(recipe, "data", ()):
         if not Path(name).is_absolute() and not Path(name).exists():
             raise DataError(
-                f"the run's data {name} are not here ({Path.cwd()})",
-                fix="resume in the folder in which the run was started, or name them: --set 'data=[FILE, …]'",
+                f"the run's data file {name} is not in {Path.cwd()}",
+                fix="resume in the folder in which the run was started, or say where the files are by now: "
+                "--set 'data=[FILE, …]'",
             )
 
 

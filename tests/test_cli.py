@@ -392,7 +392,7 @@ def test_a_run_goes_on_by_its_own_recipe(tmp_path: Path, capfd: Any) -> None:
     (run / "recipe.yaml").write_text("steps: 4\n")
     assert planned(tmp_path, named=False, out=run, resume=True) == [(Plan(steps=4), run, True)]
     (run / "recipe.yaml").write_text("steps: 4\ndata: [data/lens.parquet]\n")
-    with pytest.raises(DataError, match=r"data/lens\.parquet are not here") as refused:
+    with pytest.raises(DataError, match=r"the run's data file data/lens\.parquet is not in") as refused:
         planned(tmp_path, named=False, out=run, resume=True)
     assert "--set 'data=[FILE, …]'" in str(refused.value.fix)
     (run / "recipe.yaml").write_text("steps: 4\nepochs: null\n")

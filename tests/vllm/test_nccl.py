@@ -42,8 +42,9 @@ class Group:
 class Servers:
     """Two servers, of which the second fails when it is asked for a path."""
 
-    def __init__(self, fails: str, group: Group) -> None:
+    def __init__(self, fails: str, group: Group, *, status: int = 500) -> None:
         self.fails = fails
+        self.status = status
         self.group = group
         self.told: list[tuple[str, str]] = []
 
@@ -53,14 +54,14 @@ class Servers:
         if path == "/weight_info":
             return httpx2.Response(200, json={"weight_version": "default"})
         if host == "b" and path == self.fails:
-            return httpx2.Response(500, text="out of order")
+            return httpx2.Response(self.status, text="out of order")
         if path == "/get_world_size":
             return httpx2.Response(200, json={"world_size": 1})
         if path == "/reset_prefix_cache":
             return httpx2.Response(200, json={"success": True})
         if path == "/update_weights":
             self.group.joined.release()
-            if self.fails:
+            if self.fails == path:
                 await asyncio.Event().wait()  # its worker waits for the other's
         return httpx2.Response(200, json={})
 
@@ -115,12 +116,21 @@ def test_weights_are_broadcast_to_all_servers(group: Group) -> None:
     assert group.aborted == []
 
 
-def test_a_server_that_fails_under_a_broadcast_ends_it(group: Group) -> None:
+@pytest.mark.parametrize(
+    ("status", "said", "fix"),
+    [
+        (500, "b: HTTP 500: out of order", "those that are left as well"),
+        (422, "b/update_weights refuses: HTTP 422", "start it with"),
+    ],
+)
+def test_a_server_that_fails_under_a_broadcast_ends_it(
+    group: Group, status: int, said: str, fix: str
+) -> None:
     """NCCL would wait for its worker for ever, and the other server's worker waits with it."""
     passed: list[str] = []
-    with pytest.raises(RunFailed, match=r"b: HTTP 500: out of order") as caught:
-        handed(Servers("/update_weights", group), passed)
-    assert "those that are left as well" in str(caught.value.fix)
+    with pytest.raises(RunFailed, match=said) as caught:
+        handed(Servers("/update_weights", group, status=status), passed)
+    assert fix in str(caught.value.fix)
     # To the end, for other processes gather in step with it; and what follows is not broadcast.
     assert passed == ["a", "b"]
     assert group.aborted == ["comm"]
@@ -135,6 +145,13 @@ def test_nothing_is_broadcast_where_a_server_takes_no_weights(group: Group) -> N
     assert passed == []
     assert "/update_weights" not in {path for _, path in servers.told}
     assert group.aborted == []
+
+
+def test_a_server_that_fails_when_all_weights_have_come_is_left_out(group: Group) -> None:
+    servers = Servers("/finish_weight_update", group)
+    handed(servers, [])
+    assert group.aborted == []
+    assert [told for told in servers.told if told[1] == "/resume"] == [("a", "/resume")]
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -116,7 +116,16 @@ class _GroupLink(BlockingLink):
         try:
             self._receiving.result()
         except CancelledError:
-            raise self.lost() from None
+            raise self.lost("the run ends") from None
+
+    @property
+    def broken(self) -> bool:
+        """Whether a server has left the broadcast that is under way; all others wait for it."""
+        if self._receiving is None:
+            return False
+        if not self._receiving.done():
+            return bool(self.why_lost)
+        return self._receiving.cancelled() or self._receiving.exception() is not None
 
     @property
     def why_lost(self) -> str:
@@ -161,7 +170,7 @@ async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: 
     """
     loop, cut = asyncio.get_running_loop(), False
     while not (await asyncio.wait({sending}, timeout=LOOK))[0]:
-        if client.why_lost:
+        if client.broken:
             if not cut:
                 await loop.run_in_executor(None, _abort, sender.model_update_group)
             cut = True
@@ -171,6 +180,7 @@ async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: 
     except RuntimeError as error:
         if "NCCL" not in str(error):
             raise
+        client.hang_up()
         raise client.lost(str(error)) from error
     if cut:
         raise client.lost()

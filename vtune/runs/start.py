@@ -68,5 +68,8 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
         except BlockingIOError:
             raise RecipeError(f"another process is working in {folder}", fix=fix) from None
         if not alone:
-            say(f"warning: the file system of {folder} has no locks: start nothing else in this folder")
+            say(
+                f"warning: the file system of {folder} has no locks: start nothing else in this folder, "
+                "and `vtune watch` cannot tell that a run goes on there"
+            )
         yield

@@ -369,6 +369,7 @@ class Trainer:
         if state.pop(FROZEN, frozen) != frozen:
             raise DataError(
                 "the weights that are not trained are not those that the run was started with",
+                where=str(folder.parent),
                 fix="put the model that the recipe names back as it was",
             )
         return state

@@ -17,7 +17,8 @@ PIECE = 1 << 24
 def checksum_of_frozen(model: Any) -> str:
     """A sum over all weights that are not trained, which shows other weights in their place.
 
-    Sums of the bits and not a hash: under adapters those are all weights of the base. Of weights that ZeRO-3
+    Sums of the bits of each weight and not a hash, for speed: under adapters those are all weights of the
+    base. The same numbers in another order within one weight are not seen. Of weights that ZeRO-3
     has split, each process takes its own share.
     """
     found = hashlib.blake2b(digest_size=16)

@@ -150,20 +150,12 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
         score = float(not off and _all_found(predicted, judging, thresholds))
     else:
         score = _score(predicted, judging, thresholds, facts) * judging.size_penalty**off
-    why = f"{_counted(predicted, judging, thresholds)}, mean IoU {facts['iou']:.3f}"
+    tight = ", ".join(f"{threshold:.2f}" for threshold in thresholds)
+    boxes = f"{len(predicted)} {'box' if len(predicted) == 1 else 'boxes'} for {len(judging.truth)}"
+    why = f"{boxes}, mean IoU {facts['iou']:.3f}, each held against {tight}"
     if off and not judging.whole and judging.size_penalty < 1:
         why += f"; times {judging.size_penalty**off:.3g}, for {off} too {_which(predicted, judging)}"
     return Verdict(min(score, 1.0), why, {**facts, "unreadable": 0.0})
-
-
-def _counted(predicted: list[LabelledBox], judging: _Judging, thresholds: Sequence[float]) -> str:
-    """How many boxes there are, and how many of the ground truth's were found at each threshold."""
-    found = [
-        f"{len(label_first(predicted, judging.truth, min_iou=threshold))} found at IoU {threshold:.2f}"
-        for threshold in thresholds
-    ]
-    boxes = "box" if len(predicted) == 1 else "boxes"
-    return f"{len(predicted)} {boxes} for {len(judging.truth)}, {', '.join(found)}"
 
 
 def _which(predicted: list[LabelledBox], judging: _Judging) -> str:

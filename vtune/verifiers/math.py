@@ -96,9 +96,8 @@ _SIGNS = _PLAIN | str.maketrans(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
-_SYMBOLS = "\u00aa\u00b5\u00ba\u0370-\u03ff\u2100-\u214f\U0001d400-\U0001d7ff"
-_SCRIPTS = re.compile(rf"[^\W\d_a-zA-Z{_SYMBOLS}]")
-"""A letter of another script: not a Greek one or another that formulas are written with."""
+_SYMBOL = re.compile(r"[\u00aa\u00b5\u00ba\u0370-\u03ff\u2100-\u214f\U0001d400-\U0001d7ff]")
+"""A letter that formulas are written with: Greek ones, ℓ, 𝑥."""
 _NOT_PROSE = re.compile(
     r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|inf)\b"
 )
@@ -182,8 +181,15 @@ def check_math(sample: Sample) -> None:
 
 
 def is_prose(truth: str) -> bool:
-    """Whether a ground truth has words in it: of Latin letters, they would be read as products."""
-    return _SCRIPTS.search(truth) is not None or _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
+    """Whether a ground truth has words in it, each of which would be read as a product of letters."""
+    return _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
+
+
+def is_worded(truth: str) -> bool:
+    """Whether a ground truth is in words, of whatever script; math-verify reads none of other letters."""
+    left = _NOT_PROSE.sub(" ", truth)
+    others = (letter for letter in left if letter.isalpha() and not letter.isascii())
+    return is_prose(truth) or any(_SYMBOL.match(letter) is None for letter in others)
 
 
 def math_form(sample: Sample) -> str:

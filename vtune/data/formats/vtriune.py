@@ -193,7 +193,7 @@ def _verifier(judge: Mapping[str, Any], ability: str, truth: str, options: Optio
         if "count" in lower or "ocr" in lower:
             return counting.NAME if "count" in lower else ocr.NAME
         text = _read_truth(math.NAME, truth)
-        return exact.NAME if math.is_prose(text) or is_computed(text) else math.NAME
+        return exact.NAME if math.is_worded(text) or is_computed(text) else math.NAME
     if name == PUBLISHED_BOXES and "ground" in ability.lower():
         return grounding.NAME
     return known_verifier(str(name))

@@ -73,7 +73,8 @@ def is_running(folder: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # nobody has ever worked there, or nobody may look
+        # Nobody has ever worked there, nobody may look, or the file system has no locks.
+        return False
     return False
 
 
