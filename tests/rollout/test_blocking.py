@@ -101,6 +101,15 @@ def test_a_verifier_is_told_of_a_worker_and_what_nobody_awaits_to_be_quicker(
     assert "nobody awaits it: make it quicker" in line
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Workers of xdist ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_after_ctrl_c_the_line_that_does_not_end_is_named(mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "WAIT", TICK)
     lines: list[str] = []
@@ -118,6 +127,7 @@ def test_after_ctrl_c_the_line_that_does_not_end_is_named(mine: Any, monkeypatch
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_ctrl_c_ends_at_once(mine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocking, "WAIT", TICK)
 
@@ -132,7 +142,8 @@ def test_a_second_ctrl_c_ends_at_once(mine: Any, monkeypatch: pytest.MonkeyPatch
     assert time.monotonic() - began < 30.0
 
 
-def test_a_run_that_ends_by_itself_after_ctrl_c_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("interruptible")
+def test_a_run_that_ends_by_itself_after_ctrl_c_says_nothing() -> None:
     lines: list[str] = []
 
     async def pressed() -> None:
