@@ -100,6 +100,7 @@ def served_here(run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    playwright.expect.set_options(timeout=HANGS * 1000)  # five seconds otherwise: too few on a busy machine
     with playwright.sync_playwright() as started:
         # Tests may run as root, under which Chromium's own sandbox does not start.
         yield started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
