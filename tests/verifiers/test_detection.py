@@ -64,17 +64,17 @@ def test_boxes_too_many_or_too_few_cost() -> None:
 def test_why_says_how_the_score_came_about() -> None:
     tall = box("cup", 10, 10, 50, 46)
     truth = task(CUP, PEN, iou=[0.85, 0.95])
-    assert judged(truth, tall, PEN).why == ("2 boxes for 2, mean IoU 0.950, each held against 0.85, 0.95")
+    assert judged(truth, tall, PEN).why == ("2 boxes for 2, mean IoU 0.950, each counts from 0.85, 0.95")
     assert judged(truth, CUP).why.endswith(
-        "mean IoU 0.500, each held against 0.85, 0.95; times 0.6, for 1 too few"
+        "mean IoU 0.500, each counts from 0.85, 0.95; times 0.6, for 1 too few"
     )
     assert judged(task(CUP), *[CUP] * 3).why == (
-        "3 boxes for 1, mean IoU 1.000, each held against 0.50; times 0.36, for 2 too many"
+        "3 boxes for 1, mean IoU 1.000, each counts from 0.50; times 0.36, for 2 too many"
     )
-    assert judged(task(CUP, size_penalty=1.0), CUP, PEN).why.endswith("held against 0.50")
+    assert judged(task(CUP, size_penalty=1.0), CUP, PEN).why.endswith("counts from 0.50")
     assert (
         judged(task(CUP)).why
-        == "0 boxes for 1, mean IoU 0.000, each held against 0.50; times 0.6, for 1 too few"
+        == "0 boxes for 1, mean IoU 0.000, each counts from 0.50; times 0.6, for 1 too few"
     )
 
 

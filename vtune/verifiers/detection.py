@@ -152,7 +152,7 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
         score = _score(predicted, judging, thresholds, facts) * judging.size_penalty**off
     tight = ", ".join(f"{threshold:.2f}" for threshold in thresholds)
     boxes = f"{len(predicted)} {'box' if len(predicted) == 1 else 'boxes'} for {len(judging.truth)}"
-    why = f"{boxes}, mean IoU {facts['iou']:.3f}, each held against {tight}"
+    why = f"{boxes}, mean IoU {facts['iou']:.3f}, each counts from {tight}"
     if off and not judging.whole and judging.size_penalty < 1:
         why += f"; times {judging.size_penalty**off:.3g}, for {off} too {_which(predicted, judging)}"
     return Verdict(min(score, 1.0), why, {**facts, "unreadable": 0.0})
