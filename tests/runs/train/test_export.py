@@ -179,7 +179,8 @@ def test_what_cannot_be_exported_is_said(tiny: Path, adapters: Path, tmp_path: P
     assert (empty.code, "holds no model" in empty.err) == (2, True)
     config = json.loads((adapters / "adapter_config.json").read_text())
     (adapters / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": "gone"}))
-    assert "'gone', is not a folder here" in vtune("export", adapters, tmp_path / "out").err
+    cached = "'gone', is neither a folder here nor in the hub's cache"
+    assert cached in vtune("export", adapters, tmp_path / "out").err
     assert vtune("export", tiny, tmp_path / "out", "--dtype", "int8").code == 2
 
 
