@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from tests.update.pair import both_end_well
 from vtune.config import find, load_recipe
@@ -20,8 +21,10 @@ from vtune.runs.agent.kinds import check_devices, check_tensor_parallel
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
 
-def turn(name: str) -> Turn:
-    return Turn(name, [1, 2], (((2, 1), b"RGBrgb"),), ("one",), {"max_tokens": 3})
+def turn(name: str, *shows: str) -> Turn:
+    """A turn that shows pictures of two pixels, by their names."""
+    images = tuple(((2, 1), show.encode() * 2) for show in shows)
+    return Turn(name, [1, 2], images, shows, {"max_tokens": 3})
 
 
 def answer(name: str) -> Answer:
@@ -46,8 +49,8 @@ def asked(address: Path, draw: Any, names: list[str]) -> list[Any]:
 def test_turns_are_drawn_at_the_same_time_and_each_gets_its_own_answer(tmp_path: Path) -> None:
     drawn: list[str] = []
 
-    async def draw(asked: Turn) -> Answer:
-        assert asked == turn(asked.name)
+    async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
+        assert (asked, images) == (turn(asked.name), [])
         drawn.append(asked.name)
         while len(drawn) < 5:
             await asyncio.sleep(0.001)
@@ -58,7 +61,7 @@ def test_turns_are_drawn_at_the_same_time_and_each_gets_its_own_answer(tmp_path:
 
 
 def test_a_turn_that_fails_fails_where_it_was_asked_for(tmp_path: Path) -> None:
-    async def draw(asked: Turn) -> Answer:
+    async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
         if asked.name == "1":
             raise RunFailed("the vLLM has died", fix="--resume")
         return answer(asked.name)
@@ -71,12 +74,54 @@ def test_a_turn_that_fails_fails_where_it_was_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_mistake_of_ours_leaves_nobody_waiting(tmp_path: Path) -> None:
-    async def draw(asked: Turn) -> Answer:
+    async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
         raise KeyError(asked.name)
 
     for found in asked(tmp_path / "s", draw, ["0", "1"]):
         assert isinstance(found, RunFailed)
         assert "is gone" in str(found)
+
+
+def shown_by(address: Path, turns: list[Turn], *, room: int, at_once: bool) -> list[tuple[list[bytes], int]]:
+    """What each turn was drawn with, and how many pictures came with it when it was drawn."""
+
+    async def run() -> list[tuple[list[bytes], int]]:
+        drawn: dict[str, tuple[list[bytes], int]] = {}
+
+        async def draw(asked: Turn, images: list[Image.Image]) -> Answer:
+            came = sum(image is not None for image in asked.images)
+            drawn[asked.name] = ([image.tobytes() for image in images], came)
+            return answer(asked.name)
+
+        server, client = TurnServer(address, draw, room=room), TurnClient(address)
+        await server.open()
+        await client.open()
+        if at_once:
+            await asyncio.gather(*map(client.ask, turns))
+        else:
+            for one in turns:
+                await client.ask(one)
+        await client.close()
+        await server.close()
+        return [drawn[one.name] for one in turns]
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_picture_travels_once(at_once: bool, tmp_path: Path) -> None:
+    turns = [turn("0", "RGB"), turn("1", "RGB", "rgb"), turn("2", "rgb", "RGB")]
+    found = shown_by(tmp_path / "s", turns, room=100, at_once=at_once)
+    assert found == [([b"RGB" * 2], 1), ([b"RGB" * 2, b"rgb" * 2], 1), ([b"rgb" * 2, b"RGB" * 2], 0)]
+
+
+def test_a_picture_that_was_forgotten_is_sent_again(tmp_path: Path) -> None:
+    turns = [turn("0", "RGB"), turn("1", "rgb"), turn("2", "RGB", "rgb"), turn("3", "rgb")]
+    found = shown_by(tmp_path / "s", turns, room=6, at_once=False)  # of one picture
+    assert [came for _, came in found] == [1, 1, 2, 0]
+    assert [pictures for pictures, _ in found] == [
+        [b * 2 for b in map(str.encode, one.names)] for one in turns
+    ]
 
 
 GROUP = """

@@ -7,19 +7,27 @@ import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from PIL import Image
 
 from vtune.errors import RecipeError, RunFailed
 from vtune.rollout.submission import Answer
+from vtune.schema.remembered import Remembered
 
 LENGTH = 8
 """Bytes before a message that say how long it is."""
+
+KEPT = 1 << 30
+"""Bytes of pictures that stay put together for the next turn, at either end; ours."""
+
+Shown = tuple[tuple[int, int], bytes]
+"""(width, height) and RGB bytes of a picture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +37,19 @@ class Turn:
     name: str
     token_ids: list[int]
     """One placeholder per picture."""
-    images: tuple[tuple[tuple[int, int], bytes], ...]
-    """(width, height) and RGB bytes of each picture."""
+    images: tuple[Shown | None, ...]
+    """Its pictures; None: one that was sent before, under its name."""
     names: tuple[str, ...]
     """Of the pictures: see `Pixels.name`."""
     sampling: dict[str, Any]
 
 
-Draw = Callable[[Turn], Awaitable[Answer]]
+Draw = Callable[[Turn, list[Image.Image]], Awaitable[Answer]]
+"""Draws a turn, whose pictures stand beside it."""
+
+
+class Forgotten:
+    """What is said of a turn with a picture that was sent before, and is not kept any more."""
 
 
 class TensorParallelGroup:
@@ -132,11 +145,15 @@ class TurnServer:
     Args:
         address: Of the socket.
         draw: Draws one turn.
+        room: Bytes of pictures that stay, so that a conversation's next turns need not bring them.
     """
 
-    def __init__(self, address: Path, draw: Draw) -> None:
+    def __init__(self, address: Path, draw: Draw, *, room: int = KEPT) -> None:
         self._address = address
         self._draw = draw
+        self._images: Remembered[str, Image.Image] = Remembered(
+            room, lambda _, image: 3 * image.width * image.height
+        )
         self._server: asyncio.Server | None = None
         self._drawing: set[asyncio.Task[None]] = set()
 
@@ -172,16 +189,34 @@ class TurnServer:
             asyncio.get_running_loop().call_exception_handler(context)
 
     async def _answer(self, number: int, turn: Turn, writer: asyncio.StreamWriter) -> None:
+        said: Answer | RunFailed | Forgotten
         try:
-            said: Answer | RunFailed = await self._draw(turn)
+            images = self._shown(turn)
+            said = Forgotten() if images is None else await self._draw(turn, images)
         except RunFailed as error:
             said = error
         _write(writer, (number, said))
         await writer.drain()
 
+    def _shown(self, turn: Turn) -> list[Image.Image] | None:
+        """The pictures of a turn; None where one of them is neither in it nor kept."""
+        images = []
+        for name, shown in zip(turn.names, turn.images, strict=True):
+            if shown is None:
+                image = self._images.at_hand(name)
+            else:
+                image = self._images.get(name, partial(Image.frombytes, "RGB", *shown))
+            if image is None:
+                return None
+            images.append(image)
+        return images
+
 
 class TurnClient:
     """Where another process of a tensor-parallel group asks for turns.
+
+    A picture travels with the first turn that shows it, and not with later ones: a conversation shows all of
+    its pictures in each of its turns, and the process that draws serves many.
 
     Args:
         address: Of the socket.
@@ -191,8 +226,10 @@ class TurnClient:
         self._address = address
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._asked: dict[int, asyncio.Future[Answer | Forgotten]] = {}
         self._number = 0
+        self._sent: set[str] = set()
+        """Names of pictures that the other end has got."""
 
     async def open(self) -> None:
         """Connect, if it has not yet; the other end listens."""
@@ -206,11 +243,27 @@ class TurnClient:
         Raises:
             RunFailed: If it could not be drawn, or the other end is gone.
         """
+        # Nothing is awaited until it is written: no turn without a picture overtakes the one that brings it.
+        known = [name in self._sent for name in turn.names]
+        self._sent.update(turn.names)
+        said = await self._ask(
+            replace(turn, images=tuple(None if k else i for k, i in zip(known, turn.images, strict=True)))
+        )
+        if isinstance(said, Forgotten):
+            said = await self._ask(turn)
+        assert not isinstance(said, Forgotten)
+        return said
+
+    def forget(self) -> None:
+        """Send each picture again: those of the next step are others."""
+        self._sent.clear()
+
+    async def _ask(self, turn: Turn) -> Answer | Forgotten:
         if self._writer is None or self._reading is None or self._reading.done():
             raise _gone()
         self._number += 1
         number = self._number
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer | Forgotten] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
             _write(self._writer, (number, turn))

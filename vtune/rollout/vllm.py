@@ -139,9 +139,8 @@ class VllmEngine:
             )
             return self._submissions.completion(request, answer)
 
-    async def _drawn(self, turn: Turn) -> Answer:
+    async def _drawn(self, turn: Turn, images: list[Image.Image]) -> Answer:
         """A turn of another process of the group."""
-        images = [Image.frombytes("RGB", size, data) for size, data in turn.images]
         return await self._answer(turn.name, turn.token_ids, images, list(turn.names), turn.sampling)
 
     async def _answer(

@@ -6,13 +6,8 @@ from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import Kept, Submissions
-from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnClient
+from vtune.rollout.tensor_parallel import KEPT, Shown, TensorParallelGroup, Turn, TurnClient
 from vtune.rollout.vllm_senders import HandleSender
-
-KEPT = 1 << 30
-"""Bytes of pictures that stay put together, and of their patches."""
-
-Shown = tuple[tuple[int, int], bytes]
 
 
 class TensorParallelEngine:
@@ -72,6 +67,7 @@ class TensorParallelEngine:
 
     async def rest(self) -> None:
         """All of the group have drawn; vLLM gives back the memory of this GPU too."""
+        self._client.forget()
         await self._tp_group.barrier()
         await self._tp_group.barrier()  # it puts vLLM to sleep
 

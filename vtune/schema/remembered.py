@@ -46,6 +46,8 @@ class Remembered(Generic[K, V]):
     def at_hand(self, key: K) -> V | None:
         """The value of a key where it is remembered."""
         with self._turn:
+            if key in self._kept:
+                self._kept.move_to_end(key)
             return self._kept.get(key)
 
     def _make(self, key: K, make: Callable[[], V], coming: "Future[V]") -> V:
