@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from vtune.errors import BrokenPart, OutOfRange, RecipeError, VtuneError
+from vtune.errors import BrokenPart, OutOfRange, RecipeError, RunFailed, VtuneError
 from vtune.parts import WORDS
 from vtune.registry import TABLES
 
@@ -254,6 +254,15 @@ def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenP
         failed.__cause__ = one
         return failed
     return None
+
+
+def run_failure(error: Exception) -> RunFailed | None:
+    """The failure after which a run keeps what it has trained: its own, or that of a user's part.
+
+    Returns:
+        None for all others: a bug of ours, or an error whose remedy is not that of a run.
+    """
+    return error if isinstance(error, RunFailed) else broken(error)
 
 
 def given(found: object, wanted: type[T], kind: str, name: str) -> T:

@@ -48,9 +48,12 @@ def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
     """What a scorer gives, whatever stands in it.
 
     Raises:
-        BrokenPart: If a user's own gave no dict.
+        BrokenPart: If a user's own breaks, or gave no dict.
     """
-    found: object = SCORERS[scorer](marks)
+    try:
+        found: object = SCORERS[scorer](marks)
+    except Exception as error:
+        raise broken(error, (SCORERS.kind, scorer)) or error from error
     if not isinstance(found, Mapping):
         raise ill_made((SCORERS.kind, scorer), f"it gives {found!r:.60}, not a dict", GIVE)
     return dict(found)

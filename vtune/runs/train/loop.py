@@ -64,6 +64,7 @@ from vtune.update.checkpoint import newest_checkpoint
 from vtune.update.flops import peak_flops
 from vtune.update.ranks import Ranks
 from vtune.update.stats import StepStats
+from vtune.uses import run_failure
 
 T = TypeVar("T")
 
@@ -356,10 +357,10 @@ class _Loop:
         failure = None
         try:
             found.append(await awaited)
-        except RunFailed as error:
-            failure = error
-        failures = [one for one in self._ranks.gather(failure) if one is not None]
-        if failures:
+        except Exception as error:
+            if (failure := run_failure(error)) is None:
+                raise
+        if failures := [one for one in self._ranks.gather(failure) if one is not None]:
             self._save_unsaved(number)
             raise failures[0]
         return found[0]

@@ -42,6 +42,7 @@ from vtune.runs.train.online_suites import Loaded
 from vtune.runs.train.record import Record
 from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks
+from vtune.uses import run_failure
 
 LOOK = 0.5
 """Seconds between two looks whether the run is to stop; ours."""
@@ -139,12 +140,14 @@ class OnlineEvaluation:
         """
         began = time.monotonic()
         found: _Share | None = _Share()
-        failure = None
+        failure: RunFailed | None = None
         try:
             with self._gathered():
                 found = await self._unless_stopped(self._drawn(one, step, engine))
-        except VtuneError as error:
-            failure = error if isinstance(error, RunFailed) else _failed(one, error)
+        except Exception as error:
+            failure = _failed(one, error)
+            if failure is None:
+                raise
         shares = self._ranks.gather((found, failure))
         # One process may have lost its engine alone; all stop together.
         for _, failed in shares:
@@ -277,7 +280,9 @@ def searches_of(out: Path, suite: str, rank: int) -> Path:
     return out / f"search-eval-{suite}-{rank}.jsonl"
 
 
-def _failed(one: Loaded, error: VtuneError) -> RunFailed:
-    """A failure of one process as that of the run, which saves what it has trained."""
+def _failed(one: Loaded, error: Exception) -> RunFailed | None:
+    """A failure of one process as that of the run, which saves what it has trained; None: a bug of ours."""
+    if isinstance(error, RunFailed) or not isinstance(error, VtuneError):
+        return run_failure(error)
     where = "; ".join(text for text in (f"eval suite {one.name}", error.where) if text)
     return RunFailed(error.what, where=where, fix=error.fix)
