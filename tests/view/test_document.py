@@ -99,7 +99,7 @@ def test_a_broken_picture_is_a_problem_of_the_picture(tmp_path: Path) -> None:
 
 
 def test_the_terminal_shows_boxes_and_spells_no_control(tmp_path: Path) -> None:
-    asked = {"ground_truth": "4", "verifier": "exact", "choices": [], "evidence": [
+    asked = {"ground_truth": "4", "verifier": "exact", "verifier_parm": {}, "choices": [], "evidence": [
         {"label": "sign", "picture": 0, "box": [40, 24, 60, 40]}]}  # fmt: skip
     text = printed(render_trajectory(documented(tmp_path, MISSED, asked)))
     for line in (
@@ -111,6 +111,49 @@ def test_the_terminal_shows_boxes_and_spells_no_control(tmp_path: Path) -> None:
         assert line in text
     assert "0───" in text
     assert "*───" in text
+
+
+def detecting(answer: str, **more: object) -> tuple[Trajectory, dict[str, object]]:
+    """A detection in thousandths of a picture of 64 x 48 px, as V-Triune has it, and what it asks."""
+    truth = [
+        {"label": "sign", "bbox_2d": [125, 250, 500, 750]},
+        {"label": "cup", "bbox_2d": [750, 0, 1000, 500]},
+    ]
+    asked = {"ground_truth": json.dumps(truth), "verifier": "detection", "choices": [], "evidence": [],
+             "verifier_parm": {"space": "relative_1000"}, **more}  # fmt: skip
+    said = (*LOOKED.messages[:-1], Message("assistant", f"<answer>{answer}</answer>"))
+    return replace(LOOKED, messages=said), asked
+
+
+def test_boxes_of_the_truth_and_of_the_answer_are_on_the_first_picture(tmp_path: Path) -> None:
+    answer = [
+        {"label": "sign", "bbox_2d": [125, 250, 500, 625]},
+        {"label": "cup", "bbox_2d": [0, 900, 99, 999]},
+    ]
+    boxes = documented(tmp_path, *detecting(json.dumps(answer)))["boxes"]
+    assert boxes["truth"] == [
+        {"label": "sign", "box": [8.0, 12.0, 32.0, 36.0]},
+        {"label": "cup", "box": [48.0, 0.0, 64.0, 24.0]},
+    ]
+    first, second = boxes["answer"]
+    assert first == {"label": "sign", "box": [8.0, 12.0, 32.0, 30.0], "iou": 0.75, "meets": "sign"}
+    assert (second["iou"], second["meets"]) == (0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "more"), [("none", {}), ("[1, 2, 3, 4]", {"verifier": "exact"}), ("[1, 2, 3]", {})]
+)
+def test_an_answer_without_boxes_has_none_drawn(answer: str, more: dict[str, object], tmp_path: Path) -> None:
+    assert documented(tmp_path, *detecting(answer, **more))["boxes"]["answer"] == []
+
+
+def test_the_terminal_shows_what_was_asked_and_answered(tmp_path: Path) -> None:
+    answer = '[{"label": "sign", "bbox_2d": [125, 250, 500, 625]}]'
+    text = printed(render_trajectory(documented(tmp_path, *detecting(answer))))
+    assert "t───" in text
+    assert "a───" in text
+    assert "t: ground truth; a: answer; a number: what that call showed" in text
+    assert "answered sign [8, 12, 32, 30]: IoU 0.75 with sign" in text
 
 
 def label(key: str, said: str | None) -> Label:

@@ -14,6 +14,8 @@ from vtune.report.sketch import sketch
 
 TARGET = "*"
 """The mark of evidence boxes in sketches; regions that calls show have the number of their call."""
+TRUTH, ANSWER = "t", "a"
+"""The marks of boxes that the ground truth and the answer name."""
 
 COLUMNS = (
     "key",
@@ -133,8 +135,19 @@ def _pictures(document: Mapping[str, Any]) -> Iterator[RenderableType]:
         if boxes:
             lines = sketch(picture["width"], picture["height"], boxes)
             yield Text("\n".join(lines), no_wrap=True)
-    if any(one["picture"] == 0 for one in (document["asked"] or {}).get("evidence", ())):
-        yield Text(f"{TARGET}: evidence; a number: what that call showed")
+    marks = {mark for index in range(len(document["pictures"])) for mark, _ in _boxes(document, index)}
+    said = {TARGET: "evidence", TRUTH: "ground truth", ANSWER: "answer"}
+    legend = [f"{mark}: {words}" for mark, words in said.items() if mark in marks]
+    if legend:
+        yield Text("; ".join([*legend, "a number: what that call showed"]))
+    for one in document["boxes"]["answer"]:
+        box = ", ".join(number(round(side, 1)) for side in one["box"])
+        over = (
+            f"IoU {number(one['iou'])} with {one['meets'] or 'the ground truth'}"
+            if one["iou"]
+            else "meets nothing"
+        )
+        yield Text(f"answered {one['label']} [{box}]: {over}")
 
 
 def _boxes(document: Mapping[str, Any], index: int) -> list[tuple[str, Sequence[float]]]:
@@ -145,6 +158,10 @@ def _boxes(document: Mapping[str, Any], index: int) -> list[tuple[str, Sequence[
         for crop in call["crops"]
         if crop["picture"] == index
     ]
+    if index == 0:
+        named = document["boxes"]
+        found += [(TRUTH, one["box"]) for one in named["truth"]]
+        found += [(ANSWER, one["box"]) for one in named["answer"]]
     evidence = (document["asked"] or {}).get("evidence", ())
     return found + [(TARGET, one["box"]) for one in evidence if one["picture"] == index]
 

@@ -47,7 +47,7 @@ def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
     given = given_answer(reply, sample)
     if given is None:
         return no_answer(sample)
-    point = _point(given)
+    point = point_in(given)
     if point is None:
         return unreadable(f"{quote(given)} is not a point")
     x, y, *_ = spaces_of(sample).to_truth((*point, 0.0, 0.0))
@@ -80,8 +80,8 @@ def right_point(sample: Sample) -> str:
     return f"({(x0 + x1) / 2:f}, {(y0 + y1) / 2:f})"
 
 
-def _point(text: str) -> tuple[float, float] | None:
-    """The point that a text is as a whole."""
+def point_in(text: str) -> tuple[float, float] | None:
+    """The point (x, y) that a text is as a whole; None where it is not one."""
     bare = _POINT.fullmatch(text)
     if bare is not None:
         return float(bare[1]), float(bare[2])

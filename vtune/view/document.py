@@ -1,7 +1,7 @@
 """One trajectory, or one sample, as a document of plain values: what a page and a terminal show of it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,16 @@ from typing import Any
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.reward.recipe import RIGHT
-from vtune.schema.message import Picture
+from vtune.schema.box import iou
+from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import load_picture, read_row
 from vtune.schema.pixels import Refused, check_head
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.trajectory_row import trajectory_from_row
+from vtune.verifiers.boxes import LabelledBox
+from vtune.verifiers.drawn import answer_in_pixels, asks_for_boxes, truth_in_pixels
 from vtune.view.place import Place, inside, step_of
 from vtune.view.turns import parts_of, turns_of
 
@@ -76,33 +79,34 @@ def document_of(
 
     Returns:
         `key`, `file`, `row`, `step`, `sample`, `source`, `pictures` (with `width` and `height`, or the
-        `problem`), `turns`, `calls`, `reward`, and what else is known. What could not be measured is None.
-        Long texts are cut, see `shortened`.
+        `problem`), `boxes`, `turns`, `calls`, `reward`, and what else is known. What could not be measured is
+        None. Long texts are cut, see `shortened`.
     """
     pictures = [_picture(one, file, place) for one in record.images]
+    if isinstance(record, Sample):
+        asked = question_of(record)
     head = {
         "key": f"{file.stem}/{row}",
         "file": os.path.relpath(file, place.root),
         "row": row,
         "step": step_of(file),
         "pictures": pictures,
+        "boxes": _boxes(record, asked, pictures),
         "asked": asked,
         "why_not_asked": why_not_asked,
     }
-    if isinstance(record, Sample):
-        known = _of_sample(record) | {"asked": question_of(record)}
-    else:
-        known = _of_trajectory(record)
+    known = _of_sample(record) if isinstance(record, Sample) else _of_trajectory(record)
     return {name: shortened(value) for name, value in {**head, **known}.items()}
 
 
 def question_of(sample: Sample) -> dict[str, Any]:
-    """What a sample says that its trajectories do not hold."""
+    """What a sample says that its trajectories do not hold; `verifier_parm` where it asks for boxes."""
     return {
         "question": sample.question,
         "ground_truth": sample.ground_truth,
         "answer": sample.answer,
         "verifier": sample.verifier,
+        "verifier_parm": dict(sample.verifier_parm) if asks_for_boxes(sample) else {},
         "ability": sample.ability,
         "choices": list(sample.choices),
         "tools": list(sample.tools),
@@ -110,6 +114,42 @@ def question_of(sample: Sample) -> dict[str, Any]:
             {"label": one.label, "picture": one.image, "box": list(one.bbox)} for one in sample.evidence
         ],
     }
+
+
+def _boxes(
+    record: Trajectory | Sample, asked: Mapping[str, Any] | None, pictures: list[dict[str, Any]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Boxes of the ground truth and of the answer, `truth` and `answer`, in pixels of the first picture.
+
+    Those of the answer have the `iou` with the box of the ground truth that they meet best, and its label as
+    `meets`; a point is a box without a side. Lists are empty where no places are asked for, or none is known.
+    """
+    found: dict[str, list[dict[str, Any]]] = {"truth": [], "answer": []}
+    if asked is None or not pictures or pictures[0]["problem"]:
+        return found
+    sample = Sample(
+        id=record.id if isinstance(record, Sample) else record.sample_id,
+        source=record.source,
+        prompt=(Message("user", ""),),
+        ground_truth=asked["ground_truth"],
+        verifier=asked["verifier"],
+        verifier_parm=asked["verifier_parm"],
+    )
+    if not asks_for_boxes(sample):
+        return found
+    size = pictures[0]["width"], pictures[0]["height"]
+    truth = truth_in_pixels(sample, size)
+    found["truth"] = [{"label": one.label, "box": list(one.box)} for one in truth]
+    if isinstance(record, Trajectory):
+        given = answer_in_pixels(record.reply, sample, size, record.images[0].seen)
+        found["answer"] = [_answered(one, truth) for one in given]
+    return found
+
+
+def _answered(given: LabelledBox, truth: Sequence[LabelledBox]) -> dict[str, Any]:
+    overlap, meets = max(((iou(given.box, one.box), one.label) for one in truth), default=(0.0, ""))
+    named = meets if overlap else ""
+    return {"label": given.label, "box": list(given.box), "iou": overlap, "meets": named}
 
 
 def shortened(value: Any) -> Any:

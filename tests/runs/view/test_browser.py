@@ -21,14 +21,18 @@ from tests.runs.sweep.folders import make_sweep
 from tests.runs.view.test_pairs import AFTER, BEFORE
 from tests.runs.view.test_show import hostile
 from tests.runs.view.test_tokens import write_tokenizer
+from tests.schema.records import SAMPLE
 from tests.view.hostile import STEERING, TEXT, make_hostile_run
 from tests.view.runs import LOOKED, MISSED, make_run
+from vtune.config import dump_recipe, find, load_recipe
 from vtune.runs.serve.listening import listen, url_of
+from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.page import write_page
 from vtune.runs.view.serving import HOST, app_of
 from vtune.schema.labels import read_labels
-from vtune.schema.parquet import write_trajectories
+from vtune.schema.message import Message
+from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.view.place import find_all, find_places
 from vtune.view.query import parse_query, select
 
@@ -216,6 +220,38 @@ def test_a_page_in_a_file(browser: Any, run: Path, tmp_path: Path) -> None:
     page.wait_for_selector("text=alert(1)")
     assert page.locator("button:has-text('box wrong')").count() == 0
     one.closed(f"file://{file}")
+
+
+def detection_run(folder: Path) -> Path:
+    """A run with a detection: two boxes are asked for, one is found, and the other is in the wrong place."""
+    truth = [{"label": "cup", "bbox_2d": [4, 4, 24, 24]}, {"label": "pen", "bbox_2d": [40, 8, 60, 40]}]
+    answer = [{"label": "cup", "bbox_2d": [4, 4, 24, 20]}, {"label": "pen", "bbox_2d": [2, 40, 12, 46]}]
+    sample = replace(SAMPLE, id="lens/7", images=LOOKED.images[:1], evidence=(), choices=(),
+                     ground_truth=json.dumps(truth), verifier="detection", verifier_parm={})  # fmt: skip
+    write_samples(folder.parent / "samples.parquet", [sample])
+    said = Message("assistant", f"<answer>{json.dumps(answer)}</answer>")
+    run = make_run(folder, {0: [replace(LOOKED, messages=(*LOOKED.messages[:-1], said))]})
+    settings = [f"data=[{folder.parent / 'samples.parquet'}]", "steps=2"]
+    recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, settings)
+    (run / "recipe.yaml").write_text(dump_recipe(recipe))
+    return run
+
+
+def test_boxes_of_the_truth_and_of_the_answer_are_drawn(browser: Any, tmp_path: Path) -> None:
+    write_page([detection_run(tmp_path / "run")], tmp_path / "page.html")
+    one = Watched(browser)
+    page = one.page
+    page.goto(f"file://{tmp_path}/page.html#/0/step-000000/0")
+    page.wait_for_selector(".answer rect")
+    gallery = page.get_by_label("Pictures", exact=True)
+    assert (gallery.locator(".truth rect").count(), gallery.locator(".answer rect").count()) == (2, 2)
+    titles = gallery.locator(".answer title").all_text_contents()
+    assert titles == ["answer: cup, IoU 0.80 with cup", "answer: pen"]
+    named = gallery.get_by_role("img").first.get_attribute("aria-label")
+    assert "ground truth: pen at 40, 8, 60, 40" in named
+    if SHOTS:
+        page.screenshot(path=f"{SHOTS}/detection.png", full_page=True)
+    one.closed(f"file://{tmp_path}/page.html")
 
 
 def test_a_page_that_holds_a_part_says_of_what(browser: Any, tmp_path: Path) -> None:

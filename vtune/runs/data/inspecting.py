@@ -15,14 +15,11 @@ from vtune.report.samples import Problem
 from vtune.report.samples_page import samples_page
 from vtune.runs.data.pictures_ahead import open_whole
 from vtune.runs.data.validating import problem_of
-from vtune.schema.box import proper
 from vtune.schema.message import Picture
 from vtune.schema.parquet import columns, load_picture, scan_samples
 from vtune.schema.pixels import decode_reduced
 from vtune.schema.sample import Sample
-from vtune.verifiers import VERIFIERS
-from vtune.verifiers.boxes import stated_boxes
-from vtune.verifiers.spaces import space_of
+from vtune.verifiers.drawn import asks_for_boxes, truth_in_pixels
 
 THUMBNAIL = 512
 """Pixels of the longer side of a picture on the page."""
@@ -108,23 +105,11 @@ def _example(sample: Sample, base: Path, row: int) -> dict[str, Any]:
 
 def _truth_boxes(sample: Sample, sizes: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
     """The boxes of a ground truth, in pixels of the first picture; none where it is not a list of boxes."""
-    verifier = VERIFIERS.get(sample.verifier)
-    if verifier is None or not verifier.answers_in_boxes or not sizes:
+    if not sizes or not asks_for_boxes(sample):
         return []
-    try:
-        relative = space_of(sample) == "relative_1000"
-    except DataError:
-        return []  # `validate` reports what is wrong with it
-    width, height = (size / 1000 if relative else 1.0 for size in sizes[0])
     return [
-        {
-            "of": "ground truth",
-            "label": label,
-            "image": 0,
-            "bbox_2d": [box[0] * width, box[1] * height, box[2] * width, box[3] * height],
-        }
-        for label, box in ((one.label, one.box) for one in stated_boxes(sample.ground_truth) or ())
-        if proper(box)
+        {"of": "ground truth", "label": one.label, "image": 0, "bbox_2d": list(one.box)}
+        for one in truth_in_pixels(sample, sizes[0])
     ]
 
 

@@ -31,7 +31,7 @@ KEPT = 8
 """Records that are kept for the pictures that are asked for next (ours)."""
 ROUNDING = 1e-4
 """Of a stored reward (ours)."""
-QUESTIONS = "questions"
+QUESTIONS = "asked"
 """Files of the index that hold what samples ask."""
 
 Record = Trajectory | Sample
