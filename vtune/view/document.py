@@ -79,8 +79,8 @@ def document_of(
 
     Returns:
         `key`, `file`, `row`, `step`, `sample`, `source`, `pictures` (with `width` and `height`, or the
-        `problem`), `boxes`, `turns`, `calls`, `reward`, and what else is known. What could not be measured is
-        None. Long texts are cut, see `shortened`.
+        `problem`), `boxes`, `turns`, `calls`, `reward`, and what else is known; None stands for what
+        could not be measured. Long texts are cut, see `shortened`.
     """
     pictures = [_picture(one, file, place) for one in record.images]
     if isinstance(record, Sample):
