@@ -165,7 +165,6 @@ def test_it_adds_its_weighted_score_to_the_total_or_leaves_it_open(
     ("changes", "message"),
     [
         ({"consistency": MODEL}, "by a model needs one"),
-        ({"consistency": TEXT, "weighting": "sample"}, "no weight for `consistency`"),
         ({"consistency": {"weight": 0.0, "by": "text"}}, "greater than 0"),
     ],
 )

@@ -11,7 +11,7 @@ from tests.reward.build import LEVELS, RIGHT, TARGET, WRONG, looks, recipe, samp
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.checking import check_evidence, check_samples, check_unscored, unscored_share
-from vtune.reward.combining import Weights, combine
+from vtune.reward.combining import Weights, combine, weights_of
 from vtune.reward.evidence import tool_part
 from vtune.reward.part import Unscored
 from vtune.reward.recipe import IouSchedule
@@ -78,6 +78,17 @@ def test_gated_the_tool_part_is_paid_with_right_answers_only_but_red_flags_alway
 def test_weights_of_the_sample_replace_those_of_the_recipe() -> None:
     own = sample(TARGET, accuracy_ratio=0.5, format_ratio=0.0, tool_ratio=1.0)
     assert total(own, looks(TARGET), weighting="sample") == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("weighting", ["sample", "sample_normalised"])
+def test_a_part_without_a_weight_in_samples_keeps_that_of_the_recipe(weighting: str) -> None:
+    own = sample(TARGET, accuracy_ratio=1.0, format_ratio=0.0, tool_ratio=1.0)
+    asked = recipe(weighting=weighting, consistency={"weight": 0.25, "by": "text"})
+    before = weights_of(own, recipe(weighting=weighting))
+    assert weights_of(own, asked) == dataclasses.replace(before, consistency=0.25)
+    full = {name: Verdict(1.0, "") for name in ("accuracy", "format", "tool", "consistency")}
+    standard = before.accuracy + before.format + before.tool
+    assert combine(full, weights_of(own, asked), asked).total == pytest.approx(standard + 0.25)
 
 
 def test_normalised_weights_are_divided_by_their_sum() -> None:

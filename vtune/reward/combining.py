@@ -27,15 +27,18 @@ class Weights:
 
 
 def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
-    """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says."""
+    """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says.
+
+    Of parts that samples have no weight for, the recipe's holds either way.
+    """
+    consistency = 0.0 if recipe.consistency is None else recipe.consistency.weight
+    own = {name: section.weight for name, section in recipe.parts.given.items()}
     if recipe.weighting == "recipe":
-        consistency = 0.0 if recipe.consistency is None else recipe.consistency.weight
-        own = {name: section.weight for name, section in recipe.parts.given.items()}
         return Weights(recipe.accuracy, recipe.format, recipe.tool, consistency, own)
     ratios = (sample.accuracy_ratio, sample.format_ratio, sample.tool_ratio)
     divisor = sum(ratios) if recipe.weighting == "sample_normalised" else 1.0
     accuracy, form, tool = (ratio / divisor if divisor else 0.0 for ratio in ratios)
-    return Weights(accuracy, form, tool)
+    return Weights(accuracy, form, tool, consistency, own)
 
 
 def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: RewardRecipe) -> Reward:

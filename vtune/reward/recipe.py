@@ -243,7 +243,8 @@ class RewardRecipe(Strict):
     weighting: Literal["recipe", "sample", "sample_normalised"]
     """`recipe`: the three weights above hold for all samples. `sample`: each sample's own accuracy_ratio,
     format_ratio and tool_ratio do (V-Triune §3.2: not divided by their sum), and those above do nothing.
-    `sample_normalised`: the same, divided by their sum, as V-Triune's published server does."""
+    `sample_normalised`: the same, divided by their sum, as V-Triune's published server does. Further parts
+    have weights of their own, which hold for all samples and are divided by nothing."""
     max_unscored: float = Field(ge=0, le=1)
     """The run stops when a larger share of a step's trajectories is unscored."""
     evidence: EvidenceLevels
@@ -278,16 +279,7 @@ class RewardRecipe(Strict):
         return self
 
     @model_validator(mode="after")
-    def _further_parts_can_be_scored(self) -> Self:
-        if self.parts.given and self.weighting != "recipe":
-            name = min(self.parts.given)
-            raise ValueError(f"samples have no weight for `{name}`: set `weighting` to recipe")
-        if self.counterfactual is not None and self.weighting != "recipe":
-            raise ValueError("samples have no weight for `counterfactual`: set `weighting` to recipe")
-        if self.consistency is None:
-            return self
-        if self.consistency.by == "model" and self.judge is None:
+    def _consistency_can_be_judged(self) -> Self:
+        if self.consistency is not None and self.consistency.by == "model" and self.judge is None:
             raise ValueError("`consistency` by a model needs one: set `judge`, or `consistency.by` to text")
-        if self.weighting != "recipe":
-            raise ValueError("samples have no weight for `consistency`: set `weighting` to recipe")
         return self
