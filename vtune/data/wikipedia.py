@@ -53,7 +53,7 @@ def read_articles(path: Path) -> Iterator[Article]:
         yield from _dumped(path)
         return
     for place, row in read_rows(path):
-        where = f"{place.file}" if place.row is None else f"{place.file}, row {place.row}"
+        where = place.where
         if isinstance(row, DataError):
             raise DataError(row.what, where=where, fix=row.fix)
         title, text = row.get("title"), row.get("text")

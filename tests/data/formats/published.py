@@ -672,7 +672,7 @@ def hf(folder: Path) -> Published:
     return Published(
         [data],
         {"choice": 1, "math": 1},
-        {f"{data}, row 2": "no value for gold"},
+        {f"{data / 'train-00000.parquet'}, row 2": "no value for gold"},
         Options(columns=columns),
         sources=("own",),
     )

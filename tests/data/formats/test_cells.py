@@ -157,7 +157,8 @@ def test_a_file_elsewhere_is_read_in_the_same_way() -> None:
 
     with fsspec.open("memory://mine.csv", "wb") as file:
         file.write(b"id,a\n01,007\n")
-    assert list(text_rows([TextFile("memory://mine.csv", ",")])) == [{"id": "01", "a": "007"}]
+    read = text_rows([TextFile("memory://mine.csv", ",")])
+    assert list(read) == [("memory://mine.csv", 0, {"id": "01", "a": "007"})]
 
 
 OPTIONS = '["red", "green"]'

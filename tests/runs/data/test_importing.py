@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -405,7 +406,8 @@ def test_shards_may_have_other_columns_and_types_and_no_row(tmp_path: Path) -> N
     result = import_data("hf", [folder], out, options=Options(columns=columns), strict=False)
     assert [sample.ground_truth for sample in read_samples(out)] == ["red", "5", "here"]
     (problem,) = result["problems"]
-    assert (problem["row"], problem["what"]) == (2, "the row has no value for a (column `a`)")
+    assert (problem["file"], problem["row"]) == (str(folder / "train-00003-of-00005.parquet"), 0)
+    assert problem["what"] == "the row has no value for a (column `a`)"
 
 
 @pytest.mark.parametrize("format_", ["hf", "verl"])
@@ -578,3 +580,29 @@ def test_turns_that_thymes_layout_would_join_or_refuse_are_not_exported(
     assert [problem["row"] for problem in result["problems"]] == [1]
     assert why in result["problems"][0]["what"]
     assert import_data("thyme", [there], back, options=Options(), strict=True)["kept"] == 1
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "jsonl"])
+def test_a_row_of_a_folder_is_named_by_its_file(ending: str, tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for shard in range(2):
+        answers = ["4", "" if shard else "5", "6"]
+        rows = pa.table({"question": ["How many?"] * 3, "answer": answers})
+        file = folder / f"train-{shard:05d}-of-00002.{ending}"
+        if ending == "parquet":
+            pq.write_table(rows, file)
+        elif ending == "csv":
+            file.write_text("question,answer\n" + "".join(f"How many?,{one}\n" for one in answers))
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows.to_pylist()))
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: {value: mine}\nquestion: question\nanswer: answer\n")
+    words = ("data", "import", "hf", folder, "--columns", columns)
+    ended = vtune(*words, "--out", tmp_path / "out.parquet", "--json")
+    (problem,) = json.loads(ended.out)["problems"]
+    assert (problem["file"], problem["row"]) == (str(folder / f"train-00001-of-00002.{ending}"), 1)
+    kept = [sample.id for sample in read_samples(tmp_path / "out.parquet")]
+    assert kept[-2:] == ["mine/train/3", "mine/train/5"]
+    strict = vtune(*words, "--out", tmp_path / "strict.parquet", "--strict")
+    assert f"train-00001-of-00002.{ending}, row 1" in strict.err

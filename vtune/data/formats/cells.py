@@ -39,13 +39,17 @@ class TextFile:
     """Between cells; None: JSON."""
 
 
+Located = tuple[str, int | None, Any]
+"""Path or address of a file, a number of a row in it (None: all of it), and the row or a DataError."""
+
+
 def text_file(path: Path) -> TextFile | None:
     """The file, if its name says that it is one of text."""
     ending = path.suffix.lower()
     return TextFile(str(path), SEPARATORS[ending]) if ending in SEPARATORS else None
 
 
-def text_rows(files: Iterable[TextFile]) -> Iterator[Row | DataError]:
+def text_rows(files: Iterable[TextFile]) -> Iterator[Located]:
     """Every row of files; one that cannot be read is an error in its place, and the next one follows."""
     for file in files:
         try:
@@ -53,12 +57,15 @@ def text_rows(files: Iterable[TextFile]) -> Iterator[Row | DataError]:
                 read = _json(stream) if file.separator is None else _table(stream, file.separator)
                 for number, row in enumerate(read):
                     here = f"{file.address}, row {number}"
-                    yield DataError(row.what, where=here, fix=row.fix) if isinstance(row, DataError) else row
+                    if isinstance(row, DataError):
+                        row = DataError(row.what, where=here, fix=row.fix)
+                    yield file.address, number, row
         except OSError as error:
-            yield DataError(f"cannot read {file.address}: {error.strerror or error}", fix="check the file")
+            unread = DataError(f"cannot read {file.address}: {error.strerror or error}", fix="check the file")
+            yield file.address, None, unread
 
 
-def columns(rows: Iterator[Row | DataError], wanted: Sequence[str]) -> list[str]:
+def columns(rows: Iterable[Row | DataError], wanted: Sequence[str]) -> list[str]:
     """The columns that rows have, as far as it takes to see the wanted ones; empty where no row can be read.
 
     Args:

@@ -16,7 +16,16 @@ from pydantic import BeforeValidator, Field
 
 from vtune.config import Strict, load_recipe
 from vtune.data.formats.building import Found, Options, each
-from vtune.data.formats.cells import SEPARATORS, Cells, TextFile, columns, heading, text_file, text_rows
+from vtune.data.formats.cells import (
+    SEPARATORS,
+    Cells,
+    Located,
+    TextFile,
+    columns,
+    heading,
+    text_file,
+    text_rows,
+)
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.questions import AnswerIs, question_sample
 from vtune.data.formats.regions import BoxColumn
@@ -79,13 +88,13 @@ class ParquetFiles:
                 there |= columns_of(path)
         return list(there)
 
-    def rows(self) -> Iterator[Row | DataError]:
+    def rows(self) -> Iterator[Located]:
         """Every row; a damaged file is an error in the place of its rows, and the next file follows."""
         for path in self.paths:
             try:
-                yield from (row for _, row in scan_rows(path))
+                yield from ((str(path), number, row) for number, row in scan_rows(path))
             except DataError as error:
-                yield error
+                yield str(path), None, error
 
 
 class ColumnMap(Strict):
@@ -198,16 +207,21 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
     # Several files may be given, and what tells rows without an id apart is the name of theirs.
     name = path.stem if path.is_file() else names.split
     try:
-        for number, row in enumerate(_chosen(path, names)):
-            yield Place(path, number, name), row if isinstance(row, DataError | Cells) else dict(row)
+        for number, (address, there, row) in enumerate(_chosen(path, names)):
+            spot = (Path(address), there) if path.is_dir() and address else None
+            place = Place(path, number, name, spot)
+            yield place, row if isinstance(row, DataError | Cells) else dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         # It reads Parquet many rows at a time, and does not say which of them it cannot read.
         broken = DataError(f"datasets stopped reading: {error}", fix="fix the file, or make it again")
         yield Place(path, None, name), broken
 
 
-def _chosen(path: Path, names: ColumnMap) -> Iterable[Any]:
-    """The rows, pictures encoded, of a data set that has the columns of the map."""
+def _chosen(path: Path, names: ColumnMap) -> Iterable[Located]:
+    """The rows, pictures encoded, of a data set that has the columns of the map.
+
+    Those that `datasets` reads have no file.
+    """
     opened = _opened(path, names)
     if isinstance(opened, ParquetFiles):
         if there := opened.columns():
@@ -215,14 +229,14 @@ def _chosen(path: Path, names: ColumnMap) -> Iterable[Any]:
         return opened.rows()
     if isinstance(opened, list):
         # From the start again: a first row may lack what others have.
-        there = columns(text_rows(opened), _wanted(names))
+        there = columns((row for _, _, row in text_rows(opened)), _wanted(names))
         if there := there or [column for file in opened for column in heading(file)]:
             _check_columns(path, names, there)
         return text_rows(opened)
     # Packed text has no schema ahead of its rows.
     there = opened.column_names or list(next(iter(opened.take(1)), {}))
     _check_columns(path, names, there)
-    return _encoded(opened)
+    return (("", None, row) for row in _encoded(opened))
 
 
 def _wanted(names: ColumnMap) -> list[str]:

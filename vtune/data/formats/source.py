@@ -25,6 +25,19 @@ class Place:
     """From 0 (in JSON lines: the line); None for the file as a whole."""
     name: str
     """The file within what was asked for, without its ending, e.g. `train/0001`."""
+    spot: tuple[Path, int | None] | None = None
+    """The file and the row in it (None: all of it), where `file` is a folder and `row` counts over all."""
+
+    @property
+    def file_and_row(self) -> tuple[Path, int | None]:
+        """Where a person finds it."""
+        return self.spot or (self.file, self.row)
+
+    @property
+    def where(self) -> str:
+        """The same, for messages."""
+        file, row = self.file_and_row
+        return str(file) if row is None else f"{file}, row {row}"
 
     @property
     def id(self) -> str:

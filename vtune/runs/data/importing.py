@@ -170,7 +170,7 @@ class _Reading:
             return error
 
     def _good(self, place: Place, record: Sample | Trajectory, pictures: Opening) -> bool:
-        here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+        here = place.where
         try:
             if isinstance(record, Trajectory):
                 check_unicode("", trajectory_to_row(record))
@@ -200,7 +200,7 @@ class _Reading:
 
     def _odd(self, place: Place, error: DataError) -> None:
         if self._strict:
-            here = str(place.file) if place.row is None else f"{place.file}, row {place.row}"
+            here = place.where
             detail = "" if error.where.startswith(here) else f", {error.where}"
             raise DataError(error.what, where=f"{here}{detail}" if error.where else here, fix=error.fix)
-        self.problems.append(problem_of(place.file, place.row, error))
+        self.problems.append(problem_of(*place.file_and_row, error))

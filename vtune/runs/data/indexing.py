@@ -202,7 +202,7 @@ def _entry(row: Mapping[str, Any], column: str, place: Place) -> Entry:
     title, text = row.get("title", title), row.get("text") or ""
     if not isinstance(title, str) or not isinstance(text, str):
         raise DataError("`title` and `text` are texts", fix="fix the row")
-    return Entry(data, title, text, f"{place.file}, row {place.row}")
+    return Entry(data, title, text, place.where)
 
 
 def _read(path: Path) -> bytes:
@@ -215,5 +215,5 @@ def _read(path: Path) -> bytes:
 
 
 def _at(place: Place, error: DataError) -> DataError:
-    where = f"{place.file}" if place.row is None else f"{place.file}, row {place.row}"
+    where = place.where
     return DataError(error.what, where=where, fix=error.fix)
