@@ -13,7 +13,7 @@ from tests.models.kernel import KERNEL, varlen_attn
 from tests.update.build import items, without_picture
 from vtune.models.policy import Policy
 from vtune.models.row_attention import use_one_call
-from vtune.models.sequence_parallel import SequenceGroup
+from vtune.models.sequence_parallel import SequenceGroup, Stretches, stretches
 from vtune.update.batch import Item, dummy_item, micro_batch
 from vtune.update.forward import PolicyForward, checkpoint_activations
 from vtune.update.ranks import Ranks
@@ -48,13 +48,18 @@ def in_text(policy: Policy) -> list[Item]:
     return [*found, dummy_item(policy.chat, policy.pictures)]
 
 
+def short(policy: Policy) -> list[Item]:
+    """One process has all tokens, as where rows have fewer tokens than there are processes."""
+    return one_picture(policy)
+
+
 def in_one_call(policy: Policy) -> list[Item]:
     """Two processes attend to all segments in one call; the process that they are compared with does not."""
     return many(policy)
 
 
 CASES: dict[str, Callable[[Policy], list[Item]]] = {
-    one.__name__: one for one in (many, one_picture, one_token, in_text, in_one_call)
+    one.__name__: one for one in (many, one_picture, one_token, in_text, short, in_one_call)
 }
 
 
@@ -75,6 +80,10 @@ def numbers(policy: Policy, given: list[Item], group: SequenceGroup | None) -> N
     return found
 
 
+def all_first(tokens: int, group: SequenceGroup) -> Stretches:
+    return Stretches(group, (tokens, *[0] * (group.size - 1)))
+
+
 def main(even: str, even3: str, out: str) -> None:
     torch.set_num_threads(1)
     ranks = start(Ranks.of_this_process())
@@ -86,7 +95,8 @@ def main(even: str, even3: str, out: str) -> None:
         for case, items_of in CASES.items():
             if items_of is in_one_call:
                 use_one_call(policy.model)  # the last case
-            with patch(KERNEL, varlen_attn):
+            split = all_first if items_of is short else stretches
+            with patch(KERNEL, varlen_attn), patch("vtune.update.forward.stretches", split):
                 mine = numbers(policy, items_of(policy), group)
             for name, value in mine.items():
                 if name not in ("logprobs", "entropy"):

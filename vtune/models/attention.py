@@ -120,8 +120,10 @@ def _forward(
             self, hidden_states, position_embeddings=position_embeddings, **rest
         )
         return stock
-    heads = (*hidden_states.shape[:-1], -1, self.head_dim)
-    query, key, value = (of(hidden_states).view(heads) for of in (self.q_proj, self.k_proj, self.v_proj))
+    # A row of fewer tokens than processes has none here: heads are counted by the width alone.
+    query, key, value = (
+        of(hidden_states).unflatten(-1, (-1, self.head_dim)) for of in (self.q_proj, self.k_proj, self.v_proj)
+    )
     if hasattr(self, "q_norm"):
         query, key = self.q_norm(query), self.k_norm(key)
     cosine, sine = (part[:, :, None] for part in position_embeddings)

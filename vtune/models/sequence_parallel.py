@@ -84,7 +84,7 @@ def by_heads(query: Tensor, key: Tensor, value: Tensor, row: Stretches) -> tuple
     if again > 1:
         key, value = (states.repeat_interleave(again, dim=2) for states in (key, value))
     # One exchange for all three.
-    parts = [states[0].reshape(length, size, -1, states.shape[3]) for states in (query, key, value)]
+    parts = [states[0].unflatten(1, (size, -1)) for states in (query, key, value)]
     sent = torch.cat(parts, dim=2).transpose(0, 1).flatten(0, 1)
     got = _exchanged(sent, [length] * size, row.lengths, row.group)
     query, key, value = torch.split(got[None], [part.shape[2] for part in parts], dim=2)
@@ -162,6 +162,8 @@ def shared_features(
     if pictures is None:
         return None
     group = row.group
+    # Asked for before the tower has work: a GPU is waited for.
+    counts = placeholders(input_ids, model.config.image_token_id, row)
     sizes = [prod(grid) for grid in pictures.grids.tolist()]
     owners = spread_out(sizes, group.size)
     mine = [number for number, owner in enumerate(owners) if owner == group.index]
@@ -179,7 +181,6 @@ def shared_features(
         filled[owner] += count
     who = torch.cat([torch.full((tokens[number],), owners[number]) for number in pictures.order])
     where = torch.cat([torch.arange(tokens[number]) + begins[number] for number in pictures.order])
-    counts = placeholders(input_ids, model.config.image_token_id, row)
     got = fetched(torch.cat(layers, dim=1), who, where, counts, group)
     first, *others = torch.split(got, layers[0].shape[1], dim=1)
     out.pooler_output = [first]

@@ -95,6 +95,8 @@ class PolicyForward(nn.Module):
     ) -> TokenStats:
         """As `forward`, of a row over the processes of a group."""
         group, mine = row.group, row.mine
+        # Asked for here: behind the model's forward pass a GPU would be waited for.
+        places, ends = predicting.cpu(), torch.tensor(row.lengths).cumsum(0)
         hidden = self.model.model(
             input_ids=packed.input_ids[:, mine],
             position_ids=packed.position_ids[..., mine],
@@ -104,7 +106,6 @@ class PolicyForward(nn.Module):
             use_cache=False,
         ).last_hidden_state[0]
         # The counted tokens of a row lie at its end: each process scores as many, wherever they are.
-        places, ends = predicting.cpu(), torch.tensor(row.lengths).cumsum(0)
         owners = torch.searchsorted(ends, places, right=True)
         starts = ends - torch.tensor(row.lengths)
         counts = even(len(targets), group.size)
