@@ -41,6 +41,16 @@ def test_adapters_alone_are_what_merged_weights_hold_beside_the_starting_ones(ti
     assert sum(t.numel() for t in alone.values()) < 0.1 * sum(t.numel() for t in merged.values())
 
 
+def test_adapters_are_drawn_without_a_look_at_the_gpus_of_other_processes(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    before = torch.get_rng_state()
+    add_adapters(load(tiny).model, LORA, ())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not [one for one in recwarn if "devices" in str(one.message)]
+
+
 def test_an_output_head_that_is_the_embedding_gets_no_adapter(tiny: Path) -> None:
     with pytest.raises(RecipeError, match="lm_head has the weights of the input embedding"):
         check_targets(str(tiny), update(lora=LoRA(rank=4, alpha=8, targets=("q_proj", "lm_head"))))

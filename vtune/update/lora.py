@@ -38,7 +38,9 @@ def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, in
     from peft import LoraConfig, inject_adapter_in_model
 
     wanted = targets_in(model, lora, frozen)
-    with torch.random.fork_rng():
+    # The current GPU alone: of others, which are other processes', torch would write a long warning.
+    here = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(here):
         # The same draw on every process; the other factor begins at zero, so nothing else hangs on it.
         torch.manual_seed(0)
         inject_adapter_in_model(
