@@ -135,6 +135,14 @@ CHECKS: Sequence[Check] = (
         rehearsed=False,
     ),
     Check(
+        name="shared_rows",
+        about="two ranks that compute each row together, weights split (update.sequence_parallel, ZeRO-3)",
+        entry="ranks:check_shared_rows",
+        seconds=240,
+        gpus=2,
+        rehearsed=False,
+    ),
+    Check(
         name="server",
         about="weights by NCCL to a vLLM server on the second GPU, at a routable address",
         entry="server:check",

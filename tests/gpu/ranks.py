@@ -38,6 +38,23 @@ def check_tensor_parallel(place: Place) -> Found:
     return found(place, "bfloat16", memory, both=True)
 
 
+def check_shared_rows(place: Place) -> Found:
+    """Both ranks compute each row together, with weights split between them (update.sequence_parallel)."""
+    model = middling(place.models / "middling")  # its heads divide by two
+    given = recipe(place, model) | {
+        "update.dtype": "bfloat16",
+        "update.sequence_parallel": 2,
+        "update.zero_stage": 3,
+        "update.overlap_comm": True,
+        "update.activation_checkpointing": True,
+        "loss.kl_weight": 0.01,
+    }
+    words = ["rl", "--recipe", "codev-tiny", "--out", str(place.folder / "run"), "--gpus", "2"]
+    with Memory() as memory:
+        vtune_apart([*words, *settings(given)])
+    return found(place, "bfloat16", memory, both=True)
+
+
 def check_visible(place: Place) -> Found:
     """Only the second GPU is taken, by one rank that calls it the first."""
     given = recipe(place, tiny_model(place.models / "tiny"))
