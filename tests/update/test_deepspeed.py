@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from tests.conftest import load
 from tests.runs.commands import vtune
 from tests.update.build import BY_SEQUENCE, OBJECTIVE, items, logprobs_of, update, weights
+from tests.update.test_memory import shape
 from tests.update.two_processes import ADAPTERS, MODELS, RUNS, UPDATES, Run, learnt
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.models.families import family_of, family_of_model
@@ -27,6 +28,7 @@ from vtune.update.deepspeed import MAX_SKIPPED, StepStats, Trainer
 from vtune.update.forward import PolicyForward
 from vtune.update.frozen import checksum_of_frozen
 from vtune.update.losses import PolicyLoss
+from vtune.update.memory import Load, gradients
 from vtune.update.parts import depths_of, fingerprints, freeze, layer_group
 from vtune.update.ranks import Ranks
 from vtune.update.recipe import LoRA
@@ -454,6 +456,21 @@ def test_overlap_is_in_force_where_gradients_are_split(tiny: Path) -> None:
         assert engine.zero_overlap_comm() is overlap
     with pytest.raises(ValidationError, match="overlap_comm needs zero_stage 2 or 3"):
         update(zero_stage=1, overlap_comm=True)
+
+
+@pytest.mark.parametrize("lora", [None, ADAPTERS], ids=["whole", "adapters"])
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_the_buffer_of_gradients_is_no_larger_than_all_of_them(
+    tiny: Path, stage: int, lora: LoRA | None
+) -> None:
+    trainer = trainer_of(load(tiny), zero_stage=stage, lora=lora)
+    zero = trainer._engine.optimizer
+    assert zero.reduce_bucket_size == sum(trainer.trainable.values())
+    plan = Load(
+        gpus=1, dtype_bytes=4, zero_stage=1, tokens=0, patches=0, scored=0, checkpointing=True,
+        lora_rank=lora.rank if lora else 0, lora_targets=lora.targets if lora else (),
+    )  # fmt: skip
+    assert gradients(shape(tiny), plan)["buffers"] == 4 * zero.reduce_bucket_size
 
 
 def test_weights_stay_where_they_are_below_stage_three() -> None:

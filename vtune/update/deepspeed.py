@@ -36,7 +36,7 @@ from vtune.update.schedule import learning_rate_at
 from vtune.update.sequence import sequence_group, shared_items
 from vtune.update.shares import in_step
 from vtune.update.stats import StepStats
-from vtune.update.zero import buckets, config_of, forget_gradients, outside_zero
+from vtune.update.zero import buckets, config_of, forget_gradients, outside_zero, with_buffer
 
 MAX_SKIPPED = 10
 """Updates in a row that may be skipped: ours."""
@@ -108,7 +108,7 @@ class Trainer:
             model=module,
             model_parameters=parameters,
             optimizer=optimizer,
-            config=self._settings,
+            config=with_buffer(self._settings, sum(self.trainable.values())),
             dist_init_required=False,
         )
         if recipe.zero_stage == 3:

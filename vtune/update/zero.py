@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vtune.update import memory
 from vtune.update.lora import Unit
 from vtune.update.recipe import Update
 
@@ -50,6 +51,19 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
         "zero_force_ds_cpu_optimizer": False,
         "zero_optimization": zero,
     }
+
+
+def with_buffer(settings: dict[str, Any], trained: int) -> dict[str, Any]:
+    """The settings, with a buffer for gradients that travel no larger than all of them.
+
+    DeepSpeed takes it whole, whatever goes into it: a gigabyte in bfloat16, which adapters would not fill.
+
+    Args:
+        settings: As `config_of` gives them.
+        trained: Parameters that the optimiser changes, over all processes.
+    """
+    size = {"reduce_bucket_size": min(memory.BUCKET, trained)}
+    return settings | {"zero_optimization": settings["zero_optimization"] | size}
 
 
 def writer_of(path: Path) -> int:
