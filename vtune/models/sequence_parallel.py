@@ -84,7 +84,11 @@ def by_heads(query: Tensor, key: Tensor, value: Tensor, row: Stretches) -> tuple
     if again > 1:
         key, value = (states.repeat_interleave(again, dim=2) for states in (key, value))
     # One exchange for all three.
-    parts = [states[0].unflatten(1, (size, -1)) for states in (query, key, value)]
+    parts = [
+        # Not -1, of which nobody could tell what it is where there is no token.
+        states[0].reshape(length, size, states.shape[2] // size, states.shape[3])
+        for states in (query, key, value)
+    ]
     sent = torch.cat(parts, dim=2).transpose(0, 1).flatten(0, 1)
     got = _exchanged(sent, [length] * size, row.lengths, row.group)
     query, key, value = torch.split(got[None], [part.shape[2] for part in parts], dim=2)
