@@ -44,7 +44,7 @@ ROWS = [
 
 
 def test_dependence_has_every_denominator() -> None:
-    found = dependence(ROWS, "black", seed=0)
+    found = dependence(ROWS, "black", seed=0, max_unscored=0.2)
     assert (found.n, found.n_unscored, found.why) == (4, 1, "the judge gave no reply")
     shares = (found.dependent_of_looked, found.dependent_of_correct, found.dependent_of_all)
     assert [one.value for one in shares if one is not None] == pytest.approx([3 / 4, 3 / 5, 3 / 6])
@@ -58,7 +58,7 @@ def test_dependence_has_every_denominator() -> None:
 
 
 def test_the_table_sets_the_judge_against_the_exchange() -> None:
-    found = dependence(ROWS, "black", seed=0)
+    found = dependence(ROWS, "black", seed=0, max_unscored=0.2)
     values = {name: one.value for name, one in found.table.items() if one is not None}
     assert values == {
         "faithful_dependent": 1 / 2,
@@ -70,7 +70,7 @@ def test_the_table_sets_the_judge_against_the_exchange() -> None:
 
 
 def test_it_is_split_by_source_resolution_and_calls() -> None:
-    found = dependence(ROWS, "black", seed=0).by
+    found = dependence(ROWS, "black", seed=0, max_unscored=0.2).by
     assert {kind: {name: part.n for name, part in parts.items()} for kind, parts in found.items()} == {
         "source": {"a": 2, "b": 2},
         "resolution": {"from 4 MP": 1, "under 1 MP": 3},
@@ -90,13 +90,25 @@ def test_tokens_are_a_mean_over_what_was_drawn_and_seen() -> None:
     # One turn of 10 tokens, one of an endpoint, and one that nothing had to be drawn for.
     reruns = (Rerun(right=False, tokens=10), Rerun(right=False), Rerun(right=True, same=True))
     rows = [answered(number, {"black": one}) for number, one in enumerate(reruns)]
-    assert dependence(rows, "black", seed=0).tokens == 10.0
-    assert dependence(rows[1:], "black", seed=0).tokens is None
+    assert dependence(rows, "black", seed=0, max_unscored=0.2).tokens == 10.0
+    assert dependence(rows[1:], "black", seed=0, max_unscored=0.2).tokens is None
 
 
 def test_where_nothing_was_drawn_again_nothing_is_said() -> None:
-    found = dependence([answered(0, looked=False)], "black", seed=0)
+    found = dependence([answered(0, looked=False)], "black", seed=0, max_unscored=0.2)
     assert (found.n, found.dependent_of_looked, found.tokens) == (0, None, None)
     assert found.dependent_of_correct is not None
     assert found.dependent_of_correct.value == 0.0
-    assert dependence([], "black", seed=0).dependent_of_all is None
+    assert dependence([], "black", seed=0, max_unscored=0.2).dependent_of_all is None
+
+
+def test_shares_of_all_right_answers_are_not_known_where_too_many_of_those_that_looked_are_not() -> None:
+    # Nothing is known of the one right answer; of the wrong ones everything, and none depends on its picture.
+    rows = [answered(0, rerun(None, why="only lens puzzles")), answered(1, correct=False)]
+    found = dependence(rows, "black", seed=0, max_unscored=0.05)
+    assert (found.n, found.n_unscored, found.why) == (0, 1, "only lens puzzles")
+    assert found.dependent_of_all is None
+    assert found.dependent_of_correct is None
+    some = dependence(ROWS, "black", seed=0, max_unscored=0.19)
+    assert some.dependent_of_looked is not None
+    assert some.dependent_of_all is None

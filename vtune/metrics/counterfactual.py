@@ -83,7 +83,10 @@ class Dependence:
     """The commonest reason for that."""
     dependent_of_looked: Estimate | None
     dependent_of_correct: Estimate | None
+    """None also where too little is known of those that saw a picture: what is left would be answers without
+    a look, which depend on none."""
     dependent_of_all: Estimate | None
+    """None there, too: what is left would be wrong answers."""
     beyond_chance: Estimate | None
     """Dependent, less what is not right any more with the very same pictures (the exchange `shown`, where it
     was asked for): what sampling alone changes is not counted."""
@@ -108,13 +111,14 @@ SHOWN = "shown"
 """The exchange that changes nothing: what sampling alone does."""
 
 
-def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Dependence:
+def dependence(rows: Sequence[Answered], exchange: str, *, seed: int, max_unscored: float) -> Dependence:
     """Summarise what one exchange says of audited trajectories.
 
     Args:
         rows: One per trajectory; those with an unscored answer are left out.
         exchange: The name of the exchange.
         seed: Of the bootstrap; the same seed gives the same intervals.
+        max_unscored: Share of the right answers that saw a picture, in [0, 1], of which nothing may be known.
     """
     rows = [row for row in rows if row.correct is not None]
     looked = [row for row in rows if row.correct and row.looked]
@@ -124,6 +128,7 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Depende
     counted = [row for row in rows if id(row) not in unknown]
     why = Counter(row.reruns[exchange].why for row in left if exchange in row.reruns).most_common(1)
     found = [row.reruns[exchange] for row in known]
+    too_few = len(left) > max_unscored * len(looked)
     of_all, of_correct = (
         Estimates(counted, seed).share([_dependent(row, exchange) for row in counted], wholes)
         for wholes in ([1.0] * len(counted), [float(bool(row.correct)) for row in counted])
@@ -135,8 +140,8 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int) -> Depende
         n_unscored=len(left),
         why=why[0][0] if why else "",
         dependent_of_looked=Estimates(known, seed).share([_dependent(row, exchange) for row in known]),
-        dependent_of_correct=of_correct,
-        dependent_of_all=of_all,
+        dependent_of_correct=None if too_few else of_correct,
+        dependent_of_all=None if too_few else of_all,
         beyond_chance=None if exchange == SHOWN else _beyond(known, exchange, seed),
         follows=_follows(known, exchange, seed),
         asked_again=Estimates(known, seed).share([float(one.again) for one in found]),

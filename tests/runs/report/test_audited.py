@@ -51,7 +51,7 @@ def found() -> dict[str, Any]:
         "judges": {"mine": one},
         "counterfactual": {
             "model": "runs/m", "temperature": 1.0, "drawn": 8, "tokens": 72, "record": "counterfactual.jsonl",
-            "exchanges": {"black": asdict(dependence(answered, "black", seed=0))},
+            "exchanges": {"black": asdict(dependence(answered, "black", seed=0, max_unscored=1.0))},
         },
         "people": people,
     }  # fmt: skip

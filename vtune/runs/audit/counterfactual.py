@@ -153,11 +153,15 @@ def run_counterfactual(
     found, drawn = asyncio.run(_rerun(reruns, looked, samples, portions, reward))
     rows = [replace(one.answered, reruns=found.get(one.place, {})) for one in looked]
     tokens = [one.tokens for row in rows for one in row.reruns.values() if one.tokens is not None]
+    exchanges = {
+        name: asdict(dependence(rows, name, seed=reruns.seed, max_unscored=reward.max_unscored))
+        for name in reruns.exchanges
+    }
     return {
         "model": reruns.model,
         "drawn_by": reruns.drawn_by,
         "temperature": reruns.settings.rollout.temperature,
-        "exchanges": {name: asdict(dependence(rows, name, seed=reruns.seed)) for name in reruns.exchanges},
+        "exchanges": exchanges,
         "drawn": drawn,
         "tokens": sum(tokens) if tokens else None,
         "record": str(reruns.record.path),
