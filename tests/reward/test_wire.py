@@ -103,11 +103,13 @@ def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
         ({"reply": "B"}, "either a `reply` or a `trajectory`"),
         ({"trajectory": None}, "either a `reply` or a `trajectory`"),
         ({"repyl": "B"}, "unknown key `repyl`"),
-        ({"trajectory": {"sample_id": "other"}}, "answers 'other'"),
-        ({"trajectory": {"images": [{"bytes": "?"}]}}, "not base64"),
-        ({"trajectory": {"images": [{"bytes": "\x80"}]}}, "not base64"),
-        ({"trajectory": {"images": 3}}, "not a list"),
-        ({"trajectory": {"stop_reason": "tired"}}, "unknown value 'tired'"),
+        ({"trajectory": {"messages": [], "sample_id": "other"}}, "answers 'other'"),
+        ({"trajectory": {"messages": [], "images": [{"bytes": "?"}]}}, "not base64"),
+        ({"trajectory": {"messages": [], "images": [{"bytes": "\x80"}]}}, "not base64"),
+        ({"trajectory": {"messages": [], "images": 3}}, "not a list"),
+        ({"trajectory": {"messages": [], "stop_reason": "tired"}}, "unknown value 'tired'"),
+        ({"trajectory": {}}, "without `messages`"),
+        ({"trajectory": {"turns": []}}, "without `messages`"),
     ],
 )
 def test_a_wrong_item_is_refused_with_its_reason(change: dict[str, Any], message: str) -> None:

@@ -309,6 +309,12 @@ def _sample(row: Row) -> Sample:
 
 
 def _trajectory(row: Row, sample: Sample) -> Trajectory:
+    if row.get("messages") is None:  # empty is what a policy that wrote nothing leaves, and scored
+        raise DataError(
+            "a trajectory came without `messages`",
+            where="column `messages`",
+            fix='send the turns, [{"role": "assistant", "content": "…"}, …]',
+        )
     images = row.get("images") or []
     if not isinstance(images, list):
         raise DataError("column `images` is not a list", fix="send a list of pictures")
