@@ -21,7 +21,9 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
         rollouts = f", {about['rollouts']} rollouts of each question" if about["rollouts"] > 1 else ""
         yield Text(f"{side.upper()}: {about['name']}  ({about['path']}): {about['model']}{rollouts}")
     if result["differs"]:
-        yield Text(f"besides the models, these differ: {', '.join(result['differs'])}")
+        same = result["a"]["model"] == result["b"]["model"]
+        who = "both name the same model; these differ" if same else "besides the models, these differ"
+        yield Text(f"{who}: {', '.join(result['differs'])}")
     yield Text(_counted(result["items"]))
     if result["scored_by"]:
         yield Text(_not_the_score(result["scored_by"]))

@@ -55,6 +55,12 @@ def graded(evaluation: Path, **facts: str) -> Path:
     return evaluation
 
 
+def renamed(evaluation: Path, model: str) -> None:
+    """The same by a model of another name."""
+    file = evaluation / "results.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model": model}))
+
+
 def compared(a: Path, b: Path) -> Any:
     ended = vtune("compare", a, b, "--json")
     assert ended.code == 0, ended.err
@@ -231,6 +237,9 @@ def test_other_settings_are_named_and_other_rules_and_data_refused(tmp_path: Pat
     tools = folder(tmp_path / "tools", marks, rollouts=4, offers=["python"], data=["other/a.parquet"])
     assert compared(a, tools)["differs"] == ["rollouts", "offers"]
     assert "besides the models, these differ: rollouts, offers" in vtune("compare", a, tools).out
+    for one in (a, tools):
+        renamed(one, "models/same")
+    assert "both name the same model; these differ: rollouts, offers" in vtune("compare", a, tools).out
 
     choices = SUITE["choices"] | {"answer_in": "reply"}  # type: ignore[operator]
     for other, what in (
