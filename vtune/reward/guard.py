@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +15,14 @@ from vtune.reward.wire import packed_json
 OPEN = ("/health",)
 """What anybody may ask: whether it lives."""
 
+Worded = Callable[[int, str, str], Mapping[str, Any]]
+"""(status, what, fix) -> the body of a refusal."""
+
+
+def plainly(status: int, what: str, fix: str) -> Mapping[str, Any]:
+    """A refusal in the form of our own services."""
+    return {"error": {"what": what, "where": "", "fix": fix}}
+
 
 class Guard:
     """Stands before an ASGI application: the token is right, and the body is not too large.
@@ -24,10 +32,12 @@ class Guard:
         token: What requests have to carry as `Authorization: Bearer …`; None lets all in but pages of the web
             that a browser on this machine has open.
         max_bytes: Of a body. It has to be announced (`Content-Length`), so nothing is read of one too large.
+        worded: How its refusals are put, for clients that expect another form.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int, worded: Worded = plainly) -> None:
         self._app = app
+        self._worded = worded
         self._key = None if token is None else f"Bearer {token}".encode()
         self._max_bytes = max_bytes
 
@@ -37,7 +47,7 @@ class Guard:
             headers = dict(scope["headers"])
             refusal = self._refusal(scope["method"], scope["path"], headers)
             if refusal is not None:
-                await _answer_to(*refusal)(scope, receive, send)
+                await self._answer_to(*refusal)(scope, receive, send)
                 return
         begun = False
 
@@ -52,7 +62,8 @@ class Guard:
             # Only a server that is shutting down cancels requests: those that outlast its grace period.
             if begun:
                 raise
-            await _answer_to(503, "the service has ended", "ask again once it is back")(scope, receive, send)
+            ended = self._answer_to(503, "the service has ended", "ask again once it is back")
+            await ended(scope, receive, send)
 
     def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[int, str, str] | None:
         """(status, what, fix), or None where nothing is wrong."""
@@ -69,6 +80,11 @@ class Guard:
         if size and int(size) > self._max_bytes:
             return 413, f"a body of {int(size)} bytes, the limit is {self._max_bytes}", "send fewer at once"
         return None
+
+    def _answer_to(self, status: int, what: str, fix: str) -> "Packed":
+        # What was announced is not read: the connection cannot be used again.
+        headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
+        return Packed(self._worded(status, what, fix), status, headers)
 
 
 def _from_a_page(headers: Mapping[bytes, bytes]) -> bool:
@@ -97,9 +113,3 @@ class Packed(JSONResponse):
     def render(self, content: Mapping[str, Any]) -> bytes:
         """The body."""
         return packed_json(content)
-
-
-def _answer_to(status: int, what: str, fix: str) -> Packed:
-    # What was announced is not read: the connection cannot be used again.
-    headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
-    return Packed({"error": {"what": what, "where": "", "fix": fix}}, status, headers)

@@ -276,6 +276,18 @@ def test_half_a_character_is_refused_with_its_place() -> None:
     assert caught.value.where == "messages[0].content[0]"
 
 
+def test_what_is_refused_before_it_is_read_has_the_form_that_clients_read(endpoint: Endpoint) -> None:
+    async def story() -> None:
+        async with endpoint.served.client(default_headers={"Origin": "https://example.com"}) as client:
+            await client.models.list()
+
+    with pytest.raises(openai.PermissionDeniedError) as caught:
+        asyncio.run(story())
+    body: Any = caught.value.body
+    assert body["message"].startswith("a web page, or another name for this machine")
+    assert (body["type"], body["code"]) == ("invalid_request_error", None)
+
+
 def test_a_body_that_is_too_large_is_refused_unread(endpoint: Endpoint) -> None:
     url = "data:image/bmp;base64," + base64.b64encode(bytes(2 * 2**20)).decode()
     part = {"type": "image_url", "image_url": {"url": url}}

@@ -277,7 +277,7 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
         return Packed(error_body(error), status_of(error), headers)
 
-    return Guard(app, token=token, max_bytes=max_bytes)
+    return Guard(app, token=token, max_bytes=max_bytes, worded=_as_openai)
 
 
 async def while_there(receive: Receive, work: Coroutine[Any, Any, T]) -> T | None:
@@ -316,7 +316,17 @@ def status_of(error: VtuneError) -> int:
 
 def error_body(error: VtuneError) -> dict[str, Any]:
     """An error in OpenAI's form, with where it is and what to do."""
-    kind = "server_error" if status_of(error) >= 500 else "invalid_request_error"
-    message = f"{error.what}; {error.fix}" if error.fix else error.what
     code = "model_not_found" if isinstance(error, UnknownModel) else None
-    return {"error": {"message": message, "type": kind, "param": error.where or None, "code": code}}
+    return _body(status_of(error), error.what, error.fix, param=error.where or None, code=code)
+
+
+def _as_openai(status: int, what: str, fix: str) -> dict[str, Any]:
+    return _body(status, what, fix, code="invalid_api_key" if status == 401 else None)
+
+
+def _body(
+    status: int, what: str, fix: str, *, param: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    message = f"{what}; {fix}" if fix else what
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
