@@ -166,7 +166,7 @@ def evaluate(
         _explain(out, against, as_json=as_json)
         return
     if suite is None or model is None:
-        raise typer.BadParameter("an evaluation needs --suite and --model; --list shows the suites")
+        raise typer.BadParameter(_lacking(out if resume else None))
     chosen = [
         f"{key}={value}" for key, value in (("agent", agent), ("protocol", protocol)) if value is not None
     ]
@@ -306,6 +306,18 @@ def _explain(folder: Path, against: str, *, as_json: bool) -> None:
     from .output import show
 
     show(run_against(folder, against), render_against, as_json=as_json)
+
+
+def _lacking(resumed: Path | None) -> str:
+    """What to do without --suite or --model; `resumed` is the folder that shall be continued, if any."""
+    if resumed is None:
+        return "an evaluation needs --suite and --model; --list shows the suites"
+    suite = resumed / "suite.yaml"
+    return (
+        "--resume continues the command that was interrupted: give it again, with --suite, --model and the "
+        "rest, and add --resume"
+        + (f"; --suite {suite} stands for the suite and its settings" if suite.is_file() else "")
+    )
 
 
 def _list(*, as_json: bool) -> None:
