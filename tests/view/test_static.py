@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT
 from vtune.errors import RecipeError
 from vtune.files.terminal import clean
-from vtune.view.query import parse_query
+from vtune.view.query import CLOSED, parse_query
 
 NODE = shutil.which("node") or ""
 pytestmark = pytest.mark.skipif(not NODE, reason="no node")
@@ -68,6 +68,9 @@ BAD = (
     "sort:-label",
     "sort:rewrd",
     "rihgt:no",
+    "-status:eror",
+    "stop:lenght",
+    "label:judge",
     "x" * 1001,
 )
 GOOD = (
@@ -78,6 +81,8 @@ GOOD = (
     "sort:--reward",
     "-label:none",
     'answer:"a,b"',
+    "status:ok,none",
+    *(f'{name}:"{value}"' for name, values in CLOSED.items() for value in values),
 )
 
 

@@ -10,13 +10,15 @@ quotes is meant as it stands: `answer:"none"`, `source:"a,b"`.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from vtune.errors import RecipeError, nearest
+from vtune.schema.labels import Judgement
+from vtune.schema.trajectory import Status, StopReason
 from vtune.view.search import holds
 
 Operator = Literal[":", "<", "<=", ">", ">="]
@@ -33,6 +35,12 @@ LABEL = "label"
 SORT = "sort"
 NAMES = (*TEXTS, *YES_NO, *NUMBERS, *WORDS, LABEL, SORT)
 UNKNOWN = "none"
+CLOSED: Mapping[str, Sequence[str]] = {
+    "status": get_args(Status),
+    "stop": get_args(StopReason),
+    LABEL: get_args(Judgement),
+}
+"""Facts of which all values are known: a misspelt one would find nothing, and its opposite everything."""
 MOST = 1_000
 """Characters of a query (ours)."""
 
@@ -157,6 +165,9 @@ def _check(term: Term) -> None:
             raise RecipeError(f"`{term.name}` is yes, no or {UNKNOWN}, not {value!r}")
         if term.name in NUMBERS and value != UNKNOWN and _number(value) is None:
             raise RecipeError(f"`{term.name}` is a number, not {value!r}")
+        if term.name in CLOSED and value not in (*CLOSED[term.name], UNKNOWN):
+            known = ", ".join((*CLOSED[term.name], UNKNOWN))
+            raise RecipeError(f"`{term.name}` is never {value!r}", fix=f"it is one of {known}")
         if term.operator != ":" and (term.name not in NUMBERS or value == UNKNOWN):
             raise RecipeError(f"`{term.name}` cannot be compared by {term.operator}", fix="write `:`")
 

@@ -4,6 +4,11 @@ const YES_NO = ["right", "faithful"];
 const NUMBERS = ["step", "group", "rollout", "reward", "accuracy", "format", "tool", "consistency", "iou", "advantage", "calls", "turns", "pictures", "tokens"];
 const TEXTS = ["key", "source", "sample", "stop", "answer", "label"];
 const UNKNOWN = "none";
+const CLOSED = {
+  status: ["ok", "error", "blocked", "timeout", "killed", "limit", "infra"],
+  stop: ["answer", "length", "turns", "context", "error"],
+  label: ["right", "wrong", "judge erred", "box wrong"],
+};
 const MOST = 1000;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const WORDS = { flag: "flags", status: "statuses", call: "outcomes" };
@@ -43,6 +48,7 @@ function check(name, operator, values) {
   for (const value of values) {
     if (YES_NO.includes(name) && !["yes", "no", UNKNOWN].includes(value)) throw new Error(`\`${name}\` is yes, no or ${UNKNOWN}, not '${value}'`);
     if (NUMBERS.includes(name) && value !== UNKNOWN && !NUMBER.test(value)) throw new Error(`\`${name}\` is a number, not '${value}'`);
+    if (name in CLOSED && ![...CLOSED[name], UNKNOWN].includes(value)) throw new Error(`\`${name}\` is never '${value}'`);
     if (operator !== ":" && (!NUMBERS.includes(name) || value === UNKNOWN)) throw new Error(`\`${name}\` cannot be compared by ${operator}`);
   }
 }
