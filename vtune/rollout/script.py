@@ -1,13 +1,14 @@
 """`scripted:FILE`: a policy whose replies are written down, by question and turn.
 
 A JSON object per line: `id` of the question; `turns`, what the policy writes in each of its turns, none where
-it fails; `rollout`, for which of several (left out: for all that have no line of their own).
+it fails; `rollout`, for which of several (left out: for all that have no line of their own); `cut`, where the
+last turn did not end by itself: `turn` met its limit of tokens, `context` left no room for what came back.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from vtune.errors import DataError, ServiceError, nearest
 from vtune.files.json_text import parse_json
@@ -17,18 +18,32 @@ from vtune.rollout.engine import Completion, Finish, Request, Weights
 
 SHAPE = 'write a JSON object per line: {"id": "vstar/0", "turns": ["<answer>A</answer>"]}'
 
+Cut = Literal["turn", "context"]
+FULL = 2**40
+"""Tokens of a conversation that has no room left, whatever `rollout.max_tokens` is."""
+
+Key = tuple[str, int | None]
+"""(question, number of the rollout; None: any)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What a line says."""
+
+    turns: tuple[str, ...]
+    cut: Cut | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """What a file says."""
 
     path: Path
-    turns: dict[tuple[str, int | None], tuple[str, ...]]
-    """(question, number of the rollout; None: any) -> turns."""
+    lines: dict[Key, Line]
 
-    def of(self, question: str, rollout: int) -> tuple[str, ...] | None:
+    def of(self, question: str, rollout: int) -> Line | None:
         """The turns of a rollout; None where the file has none."""
-        return self.turns.get((question, rollout), self.turns.get((question, None)))
+        return self.lines.get((question, rollout), self.lines.get((question, None)))
 
     def check(self, questions: Iterable[str], rollouts: int) -> None:
         """Check that every rollout of a suite has its turns.
@@ -38,7 +53,7 @@ class Script:
         """
         missing = [name for name in questions for n in range(rollouts) if self.of(name, n) is None]
         if missing:
-            known = dict.fromkeys(question for question, _ in self.turns)
+            known = dict.fromkeys(question for question, _ in self.lines)
             raise DataError(
                 f"{len(missing)} rollout(s) have no line, the first of question {missing[0]!r}",
                 where=str(self.path),
@@ -53,25 +68,25 @@ def read_script(model: str) -> Script:
         DataError: If the file is not there, or a line is not of the form.
     """
     path = Path(model.removeprefix(SCRIPTED))
-    found: dict[tuple[str, int | None], tuple[str, ...]] = {}
+    found: dict[Key, Line] = {}
     try:
         with open_input(path) as stream:
             for number, line in enumerate(read_lines(stream)):
                 if line.strip():
-                    key, turns = _line(line, f"{path}, row {number}")
+                    key, said = _line(line, f"{path}, row {number}")
                     if key in found:
                         raise DataError(
                             f"question {key[0]!r} has two lines for the same rollout",
                             where=f"{path}, row {number}",
                             fix="number them with `rollout`, from 0",
                         )
-                    found[key] = turns
+                    found[key] = said
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", fix="check the path") from None
     return Script(path, found)
 
 
-def _line(line: bytes, where: str) -> tuple[tuple[str, int | None], tuple[str, ...]]:
+def _line(line: bytes, where: str) -> tuple[Key, Line]:
     try:
         row: Any = parse_json(line)
     except ValueError as error:
@@ -83,7 +98,11 @@ def _line(line: bytes, where: str) -> tuple[tuple[str, int | None], tuple[str, .
     if not isinstance(question, str) or not texts or not number:
         raise DataError("not the turns of a question", where=where, fix=SHAPE)
     assert isinstance(turns, list)
-    return (question, rollout), tuple(turns)
+    cut = row.get("cut")
+    if cut is not None and (cut not in get_args(Cut) or not turns):
+        known = " or ".join(get_args(Cut))
+        raise DataError(f"`cut` is {cut!r}", where=where, fix=f"write {known}, beside turns, or leave it out")
+    return (question, rollout), Line(tuple(turns), cut)
 
 
 class ScriptEngine:
@@ -107,7 +126,8 @@ class ScriptEngine:
             ServiceError: If there is none.
         """
         *_, rollout, turn = request.key
-        turns = self._script.of(request.question, rollout) or ()
+        line = self._script.of(request.question, rollout) or Line(())
+        turns = line.turns
         if turn >= len(turns):
             raise ServiceError(
                 f"the script has {len(turns)} turn(s) of question {request.question!r}, and the conversation "
@@ -117,8 +137,10 @@ class ScriptEngine:
             )
         text = turns[turn]
         stops = [text.find(stop) + len(stop) for stop in request.sampling.stop if stop in text]
-        finish: Finish = "stop" if stops else "end"
-        return Completion((), (), finish, (), text=text[: min(stops)] if stops else text)
+        text = text[: min(stops)] if stops else text
+        cut = line.cut if turn == len(turns) - 1 else None
+        finish: Finish = "length" if cut == "turn" else "stop" if stops else "end"
+        return Completion((), (), finish, (), text=text, context=FULL if cut == "context" else 0)
 
     async def take(self, weights: Weights, version: int) -> None:
         """Refuse: a script learns nothing.

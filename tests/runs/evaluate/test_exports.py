@@ -18,6 +18,7 @@ from vtune.data.formats import specimens_tsv
 from vtune.data.formats.table import FORMATS
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.schema.message import Message
+from vtune.schema.parquet import read_trajectories
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.view.turns import calls_by_turn
 
@@ -167,6 +168,28 @@ def test_a_script_of_an_evaluation_scores_as_it_did(finished: Path, tmp_path: Pa
     data, model = finished.parent / "vstar_bench", f"scripted:{tmp_path / 'out/replies.jsonl'}"
     again = evaluated("vstar", model, data, tmp_path / "e", "--agent", "zoom")
     assert again["score"] == json.loads((finished / "results.json").read_text())["score"]
+
+
+def test_conversations_that_were_cut_are_cut_where_they_were(finished: Path, tmp_path: Path) -> None:
+    data = finished.parent / "vstar_bench"
+    names = [sample.id for sample in asked("vstar", data)]
+    cuts = [{"cut": "context"}, {"cut": "turn"}, {"cut": "turn"}, {}]
+    turns = [[LOOK], ["<answer>D</answer>"], [LOOK, "nothing"], ["<answer>A</answer>"]]
+    lines = [{"id": name, "turns": one} | cut for name, one, cut in zip(names, turns, cuts, strict=True)]
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    first = evaluated("vstar", f"scripted:{tmp_path / 'r.jsonl'}", data, tmp_path / "a", "--agent", "zoom")
+    exported(tmp_path / "a", tmp_path / "out", "scripted")
+    model = f"scripted:{tmp_path / 'out/replies.jsonl'}"
+    again = evaluated("vstar", model, data, tmp_path / "b", "--agent", "zoom")
+    assert (first["score"]["unscored"], again["score"]) == (0, first["score"])
+    ends = [
+        [
+            (one.stop_reason, len(one.calls))
+            for one in read_trajectories(tmp_path / name / "trajectories.parquet")
+        ]
+        for name in "ab"
+    ]
+    assert ends == [[("context", 1), ("length", 0), ("length", 1), ("answer", 0)]] * 2
 
 
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(

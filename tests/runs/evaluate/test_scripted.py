@@ -70,6 +70,8 @@ def test_a_script_that_ends_before_its_conversation_leaves_it_unscored(
         ("[1]", "not the turns of a question"),
         ('{"id": "x", "turns": "a"}', "not the turns of a question"),
         ('{"id": "x", "turns": ["a"], "rollout": true}', "not the turns of a question"),
+        ('{"id": "x", "turns": ["a"], "cut": "token"}', "`cut` is 'token'"),
+        ('{"id": "x", "turns": [], "cut": "turn"}', "`cut` is 'turn'"),
         ('{"id": "x", "turns": ["a"]}\n{"id": "x", "turns": ["b"]}', "has two lines for the same rollout"),
         ('{"id": "x", "turns": ["a"]}', "4 rollout(s) have no line"),
     ],

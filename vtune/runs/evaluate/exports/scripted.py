@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from vtune.files.writing import atomic_file
+from vtune.rollout.script import Cut
 from vtune.runs.evaluate.exports.rows import compact
 from vtune.runs.evaluate.finished import Finished
+from vtune.schema.trajectory import Trajectory
 
 
 def export(finished: Finished, out: Path) -> dict[str, Any]:
@@ -18,6 +20,15 @@ def export(finished: Finished, out: Path) -> dict[str, Any]:
         for trajectory in finished.trajectories():
             turns = [turn.content for turn in trajectory.messages if turn.role == "assistant"]
             line = {"id": trajectory.sample_id, "rollout": trajectory.rollout, "turns": turns}
+            if turns and (cut := _cut(trajectory)) is not None:
+                line["cut"] = cut
             stream.write(compact(line) + "\n")
             count += 1
     return {"files": ["replies.jsonl"], "rows": count, "left_out": 0, "pictures": 0}
+
+
+def _cut(trajectory: Trajectory) -> Cut | None:
+    """Whether its last turn was cut, or what came back of it had no room: a script counts no tokens."""
+    if trajectory.stop_reason == "context" and any(call.unseen for call in trajectory.calls):
+        return "context"
+    return "turn" if trajectory.stop_reason in ("context", "length") else None
