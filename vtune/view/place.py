@@ -141,6 +141,15 @@ def runs_below(folder: Path) -> list[Place]:
     return sorted(_below(folder, DEPTH), key=_begun)
 
 
+def no_trajectories(folder: Path) -> DataError:
+    """Why a folder has no trajectories to read."""
+    if (folder / "suite.yaml").is_file() and not (folder / "results.json").is_file():
+        fix = "give its command again, with --resume"
+        return DataError("the evaluation is not finished", where=str(folder), fix=fix)
+    fix = "give a folder of `vtune rl` or `vtune eval`"
+    return DataError("there are no trajectories", where=str(folder), fix=fix)
+
+
 def portions_of(folder: Path) -> list[Path]:
     """The files of trajectories that a run, or an unfinished evaluation, keeps in its folder, in order.
 

@@ -132,7 +132,11 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
     data = ["--data", lens / "heldout.parquet"]
     bare = [replace(one, evidence=()) for one in read_samples(lens / "heldout.parquet")]
     write_samples(tmp_path / "bare.parquet", bare)
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "suite.yaml").write_text((evaluated / "suite.yaml").read_text())
     for words, what, fix in (
+        ([half], "the evaluation is not finished", "with --resume"),
         ([tmp_path], "there are no trajectories", "a folder of `vtune rl` or `vtune eval`"),
         ([tmp_path / "missing.parquet", *data], "there is no file or folder", "give a run folder"),
         ([file], "which samples these trajectories answer", "--data"),

@@ -27,7 +27,7 @@ from vtune.tools import ToolName
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.spaces import Space
-from vtune.view.place import portions_of
+from vtune.view.place import no_trajectories, portions_of
 
 SEED = 0
 """Of the bootstrap where no run says one: the same trajectories give the same intervals."""
@@ -92,9 +92,7 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
     if path.is_dir():
         files = tuple(portions_of(path) or path.glob("trajectories.parquet"))
     if not files:
-        raise DataError(
-            "there are no trajectories", where=str(path), fix="give a folder of `vtune rl` or `vtune eval`"
-        )
+        raise no_trajectories(path)
     for settings in (folder / "suite.yaml", folder / "recipe.yaml", folder.parent / "recipe.yaml"):
         if settings.is_file():
             asked = load_recipe(settings, _Asked)

@@ -33,7 +33,7 @@ from vtune.tools.toolbox import Toolbox, opening
 from vtune.tools.zoom import NAME as ZOOM
 from vtune.verifiers.perfect import perfect_reply
 from vtune.verifiers.tags import answer as tagged_answer
-from vtune.view.place import portions_of
+from vtune.view.place import no_trajectories, portions_of
 
 ZOOMS = {"space": "relative_1000", "min_side": LEGIBLE}
 """How traces zoom: Qwen3-VL's space, and SenseNova-MARS's least side (28)."""
@@ -127,9 +127,7 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
     files = portions_of(run) or sorted(run.glob("trajectories.parquet"))
     settings = next((run / name for name in ("suite.yaml", "recipe.yaml") if (run / name).is_file()), None)
     if not files or settings is None:
-        raise DataError(
-            "there are no trajectories", where=str(run), fix="give a folder of `vtune rl` or `vtune eval`"
-        )
+        raise no_trajectories(run)
     paid = load_recipe(settings, _Paid)
     if paid.call_images != "shown":
         raise DataError(
