@@ -117,7 +117,7 @@ def test_a_picture_travels_once(at_once: bool, tmp_path: Path) -> None:
 
 def test_a_picture_that_was_forgotten_is_sent_again(tmp_path: Path) -> None:
     turns = [turn("0", "RGB"), turn("1", "rgb"), turn("2", "RGB", "rgb"), turn("3", "rgb")]
-    found = shown_by(tmp_path / "s", turns, room=6, at_once=False)  # of one picture
+    found = shown_by(tmp_path / "s", turns, room=8, at_once=False)  # of one picture
     assert [came for _, came in found] == [1, 1, 2, 0]
     assert [pictures for pictures, _ in found] == [
         [b * 2 for b in map(str.encode, one.names)] for one in turns

@@ -55,6 +55,12 @@ def test_both_are_in_pixels_of_the_stored_picture(
     assert answer_in_pixels(answered(cup(*reply)), sample, SIZE, (200, 100)) == wanted
 
 
+def test_both_lie_to_each_other_as_the_verifier_has_it_whatever_size_the_sample_states() -> None:
+    sample = asking(cup(100, 100, 200, 300), space="relative_1000", width=800, height=400)
+    answer = answer_in_pixels(answered(cup(100, 100, 200, 300)), sample, SIZE, None)
+    assert answer == truth_in_pixels(sample, SIZE) == [LabelledBox("cup", (40.0, 20.0, 80.0, 60.0))]
+
+
 def test_a_point_is_a_box_without_a_side() -> None:
     sample = asking(cup(40, 20, 80, 60), "point_in_box", reply_space="relative_1000")
     (point,) = answer_in_pixels(answered("(500, 250)"), sample, SIZE, None)

@@ -137,7 +137,7 @@ def test_boxes_of_the_truth_and_of_the_answer_are_on_the_first_picture(tmp_path:
     ]
     first, second = boxes["answer"]
     assert first == {"label": "sign", "box": [8.0, 12.0, 32.0, 30.0], "iou": 0.75, "meets": "sign"}
-    assert (second["iou"], second["meets"]) == (0.0, "")
+    assert (second["iou"], second["meets"]) == (0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,30 @@ def test_the_terminal_shows_what_was_asked_and_answered(tmp_path: Path) -> None:
     text = printed(render_trajectory(documented(tmp_path, *detecting(answer))))
     assert "t───" in text
     assert "a───" in text
-    assert "t: ground truth; a: answer; a number: what that call showed" in text
+    assert "t: ground truth; a: answer; digits: what that call showed" in text
     assert "answered sign [8, 12, 32, 30]: IoU 0.75 with sign" in text
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("(500, 750)", "answered (32, 36): in sign"),  # its corner
+        ("(501, 751)", "answered (32.1, 36): outside of every box"),
+        ("[130, 260, 140, 270]", "answered [8.3, 12.5, 9, 13]: IoU"),
+        ("[0, 900, 99, 999]", "answered [0, 43.2, 6.3, 48]: meets no box"),
+    ],
+)
+def test_the_terminal_says_what_an_answer_meets(answer: str, line: str, tmp_path: Path) -> None:
+    verifier = "point_in_box" if answer.startswith("(") else "grounding"
+    document = documented(tmp_path, *detecting(answer, verifier=verifier))
+    assert line in printed(render_trajectory(document))
+
+
+def test_an_answer_outside_of_the_picture_is_not_on_the_sketch(tmp_path: Path) -> None:
+    answer = '[{"label": "sign", "bbox_2d": [1500, 1500, 1600, 1600]}]'
+    text = printed(render_trajectory(documented(tmp_path, *detecting(answer))))
+    assert "a: answer" not in text
+    assert "answered sign [96, 72, 102.4, 76.8]: meets no box" in text
 
 
 def label(key: str, said: str | None) -> Label:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any, TypeGuard
 
-from vtune.errors import OutOfRange
+from vtune.errors import OutOfRange, VtuneError
 from vtune.files.json_text import check_depth
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores
 from vtune.parts import OURS
@@ -52,8 +52,12 @@ def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
     """
     try:
         found: object = SCORERS[scorer](marks)
+    except VtuneError:
+        raise  # it says itself whose move is next
     except Exception as error:
-        raise broken(error, (SCORERS.kind, scorer)) or error from error
+        if failed := broken(error, (SCORERS.kind, scorer)):
+            raise failed from error
+        raise
     if not isinstance(found, Mapping):
         raise ill_made((SCORERS.kind, scorer), f"it gives {found!r:.60}, not a dict", GIVE)
     return dict(found)

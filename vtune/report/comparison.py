@@ -20,8 +20,10 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
         about = result[side]
         rollouts = f", {about['rollouts']} rollouts of each question" if about["rollouts"] > 1 else ""
         yield Text(f"{side.upper()}: {about['name']}  ({about['path']}): {about['model']}{rollouts}")
+    same = result["a"]["model"] == result["b"]["model"]
+    if same and not result["differs"]:
+        yield Text("both name the same model")
     if result["differs"]:
-        same = result["a"]["model"] == result["b"]["model"]
         who = "both name the same model; these differ" if same else "besides the models, these differ"
         yield Text(f"{who}: {', '.join(result['differs'])}")
     yield Text(_counted(result["items"]))

@@ -139,15 +139,19 @@ def _pictures(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     said = {TARGET: "evidence", TRUTH: "ground truth", ANSWER: "answer"}
     legend = [f"{mark}: {words}" for mark, words in said.items() if mark in marks]
     if legend:
-        yield Text("; ".join([*legend, "a number: what that call showed"]))
+        yield Text("; ".join([*legend, "digits: what that call showed"]))
     for one in document["boxes"]["answer"]:
-        box = ", ".join(number(round(side, 1)) for side in one["box"])
-        over = (
-            f"IoU {number(one['iou'])} with {one['meets'] or 'the ground truth'}"
-            if one["iou"]
-            else "meets nothing"
-        )
-        yield Text(f"answered {one['label']} [{box}]: {over}")
+        yield Text(_answer(one))
+
+
+def _answer(one: Mapping[str, Any]) -> str:
+    """What an answered box, or point, meets."""
+    x0, y0, x1, y1 = (number(round(side, 1)) for side in one["box"])
+    of = one["meets"] or "the ground truth"
+    if one["iou"] is None:
+        return f"answered ({x0}, {y0}): " + ("outside of every box" if one["meets"] is None else f"in {of}")
+    named = " ".join(filter(None, ("answered", one["label"], f"[{x0}, {y0}, {x1}, {y1}]")))
+    return f"{named}: " + ("meets no box" if one["meets"] is None else f"IoU {number(one['iou'])} with {of}")
 
 
 def _boxes(document: Mapping[str, Any], index: int) -> list[tuple[str, Sequence[float]]]:
@@ -161,7 +165,12 @@ def _boxes(document: Mapping[str, Any], index: int) -> list[tuple[str, Sequence[
     if index == 0:
         named = document["boxes"]
         found += [(TRUTH, one["box"]) for one in named["truth"]]
-        found += [(ANSWER, one["box"]) for one in named["answer"]]
+        width, height = (document["pictures"][0][side] or 0 for side in ("width", "height"))
+        found += [
+            (ANSWER, one["box"])
+            for one in named["answer"]
+            if one["box"][0] < width and one["box"][1] < height and min(one["box"][2:]) >= 0
+        ]
     evidence = (document["asked"] or {}).get("evidence", ())
     return found + [(TARGET, one["box"]) for one in evidence if one["picture"] == index]
 

@@ -2,7 +2,8 @@
 
 A JSON object per line: `id` of the question; `turns`, what the policy writes in each of its turns, none where
 it fails; `rollout`, for which of several (left out: for all that have no line of their own); `cut`, where the
-last turn did not end by itself: `turn` met its limit of tokens, `context` left no room for what came back.
+conversation was cut: `turn` if its last turn reached its limit of tokens, `context` if there was no room for
+what came back.
 """
 
 from collections.abc import Iterable

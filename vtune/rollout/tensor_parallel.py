@@ -152,7 +152,8 @@ class TurnServer:
         self._address = address
         self._draw = draw
         self._images: Remembered[str, Image.Image] = Remembered(
-            room, lambda _, image: 3 * image.width * image.height
+            room,
+            lambda _, image: 4 * image.width * image.height,  # Pillow pads RGB
         )
         self._server: asyncio.Server | None = None
         self._drawing: set[asyncio.Task[None]] = set()

@@ -56,6 +56,7 @@ class TensorParallelEngine:
 
     async def take(self, weights: Weights, version: int) -> None:
         """Give this GPU's handles to the weights, in step with the first process (`VllmEngine.take`)."""
+        self._client.forget()
         release_cache(self._policy.device)
         await self._tp_group.barrier()
         await self._tp_group.barrier()  # it wakes vLLM
@@ -67,7 +68,6 @@ class TensorParallelEngine:
 
     async def rest(self) -> None:
         """All of the group have drawn; vLLM gives back the memory of this GPU too."""
-        self._client.forget()
         await self._tp_group.barrier()
         await self._tp_group.barrier()  # it puts vLLM to sleep
 

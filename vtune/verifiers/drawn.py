@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from vtune.errors import DataError
-from vtune.schema.box import Box, proper
+from vtune.schema.box import proper
 from vtune.schema.sample import Sample
 from vtune.verifiers import VERIFIERS
-from vtune.verifiers.boxes import LabelledBox, answered_boxes, stated_boxes
+from vtune.verifiers.boxes import LabelledBox, boxes_in, stated_boxes
 from vtune.verifiers.point_in_box import NAME as POINTING
 from vtune.verifiers.point_in_box import point_in
-from vtune.verifiers.spaces import pixels_of, space_of, with_parm, with_shown_size
+from vtune.verifiers.spaces import space_of, spaces_of, with_parm, with_shown_size
 from vtune.verifiers.verifier import given_answer
 
 Size = tuple[int, int]
@@ -30,18 +30,17 @@ def truth_in_pixels(sample: Sample, size: Size) -> list[LabelledBox]:
         size: Of its first picture.
     """
     try:
-        relative = space_of(sample) == "relative_1000"
+        return [
+            one for one in _scaled(stated_boxes(sample.ground_truth) or (), sample, size) if proper(one.box)
+        ]
     except DataError:
         return []
-    x, y = (side / 1000 if relative else 1.0 for side in size)
-    return _drawable(
-        LabelledBox(one.label, (one.box[0] * x, one.box[1] * y, one.box[2] * x, one.box[3] * y))
-        for one in stated_boxes(sample.ground_truth) or ()
-    )
 
 
 def answer_in_pixels(reply: str, sample: Sample, size: Size, seen: Size | None) -> list[LabelledBox]:
     """The boxes that a reply answers with, a point as a box without a side; none where it cannot be read.
+
+    They lie to those of the ground truth as the verifier has it, whatever sizes the sample states.
 
     Args:
         reply: What the policy wrote.
@@ -52,22 +51,28 @@ def answer_in_pixels(reply: str, sample: Sample, size: Size, seen: Size | None) 
     sample = with_parm(sample, dict(zip(("width", "height"), size, strict=True)))
     sample = with_shown_size(sample, seen) if seen is not None else sample
     try:
-        if sample.verifier == POINTING:
-            return _answered_point(reply, sample)
-        return _drawable(answered_boxes(reply, sample) or ())
+        given = given_answer(reply, sample)
+        found = _named(given, sample) if given is not None else []
+        spaces = spaces_of(sample)
+        return _scaled((LabelledBox(one.label, spaces.to_truth(one.box)) for one in found), sample, size)
     except DataError:
         return []
 
 
-def _answered_point(reply: str, sample: Sample) -> list[LabelledBox]:
-    given = given_answer(reply, sample)
-    point = point_in(given) if given is not None else None
-    if point is None:
-        return []
-    x, y, *_ = pixels_of(sample).to_truth((*point, 0.0, 0.0))
-    box: Box = (x, y, x, y)
-    return [LabelledBox("", box)]
+def _named(given: str, sample: Sample) -> list[LabelledBox]:
+    """The boxes, or the point, of an answer, in the space of replies."""
+    if sample.verifier != POINTING:
+        return [one for one in boxes_in(given) or () if proper(one.box)]
+    point = point_in(given)
+    return [] if point is None else [LabelledBox("", (*point, *point))]
 
 
-def _drawable(boxes: Iterable[LabelledBox]) -> list[LabelledBox]:
-    return [one for one in boxes if proper(one.box)]
+def _scaled(boxes: Iterable[LabelledBox], sample: Sample, size: Size) -> list[LabelledBox]:
+    """Boxes in the space of the ground truth, in pixels of a picture of this size."""
+    relative = space_of(sample) == "relative_1000"
+    x, y = (side / 1000 if relative else 1.0 for side in size)
+    found = []
+    for one in boxes:
+        x0, y0, x1, y1 = one.box
+        found.append(LabelledBox(one.label, (x0 * x, y0 * y, x1 * x, y1 * y)))
+    return found

@@ -122,7 +122,8 @@ def _boxes(
     """Boxes of the ground truth and of the answer, `truth` and `answer`, in pixels of the first picture.
 
     Those of the answer have the `iou` with the box of the ground truth that they meet best, and its label as
-    `meets`; a point is a box without a side. Lists are empty where no places are asked for, or none is known.
+    `meets`, None where they meet no box. A point is a box without a side; it has no IoU, and meets what it
+    lies in. Lists are empty where no places are asked for, or none is known.
     """
     found: dict[str, list[dict[str, Any]]] = {"truth": [], "answer": []}
     if asked is None or not pictures or pictures[0]["problem"]:
@@ -147,9 +148,13 @@ def _boxes(
 
 
 def _answered(given: LabelledBox, truth: Sequence[LabelledBox]) -> dict[str, Any]:
+    found = {"label": given.label, "box": list(given.box)}
+    x, y, *end = given.box
+    if [x, y] == end:
+        hit = (one.label for one in truth if one.box[0] <= x <= one.box[2] and one.box[1] <= y <= one.box[3])
+        return found | {"iou": None, "meets": next(hit, None)}
     overlap, meets = max(((iou(given.box, one.box), one.label) for one in truth), default=(0.0, ""))
-    named = meets if overlap else ""
-    return {"label": given.label, "box": list(given.box), "iou": overlap, "meets": named}
+    return found | {"iou": overlap, "meets": meets if overlap else None}
 
 
 def shortened(value: Any) -> Any:

@@ -144,7 +144,7 @@ def runs_below(folder: Path) -> list[Place]:
 def no_trajectories(folder: Path) -> DataError:
     """Why a folder has no trajectories to read."""
     if (folder / "suite.yaml").is_file() and not (folder / "results.json").is_file():
-        fix = "give its command again, with --resume"
+        fix = "run the same command again with --resume"
         return DataError("the evaluation is not finished", where=str(folder), fix=fix)
     fix = "give a folder of `vtune rl` or `vtune eval`"
     return DataError("there are no trajectories", where=str(folder), fix=fix)

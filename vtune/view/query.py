@@ -166,7 +166,7 @@ def _check(term: Term) -> None:
         if term.name in NUMBERS and value != UNKNOWN and _number(value) is None:
             raise RecipeError(f"`{term.name}` is a number, not {value!r}")
         if term.name in CLOSED and value not in (*CLOSED[term.name], UNKNOWN):
-            known = ", ".join((*CLOSED[term.name], UNKNOWN))
+            known = ", ".join(f'"{one}"' if " " in one else one for one in (*CLOSED[term.name], UNKNOWN))
             raise RecipeError(f"`{term.name}` is never {value!r}", fix=f"it is one of {known}")
         if term.operator != ":" and (term.name not in NUMBERS or value == UNKNOWN):
             raise RecipeError(f"`{term.name}` cannot be compared by {term.operator}", fix="write `:`")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Weights
+from vtune.runs.train import rollout_scheduler
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
 
 
@@ -149,7 +150,13 @@ def test_a_process_whose_draw_ahead_failed_still_hands_over_as_the_others_wait_f
 
 
 @pytest.mark.parametrize("awake", [True, False], ids=["sleeps", "is dead"])
-def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engine(awake: bool) -> None:
+@pytest.mark.parametrize("error", [RunFailed("the draw failed"), KeyError("the draw failed")])
+def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engine(
+    awake: bool, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As of a part of a user's own, from which a `KeyError` may come.
+    monkeypatch.setattr(rollout_scheduler, "run_failure", lambda error: RunFailed(str(error)))
+
     async def run() -> list[object]:
         meeting = asyncio.Barrier(2)
 
@@ -161,7 +168,7 @@ def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engin
 
         class Fails(Shared):
             async def draw(self, step: int) -> tuple[int, int]:
-                raise RunFailed("the draw failed")
+                raise error
 
         async def drawn(log: Log) -> tuple[int, int]:
             rollouts = RolloutScheduler(
@@ -178,8 +185,7 @@ def test_a_process_whose_draw_failed_still_rests_with_those_that_share_its_engin
         return list(await asyncio.wait_for(both, 10))
 
     failed, other = asyncio.run(run())
-    assert isinstance(failed, RunFailed)
-    assert "the draw failed" in str(failed)
+    assert failed is error
     assert other == (0, 0) if awake else "it cannot sleep" in str(other)
 
 

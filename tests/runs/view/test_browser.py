@@ -246,7 +246,7 @@ def test_boxes_of_the_truth_and_of_the_answer_are_drawn(browser: Any, tmp_path: 
     gallery = page.get_by_label("Pictures", exact=True)
     assert (gallery.locator(".truth rect").count(), gallery.locator(".answer rect").count()) == (2, 2)
     titles = gallery.locator(".answer title").all_text_contents()
-    assert titles == ["answer: cup, IoU 0.80 with cup", "answer: pen"]
+    assert titles == ["answer: cup, IoU 0.80 with cup", "answer: pen, meets no box"]
     named = gallery.get_by_role("img").first.get_attribute("aria-label")
     assert "ground truth: pen at 40, 8, 60, 40" in named
     if SHOTS:

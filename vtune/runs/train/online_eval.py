@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from vtune.errors import RunFailed, VtuneError
-from vtune.metrics.benchmarks import Mark
+from vtune.metrics.benchmarks import Mark, Scores
 from vtune.metrics.evaluated import evaluated, row_name
 from vtune.models.policy import Policy
 from vtune.report.progress import say
@@ -162,11 +162,7 @@ class OnlineEvaluation:
         rows = evaluated(
             one.name,
             everyone,
-            scores_of(
-                suite.scorer,
-                [mark for share in whole for mark in share.marks],
-                [mark for share in whole for mark in share.fallbacks],
-            ),
+            self._scores(suite.scorer, whole),
             [row for share in whole for row in share.audited],
             evidence_score=suite.reward.evidence.full,
             max_unaudited=suite.reward.max_unscored,
@@ -184,6 +180,24 @@ class OnlineEvaluation:
             score = f"{overall['score']:.4g}" if "score" in overall else "unscored"
             say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")
         return False
+
+    def _scores(self, scorer: str, whole: Sequence[_Share]) -> Scores:
+        """What the scorer makes of all shares.
+
+        Raises:
+            RunFailed: In all processes, if a user's own breaks in one of them.
+        """
+        found: Scores = {}
+        failure = None
+        marks = [mark for share in whole for mark in share.marks]
+        try:
+            found = scores_of(scorer, marks, [mark for share in whole for mark in share.fallbacks])
+        except RunFailed as error:
+            failure = error
+        for failed in self._ranks.gather(failure):
+            if failed is not None:
+                raise failed
+        return found
 
     async def _unless_stopped(self, drawing: Awaitable[_Share]) -> _Share | None:
         """What is drawn; None if this process is told to stop before the end."""

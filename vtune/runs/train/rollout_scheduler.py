@@ -9,6 +9,7 @@ import torch
 
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Engine, Weights
+from vtune.uses import run_failure
 
 D = TypeVar("D")
 
@@ -109,7 +110,9 @@ class RolloutScheduler(Generic[D]):
         """Draw a step, and let the engine rest then."""
         try:
             drawn = await self._draw(step)
-        except RunFailed:
+        except Exception as error:
+            if run_failure(error) is None:
+                raise
             # Others that share the engine rest together with this process, and wait for it. Why the
             # engine cannot rest either is no news after what it has failed with.
             with contextlib.suppress(RunFailed):

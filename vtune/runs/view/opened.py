@@ -31,8 +31,10 @@ KEPT = 8
 """Records that are kept for the pictures that are asked for next (ours)."""
 ROUNDING = 1e-4
 """Of a stored reward (ours)."""
-QUESTIONS = "asked"
+QUESTIONS = "questions"
 """Files of the index that hold what samples ask."""
+FORM = 2
+"""Of these files: others are read anew."""
 
 Record = Trajectory | Sample
 
@@ -193,7 +195,7 @@ class Opened:
         except OSError as error:
             self.why_not_asked = f"the data are not there: {error.filename}; name them with --data"
             return {}
-        name = hashlib.sha256(f"{source.model_dump_json()} {prints}".encode()).hexdigest()[:16]
+        name = hashlib.sha256(f"{FORM} {source.model_dump_json()} {prints}".encode()).hexdigest()[:16]
         file = self.index.folder / f"{QUESTIONS}.{name}.json"
         if not file.exists():
             try:

@@ -12,10 +12,16 @@ function boxesOn(one, index) {
 }
 
 function asked({ truth, answer }) {
-  const wanted = truth.map((item) => ({ box: item.box, kind: "truth", name: item.label || "truth", title: `ground truth: ${item.label}` }));
-  const given = answer.map((item) => ({ box: item.box, kind: "answer", name: item.label || "answer",
-    title: `answer: ${item.label}${item.iou ? `, IoU ${item.iou.toFixed(2)} with ${item.meets || "the ground truth"}` : ""}` }));
+  const named = (kind, { label }) => (label ? `${kind}: ${label}` : kind);
+  const wanted = truth.map((item) => ({ box: item.box, kind: "truth", name: item.label || "truth", title: named("ground truth", item) }));
+  const given = answer.map((item) => ({ box: item.box, kind: "answer", name: item.label || "answer", title: `${named("answer", item)}, ${met(item)}` }));
   return [...wanted, ...given];
+}
+
+function met({ iou, meets }) {
+  const what = meets || "the ground truth";
+  if (iou === null) return meets === null ? "outside of every box" : `in ${what}`;
+  return meets === null ? "meets no box" : `IoU ${iou.toFixed(2)} with ${what}`;
 }
 
 function shape([x0, y0, x1, y1], unit, title) {
