@@ -1,12 +1,13 @@
 """A part of a user's own that breaks when a run has trained for a while: what was trained is kept."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.runs.commands import rl, setting, vtune
+from vtune.uses import forget, used
 
 pytestmark = pytest.mark.train
 
@@ -25,6 +26,13 @@ def faulty(*given):
 
 """
 """A function that breaks at a sample, or else a call, behind so many."""
+
+
+@pytest.fixture(autouse=True)
+def forgetting() -> Iterator[None]:
+    """Nothing is left for tests behind these in the same process."""
+    yield
+    forget(used())
 
 
 def breaking(name: str, folder: Path, *, most: int) -> Path:
