@@ -152,7 +152,7 @@ def test_the_terminal_shows_what_was_asked_and_answered(tmp_path: Path) -> None:
     text = printed(render_trajectory(documented(tmp_path, *detecting(answer))))
     assert "t───" in text
     assert "a───" in text
-    assert "t: ground truth; a: answer; digits: what that call showed" in text
+    assert "t: ground truth; a: answer; 0-9: what that call showed" in text
     assert "answered sign [8, 12, 32, 30]: IoU 0.75 with sign" in text
 
 

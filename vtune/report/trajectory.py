@@ -138,8 +138,9 @@ def _pictures(document: Mapping[str, Any]) -> Iterator[RenderableType]:
     marks = {mark for index in range(len(document["pictures"])) for mark, _ in _boxes(document, index)}
     said = {TARGET: "evidence", TRUTH: "ground truth", ANSWER: "answer"}
     legend = [f"{mark}: {words}" for mark, words in said.items() if mark in marks]
+    legend += ["0-9: what that call showed"] if any(map(str.isdigit, marks)) else []
     if legend:
-        yield Text("; ".join([*legend, "digits: what that call showed"]))
+        yield Text("; ".join(legend))
     for one in document["boxes"]["answer"]:
         yield Text(_answer(one))
 

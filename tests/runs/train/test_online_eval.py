@@ -17,7 +17,7 @@ import yaml
 
 from tests.reward.test_score import NOWHERE
 from tests.runs.commands import Ended, evaluation, numbers, rl, same_weights, setting, sft, vtune
-from vtune.errors import RecipeError, RunFailed, ServiceError
+from vtune.errors import DataError, RecipeError, RunFailed, ServiceError
 from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.suite import EvalSuite
@@ -243,6 +243,33 @@ def test_what_supervised_training_has_learnt_is_saved_when_an_evaluation_does_no
     assert ended.code == code
     assert words in ended.err
     assert (tmp_path / "run/checkpoints/newest").resolve().name == "step-000001"
+
+
+@pytest.mark.parametrize("broken", ["here", "elsewhere"])
+def test_a_scorer_that_breaks_in_one_process_ends_all_of_them(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind it all processes write a checkpoint together."""
+    wrong = DataError("no such table", where="table.csv")
+
+    def score(*_: object) -> dict[str, float]:
+        if broken == "here":
+            raise wrong
+        return {"score": 0.5}
+
+    told: list[RunFailed | None] = []
+
+    def gather(failure: RunFailed | None) -> list[RunFailed | None]:
+        told.append(failure)
+        return [failure, RunFailed("no such table") if broken == "elsewhere" else None]
+
+    monkeypatch.setattr(online_eval, "scores_of", score)
+    here = Mock(_ranks=Mock(gather=gather))
+    one = Mock()
+    one.name = "lens"
+    with pytest.raises(RunFailed, match="no such table"):
+        OnlineEvaluation._scores(here, one, [])
+    assert [failure is not None for failure in told] == [broken == "here"]
 
 
 def test_a_suite_that_names_its_data_alone_is_all_of_it() -> None:

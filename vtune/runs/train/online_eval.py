@@ -162,7 +162,7 @@ class OnlineEvaluation:
         rows = evaluated(
             one.name,
             everyone,
-            self._scores(suite.scorer, whole),
+            self._scores(one, whole),
             [row for share in whole for row in share.audited],
             evidence_score=suite.reward.evidence.full,
             max_unaudited=suite.reward.max_unscored,
@@ -181,19 +181,22 @@ class OnlineEvaluation:
             say(f"eval after step {step}: {one.name} {score}, in {overall['seconds_eval']:.0f} s")
         return False
 
-    def _scores(self, scorer: str, whole: Sequence[_Share]) -> Scores:
-        """What the scorer makes of all shares.
+    def _scores(self, one: Loaded, whole: Sequence[_Share]) -> Scores:
+        """What the suite's scorer makes of all shares.
 
         Raises:
             RunFailed: In all processes, if a user's own breaks in one of them.
         """
         found: Scores = {}
-        failure = None
+        failure: RunFailed | None = None
         marks = [mark for share in whole for mark in share.marks]
         try:
-            found = scores_of(scorer, marks, [mark for share in whole for mark in share.fallbacks])
-        except RunFailed as error:
-            failure = error
+            fallbacks = [mark for share in whole for mark in share.fallbacks]
+            found = scores_of(one.suite.scorer, marks, fallbacks)
+        except Exception as error:
+            failure = _failed(one, error)
+            if failure is None:
+                raise
         for failed in self._ranks.gather(failure):
             if failed is not None:
                 raise failed
