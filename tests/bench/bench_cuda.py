@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.guard import build, compiler
+from tests.cuda.guard import build, obstacle
 from tests.cuda.test_step import NAMES, measured
 
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if compiler() is None:
-        pytest.skip("no C++ compiler")
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
     out = tmp_path_factory.mktemp("guard") / "guard.so"
     build(out)
     return out

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from tests.cuda.guard import build, compiler
+from tests.cuda.guard import build, obstacle
 from tests.cuda.test_step import measured
 from vtune.config import find, load_recipe
 from vtune.models.shape import known_shapes, shape_of
@@ -39,8 +39,8 @@ MACHINES = ((4, 80, 2), (8, 80, 2), (8, 141, 4))
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if compiler() is None:
-        pytest.skip("no C++ compiler")
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
     out = tmp_path_factory.mktemp("guard") / "guard.so"
     build(out)
     return out

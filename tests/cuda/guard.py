@@ -17,17 +17,25 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "c++")) or shutil.which("g++")
 
 
+def obstacle() -> str | None:
+    """Why the device cannot be had here."""
+    if compiler() is None:
+        return "there is no C++ compiler: install g++, or name one in CXX"
+    if torch.backends.cuda.is_built():
+        return "this torch is built for CUDA, whose place the device takes in one that is not"
+    return None
+
+
 def build(out: Path) -> None:
     """Compile it to a shared library."""
-    found = compiler()
-    if found is None:
-        raise SystemExit("there is no C++ compiler: install g++, or name one in CXX")
+    if (reason := obstacle()) is not None:
+        raise SystemExit(reason)
     out.parent.mkdir(parents=True, exist_ok=True)
     headers = [TORCH / "include", TORCH / "include/torch/csrc/api/include"]
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     subprocess.run(
         [
-            *(found, "-O0", "-shared", "-fPIC", "-std=c++20", abi, str(SOURCE), "-o", str(out)),
+            *(str(compiler()), "-O0", "-shared", "-fPIC", "-std=c++20", abi, str(SOURCE), "-o", str(out)),
             *(f"-I{folder}" for folder in headers),
             *(f"-L{TORCH / 'lib'}", "-lc10", "-ltorch_cpu", f"-Wl,-rpath,{TORCH / 'lib'}"),
         ],

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import HANGS, ROOT, Once
-from tests.cuda.guard import build, compiler, environment
+from tests.cuda.guard import build, environment, obstacle
 
 NAMES = ("Qwen2.5-VL-7B", "Qwen3-VL-8B", "Qwen2.5-VL-32B")
 FEW: Mapping[str, Any] = {"layers": 1, "depth": 2}
@@ -45,8 +45,8 @@ Found = Mapping[str, Mapping[str, Any]]
 @pytest.fixture(scope="module")
 def found(once: Once) -> Found:
     """What each case takes: all in one process that has the device."""
-    if compiler() is None:
-        pytest.skip("no C++ compiler")
+    if (reason := obstacle()) is not None:
+        pytest.skip(reason)
     library = once("guard", lambda folder: build(folder / "guard.so")) / "guard.so"
     return dict(zip(CASES, measured(list(CASES.values()), library), strict=True))
 

@@ -44,7 +44,8 @@ def test_adapters_alone_are_what_merged_weights_hold_beside_the_starting_ones(ti
 def test_adapters_are_drawn_without_a_look_at_the_gpus_of_other_processes(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
+    if not torch.backends.cuda.is_built():  # one that is would look for a driver
+        monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     before = torch.get_rng_state()
     add_adapters(load(tiny).model, LORA, ())
     assert torch.equal(torch.get_rng_state(), before)
