@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_one_line(installed: Installed, capsys: pytest.Capt
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     for words in (
-        "warning: vtune was not tested with transformers 5.17.0 (wanted <5.20,>=5.18), peft 0.30.1 (wanted ",
+        "warning: vtune was not tested with transformers 5.17.0 (wanted <5.25,>=5.18), peft 0.30.1 (wanted ",
         "rich is missing (wanted >=14); pip install 'transformers==5.19.0' 'peft",
     ):
         assert words in said

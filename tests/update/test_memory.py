@@ -18,6 +18,7 @@ from vtune.models.policy import Policy
 from vtune.models.shape import find_shape, known_shapes, shape_of
 from vtune.update import memory
 from vtune.update.deepspeed import Trainer
+from vtune.update.forward import PolicyForward, checkpoint_activations
 from vtune.update.memory import Load, backward, gradients, kv_token, on_host, resident, stepping, trained
 from vtune.update.ranks import Ranks
 from vtune.update.starting import start
@@ -136,7 +137,7 @@ def test_the_peak_of_a_backward_pass_is_what_the_estimate_says(
     # Where less is kept of a layer, as many more of them outweigh the ends.
     model, size = model_of(256, 4 if checkpointing else 2, dtype)
     if checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        checkpoint_activations(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     tokens, patches = 512, side * side
@@ -165,8 +166,6 @@ def test_the_peak_of_a_backward_pass_is_what_the_estimate_says(
 
 
 def test_the_logits_of_a_chunk_are_what_the_estimate_says(policy: Policy, tiny: Path) -> None:
-    from vtune.update.forward import PolicyForward
-
     size, rows = shape(tiny), 512
     forward = PolicyForward(policy.model, policy.chat)
     hidden = torch.randn(rows, size.hidden, requires_grad=True)

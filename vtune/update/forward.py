@@ -172,7 +172,11 @@ def checkpoint_activations(model: Any) -> None:
     Raises:
         RunFailed: If it had no effect.
     """
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    settings = {"use_reentrant": False}
+    if hasattr(model, "activation_checkpointing_enable"):
+        model.activation_checkpointing_enable(activation_checkpointing_kwargs=settings)
+    else:  # transformers before 5.23
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=settings)
     if not any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
         raise RunFailed(
             "update.activation_checkpointing had no effect: the model has no layer that knows it",
