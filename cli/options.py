@@ -52,6 +52,12 @@ Gpus = Annotated[
         help="Start this many processes on each machine: one per GPU, or CPU processes where it has no GPU.",
     ),
 ]
+GpuName = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu", metavar="NAME", help="With --dry-run: plan for GPUs of this kind, e.g. A100 or 'H100 PCIe'."
+    ),
+]
 GpuMemory = Annotated[
     float | None,
     typer.Option(

@@ -10,6 +10,7 @@ from .options import (
     AsJson,
     DryRun,
     GpuMemory,
+    GpuName,
     Gpus,
     Hostfile,
     Jobs,
@@ -38,6 +39,7 @@ def rl(
     gpus: Gpus = None,
     hostfile: Hostfile = None,
     dry_run: DryRun = False,
+    gpu: GpuName = None,
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
     track: Track = None,
@@ -53,7 +55,7 @@ def rl(
     from .sweep import Selection, parse, train_variants
     from .training import Verb, planned_for, train
 
-    check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
+    check = planned_for(_plan, dry_run, gpu=gpu, gpu_memory=gpu_memory, shape=shape)
     start = Start(
         out=out,
         resume=resume,

@@ -7,6 +7,7 @@ from .options import (
     AsJson,
     DryRun,
     GpuMemory,
+    GpuName,
     Gpus,
     Hostfile,
     Overrides,
@@ -28,6 +29,7 @@ def sft(
     gpus: Gpus = None,
     hostfile: Hostfile = None,
     dry_run: DryRun = False,
+    gpu: GpuName = None,
     gpu_memory: GpuMemory = None,
     shape: ShapeOf = None,
     track: Track = None,
@@ -39,7 +41,7 @@ def sft(
 
     from .training import Verb, planned_for, train
 
-    check = planned_for(_plan, dry_run, gpu_memory=gpu_memory, shape=shape)
+    check = planned_for(_plan, dry_run, gpu=gpu, gpu_memory=gpu_memory, shape=shape)
     verb = Verb(package="recipes.sft", kind=SFTRecipe, check=check, run=_run)
     start = Start(
         out=out,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from vtune.update.rates import device_like, device_named
+from vtune.errors import RecipeError
+from vtune.update.rates import GPUS, device_called, device_like, device_named
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,12 @@ from vtune.update.rates import device_like, device_named
         ("NVIDIA A100-PCIE-40GB", 42, "A100 40GB"),
         ("NVIDIA B200", 192, "B200"),
         ("NVIDIA GB200", 198, None),
+        ("NVIDIA H20", 103, "H20"),
+        ("NVIDIA H800", 85, "H800"),
+        ("NVIDIA A800-SXM4-80GB", 85, "A800"),
+        ("NVIDIA RTX A6000", 51, "RTX A6000"),
+        ("NVIDIA GeForce RTX 5090", 34, "RTX 5090"),
+        ("NVIDIA GeForce RTX 5090 D", 34, None),
         ("NVIDIA GeForce RTX 4090", 25, "RTX 4090"),
         ("NVIDIA GeForce RTX 4090 D", 25, None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 17, None),
@@ -38,3 +45,26 @@ def test_plans_for_other_machines_take_the_faster_of_two_with_one_memory() -> No
         "H100 NVL",
         "H200",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("a100", "A100"),
+        ("A100-80GB", "A100"),
+        ("A100 40GB", "A100 40GB"),
+        ("NVIDIA H100 PCIe", "H100 PCIe"),
+        ("h100-nvl", "H100 NVL"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        *((gpu.name, gpu.name) for gpu in GPUS),
+    ],
+)
+def test_a_gpu_is_asked_for_by_the_names_people_use(name: str, known: str) -> None:
+    assert device_called(name).name == known
+
+
+@pytest.mark.parametrize("name", ["A10", "H1000", "", "80", "A100 24GB"])
+def test_a_gpu_that_nobody_knows_is_refused_with_those_that_are_known(name: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        device_called(name)
+    assert "A100" in refused.value.fix

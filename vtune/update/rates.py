@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from vtune.errors import RecipeError
+
 TRAIN_SHARE = 0.35
 """Of the peak, in the training pass. Ours: public reports of dense models run from 0.3 to 0.5."""
 PREFILL_SHARE = 0.4
@@ -29,19 +31,24 @@ class Device:
 
 GPUS = (
     Device("RTX 4090", 24, 165e12, 1.008e12, "NVIDIA Ada whitepaper"),
+    Device("RTX 5090", 32, 209.5e12, 1.792e12, "NVIDIA RTX Blackwell whitepaper"),
     Device("A100 40GB", 40, 312e12, 1.555e12, "NVIDIA A100 data sheet"),
     Device("L40S", 48, 362e12, 0.864e12, "NVIDIA L40S data sheet"),
+    Device("RTX A6000", 48, 154.8e12, 0.768e12, "NVIDIA Ampere GA102 whitepaper"),
     Device("A100", 80, 312e12, 2.039e12, "NVIDIA A100 data sheet"),
+    Device("A800", 80, 312e12, 2.039e12, "NVIDIA A800 data sheet"),
     Device("H100", 80, 989e12, 3.35e12, "NVIDIA H100 SXM data sheet"),
+    Device("H800", 80, 989e12, 3.35e12, "NVIDIA H800 data sheet"),
     Device("H100 PCIe", 80, 756e12, 2.0e12, "NVIDIA H100 PCIe data sheet"),
     Device("H100 NVL", 94, 835e12, 3.9e12, "NVIDIA H100 NVL data sheet"),
+    Device("H20", 96, 148e12, 4.0e12, "NVIDIA H20 data sheet"),
     Device("H200", 141, 989e12, 4.8e12, "NVIDIA H200 SXM data sheet"),
     Device("H200 NVL", 141, 835e12, 4.8e12, "NVIDIA H200 NVL data sheet"),
     Device("B200", 180, 2250e12, 8.0e12, "NVIDIA B200 data sheet"),
 )
 _BOARDS = ("PCIe", "NVL")
 """Behind the name of a chip: cards that run it slower, and say so in the driver's name."""
-_OTHERS = re.compile(r"Laptop|4090 D\b|GB200|\bMIG\b", re.IGNORECASE)
+_OTHERS = re.compile(r"Laptop|\d090 D\b|GB200|\bMIG\b", re.IGNORECASE)
 """In the names of GPUs, and of slices of one, that have another peak than the one that they name."""
 CORE = Device("CPU core", 0, 55e9, 10e9, "measured: float32 training of a tiny model on a Zen 4 core")
 
@@ -49,6 +56,26 @@ CORE = Device("CPU core", 0, 55e9, 10e9, "measured: float32 training of a tiny m
 def device_like(memory_gb: float) -> Device:
     """The GPU whose memory is nearest; of two, the faster."""
     return min(GPUS, key=lambda gpu: (abs(gpu.memory_gb - memory_gb), -gpu.flops))
+
+
+def device_called(name: str) -> Device:
+    """The GPU that somebody means: `a100`, `A100-80GB`, `NVIDIA H100 PCIe`.
+
+    Raises:
+        RecipeError: If none is known by that name.
+    """
+    asked = _plain(name).removeprefix("nvidia").removeprefix("geforce")
+    for gpu in GPUS:
+        if asked in (_plain(gpu.name), _plain(f"{gpu.name} {gpu.memory_gb}GB")):
+            return gpu
+    known = ", ".join(gpu.name for gpu in GPUS)
+    raise RecipeError(
+        f"no GPU is known as {name!r}", where="--gpu", fix=f"take one of {known}; or --gpu-memory GB"
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def device_named(name: str, memory_gb: float) -> Device | None:

@@ -783,6 +783,24 @@ def test_planning_options_without_a_plan_are_refused() -> None:
     assert "only --dry-run plans" in ended.err
 
 
+def test_a_plan_for_a_kind_of_gpu_has_its_memory_and_its_speed() -> None:
+    words = ["rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--json"]
+
+    def planned(*options: str) -> dict[str, Any]:
+        plan: dict[str, Any] = json.loads(vtune(*words, *options).out)["check"]["plan"]
+        return plan
+
+    slow, fast, less = planned("--gpu", "A100"), planned("--gpu", "h100"), planned("--gpu", "A100 40GB")
+    assert (slow["machine"]["memory_gb"], less["machine"]["memory_gb"]) == (80, 40)
+    assert slow["memory_gb"] == fast["memory_gb"]
+    ratio = slow["step"]["seconds, update"] / fast["step"]["seconds, update"]
+    assert ratio == pytest.approx(989 / 312, rel=0.01)
+    both = planned("--gpu", "A100", "--gpu-memory", "40")
+    assert both["machine"]["memory_gb"] == 40
+    refused = vtune(*words, "--gpu", "A10")
+    assert (refused.code, "A100 40GB" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize("memory", ["inf", "nan", "1e300", "0"])
 def test_a_gpu_memory_that_no_gpu_has_is_refused(memory: str) -> None:
     ended = vtune("rl", "--recipe", "codev", "--dry-run", "--gpu-memory", memory)

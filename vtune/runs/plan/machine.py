@@ -64,20 +64,28 @@ def hosts_of(gpus: int) -> int:
     return next(hosts for hosts in count(-(-gpus // GPUS_PER_HOST)) if gpus % hosts == 0)
 
 
-def machine_of(gpus: int | None, memory_gb: float | None, *, hosts: int | None = None) -> Machine:
+def machine_of(
+    gpus: int | None, memory_gb: float | None, *, gpu: str | None = None, hosts: int | None = None
+) -> Machine:
     """The machine that was asked for; what was not asked is that of this one.
 
     Args:
         gpus: Of all hosts together.
-        memory_gb: Of one GPU.
+        memory_gb: Of one GPU; None: what GPUs of the asked name have.
+        gpu: Name of the kind of GPU; None: the one that has the memory.
         hosts: That have them; None: this one where it does, else as few as `hosts_of` says.
+
+    Raises:
+        RecipeError: If no GPU is known by that name.
     """
+    asked = None if gpu is None else rates.device_called(gpu)
     names = _driver("name")
     number = gpus or max(1, len(names))
-    if memory_gb is not None:
-        device = rates.device_like(memory_gb)
+    if asked is not None or memory_gb is not None:
+        device = asked or rates.device_like(memory_gb or 0)
         said = f"as asked; speeds of {device.name}"
-        return Machine(number, memory_gb, "gpu", device, said, hosts=hosts or hosts_of(number))
+        size = memory_gb or device.memory_gb
+        return Machine(number, size, "gpu", device, said, hosts=hosts or hosts_of(number))
     if names:
         here = float(_driver("memory.total")[0].split()[0]) * 2**20 / GB
         known = rates.device_named(names[0], here) or rates.device_like(here)

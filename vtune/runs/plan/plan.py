@@ -62,6 +62,7 @@ def plan_rl(
     gpus: int | None,
     gpu_memory: float | None,
     shape: str | None,
+    gpu: str | None = None,
     hosts: int | None = None,
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` reports: the sizes of the run, what is missing for it, and the estimate.
@@ -72,15 +73,16 @@ def plan_rl(
     Args:
         recipe: What is to be run.
         gpus: To plan for, of all machines; those of this machine if None.
-        gpu_memory: GB of one of them; that of this machine if None.
+        gpu_memory: GB of one of them; what a GPU of that name has if None, or one of this machine.
         shape: Name of a known model, for a recipe whose model does not name one.
+        gpu: Name of the kind of GPU; the one that has the memory if None.
         hosts: Machines that have them; as few as hold them if None.
 
     Raises:
         VtuneError: With the problems found.
     """
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
-    machine = machine_of(gpus, gpu_memory, hosts=hosts)
+    machine = machine_of(gpus, gpu_memory, gpu=gpu, hosts=hosts)
     check_sizes(recipe, machine.gpus)
     check_writers(recipe.tools, world=gpus or 1)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
@@ -111,6 +113,7 @@ def plan_sft(
     gpus: int | None,
     gpu_memory: float | None,
     shape: str | None,
+    gpu: str | None = None,
     hosts: int | None = None,
 ) -> dict[str, Any]:
     """What `vtune sft --dry-run` reports; see `plan_rl`."""
@@ -118,7 +121,8 @@ def plan_sft(
     facts = _inputs(recipe, lambda: check_traces(recipe))
     if not facts["missing"]:
         check_lengths(recipe)
-    machine = replace(machine_of(gpus, gpu_memory, hosts=hosts), pictures=_pictures(recipe.data, _traced))
+    machine = machine_of(gpus, gpu_memory, gpu=gpu, hosts=hosts)
+    machine = replace(machine, pictures=_pictures(recipe.data, _traced))
     suites = load_suites(recipe.eval, kind="transformers")
     facts["warnings"] = _elsewhere(recipe, suites, machine)
     facts = _with_evaluations(facts, recipe, suites, trained=None, world=gpus or 1)
