@@ -135,8 +135,15 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
     half = tmp_path / "half"
     half.mkdir()
     (half / "suite.yaml").write_text((evaluated / "suite.yaml").read_text())
+    part = tmp_path / "part"
+    drawn = list(read_trajectories(evaluated / "trajectories.parquet"))
+    write_trajectories(part / "trajectories/from-00000000.parquet", drawn[:4])
+    write_trajectories(part / "ended/00000004-0000.parquet", drawn[4:5])
+    (part / "suite.yaml").symlink_to(evaluated / "suite.yaml")
+    (part / "started.json").write_text('{"total": 6}')
     for words, what, fix in (
         ([half], "the evaluation is not finished", "with --resume"),
+        ([part], "the evaluation is not finished: 5 of 6 rollouts are drawn", "with --resume"),
         ([tmp_path], "there are no trajectories", "a folder of `vtune rl` or `vtune eval`"),
         ([tmp_path / "missing.parquet", *data], "there is no file or folder", "give a run folder"),
         ([file], "which samples these trajectories answer", "--data"),

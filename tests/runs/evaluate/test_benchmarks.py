@@ -344,7 +344,14 @@ def test_an_evaluation_that_broke_off_goes_on_and_draws_nothing_twice(
     other = vtune(*words, "--resume", "--set", "seed=1")
     assert other.code == 2
     assert "differs in suite.seed" in other.err
-    assert "is not finished" in vtune("report", out).err
+    far = "the evaluation is not finished: 3 of 8 rollouts are drawn"
+    for command in ("report", "faithfulness"):
+        refused = vtune(command, out)
+        assert refused.code == 2
+        assert far in refused.err
+        assert "with --resume" in refused.err
+    assert not (out / "audit.json").exists()
+    assert f"{far}; run the same command again with --resume" in " ".join(vtune("show", out).out.split())
 
     resumed = True
     drawn.clear()

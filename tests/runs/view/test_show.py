@@ -13,7 +13,7 @@ from tests.view.runs import LOOKED, MISSED, make_run, png
 from vtune.runs.view.films import film
 from vtune.runs.view.opened import Opened, weights_behind
 from vtune.schema.message import Message, Picture
-from vtune.schema.parquet import write_samples
+from vtune.schema.parquet import write_samples, write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places, runs_below
 
@@ -44,6 +44,21 @@ def test_a_list_and_one_of_it(run: Path, tmp_path: Path) -> None:
     assert (one["sample"], one["right"]) == ("lens/7", False)
     assert [row["key"] for row in one["siblings"]] == ["step-000000/0", "step-000000/1"]
     assert vtune("show", str(run), "lens/7", "--where", "rollout:0").out.startswith("step-000000/0  right")
+
+
+def test_a_list_of_an_evaluation_that_is_not_finished_says_so(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").touch()
+    (tmp_path / "started.json").write_text('{"total": 6}')
+    shown = " ".join(vtune("show", str(tmp_path)).out.split())
+    assert shown.endswith(
+        "0 of 0 the evaluation is not finished: 0 of 6 rollouts are drawn; run the same command again with "
+        "--resume"
+    )
+    write_trajectories(tmp_path / "trajectories/from-00000000.parquet", [LOOKED, MISSED])
+    found = json.loads(vtune("show", str(tmp_path), "--json").out)
+    assert (found["all"], "2 of 6 rollouts are drawn" in found["unfinished"]) == (2, True)
+    (tmp_path / "results.json").write_text("{}")
+    assert json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"] is None
 
 
 @pytest.mark.parametrize("name", ["Größe/1", "图表-7", "a\\b", 'say "a"', "x" * 1200])

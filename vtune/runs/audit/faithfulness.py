@@ -35,6 +35,7 @@ from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import WithoutLook, stored_audits
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
+from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.audit import keep_audit
 from vtune.schema.parquet import read_trajectories
@@ -92,10 +93,12 @@ def run_faithfulness(
         asked for.
 
     Raises:
-        DataError: If there are no trajectories, or the samples they answer are not found.
+        DataError: If there are no trajectories, the evaluation is not finished, or the samples that they
+            answer are not found.
         RecipeError: If a model is asked for, and nothing says which.
         RunFailed: If a larger share of their answers than `reward.max_unscored` is unscored.
     """
+    check_finished(path)
     audited = locate(path, tuple(map(str, data)))
     ways = ways_of(looks, audited.reward, judge_urls, judge_models, settings=audited.settings)
     reruns = None if rerun is None else prepared(rerun, audited, path)

@@ -200,7 +200,7 @@ def run_eval(
     prints = fingerprints(suite)
     asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
     with locked(out):
-        begin(suite, out, asked_of(suite, model, limit, kind, prints), resume=resume)
+        begin(suite, out, asked_of(suite, model, limit, kind, prints), total=asked.total, resume=resume)
         return to_end(_evaluate(asked), say)
 
 

@@ -31,6 +31,8 @@ JUDGE_ROOM = "suite.reward.judge.max_tokens"
 
 STARTED = "started.json"
 """What was asked, for as long as the evaluation is unfinished."""
+TOTAL = "total"
+"""In it: how many rollouts the whole evaluation has."""
 SCORING = "scoring"
 """In it: names of the files of a user's own parts that add scorers and nothing else."""
 
@@ -99,7 +101,7 @@ def _failed(result: Mapping[str, Any], file: Path) -> int:
     return sum(map(lacks_score, read_trajectories(file)))
 
 
-def _reopen(out: Path, now: dict[str, Any]) -> None:
+def _reopen(out: Path, now: dict[str, Any], total: int) -> None:
     """Make a finished evaluation an unfinished one of which everything is drawn.
 
     Whatever kills this leaves a folder that is finished, or one that is not.
@@ -107,13 +109,13 @@ def _reopen(out: Path, now: dict[str, Any]) -> None:
     whole = part(out / "trajectories", 0)
     whole.parent.mkdir(exist_ok=True)
     write_trajectories(whole, read_trajectories(out / "trajectories.parquet"), run=out)
-    _start(out, now)
+    _start(out, now, total)
     (out / "results.json").unlink()
 
 
-def _start(out: Path, asked: Mapping[str, Any]) -> None:
+def _start(out: Path, asked: Mapping[str, Any], total: int) -> None:
     scoring = _scoring()
-    text = json.dumps(dict(asked) | ({SCORING: scoring} if scoring else {}), indent=2)
+    text = json.dumps({**asked, TOTAL: total} | ({SCORING: scoring} if scoring else {}), indent=2)
     write_atomically(out / STARTED, f"{text}\n")
 
 
@@ -188,23 +190,32 @@ def check_new(out: Path) -> None:
         )
 
 
-def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, resume: bool) -> None:
-    """Begin a folder, or prove that it holds the first part of the same evaluation, or all that was drawn."""
+def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resume: bool) -> None:
+    """Begin a folder, or prove that it holds the first part of the same evaluation, or all that was drawn.
+
+    Args:
+        suite: What is measured.
+        out: The folder.
+        now: What is asked, see `asked_of`.
+        total: Rollouts of the whole evaluation.
+        resume: Whether it was begun before.
+    """
     file, written = out / STARTED, out / "suite.yaml"
     if not resume:
         check_new(out)
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(written, dump_recipe(keep_uses(suite, out)))
-        _start(out, now)
+        _start(out, now, total)
         return
     if (out / "results.json").exists():
-        _reopen(out, now)
+        _reopen(out, now, total)
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
     before = read_record(file, fix="the evaluation wrote it; restore it, or start a new one")
     corrected = _corrected(before)
     before |= {"uses": before["uses"] | corrected} if corrected else {}
-    _check_same(ungraded({key: value for key, value in before.items() if key != SCORING}), ungraded(now), out)
+    same = {key: value for key, value in before.items() if key not in (SCORING, TOTAL)}
+    _check_same(ungraded(same), ungraded(now), out)
     if corrected:
         names = ", ".join(corrected)
         say(

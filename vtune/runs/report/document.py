@@ -13,6 +13,7 @@ from vtune.metrics.changes import changes, direction, telling
 from vtune.metrics.log import MetricsLine, read_metrics
 from vtune.metrics.replies import last_replies, stored_replies
 from vtune.metrics.tightening import tightenings
+from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.report.results import read_results
 from vtune.runs.sweep.table import is_sweep, sweep_table
 from vtune.schema.audit import read_audit
@@ -124,8 +125,7 @@ def _is_evaluation(path: Path) -> bool:
 
 def _evaluation(path: Path, *, replies: bool) -> dict[str, object]:
     file = path / "results.json"
-    if not file.is_file():
-        raise DataError(f"the evaluation in {path} is not finished", fix="continue it with --resume")
+    check_finished(path)
     results = read_results(file, *SHOWN, fix=RESTORE)
     own = _uses(results.get("environment"), path)
     shown = {"name": path.resolve().name, "path": str(path), **results, **own, **_audit(path)}

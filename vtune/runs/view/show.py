@@ -6,6 +6,7 @@ from typing import Any
 
 from vtune.errors import DataError, RecipeError
 from vtune.runs.agent.unknown import unknown_tools, warn_of
+from vtune.runs.evaluate.unfinished import FIX, not_finished, unfinished
 from vtune.runs.view.opened import Opened
 from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places
@@ -25,7 +26,8 @@ def run_show(
 
     Returns:
         A document, or a list; and whether it is a document. A sample's id gives the list of its trajectories
-        where there are several.
+        where there are several. A list has `unfinished`, how far an evaluation is that is not finished: what
+        it has drawn since is not listed.
 
     Raises:
         DataError: If there is no such trajectory, or nothing to look at.
@@ -40,7 +42,7 @@ def run_show(
         if opened.index.failed:
             raise opened.index.failed[0]  # a list without it would look whole
         if key is None:
-            return {"path": str(path)} | opened.find(where, most=limit), False
+            return {**_head(path), **opened.find(where, most=limit)}, False
         stem, _, row = key.rpartition("/")
         if row.isdecimal() and stem in {file.stem for file in places[0].files()}:
             return {"path": str(path)} | _document(opened, key), True
@@ -49,7 +51,7 @@ def run_show(
             if found["found"] == 1:
                 return {"path": str(path)} | _document(opened, found["trajectories"][0]["key"]), True
             if found["found"]:
-                return {"path": str(path)} | found, False
+                return {**_head(path), **found}, False
         raise DataError(
             f"there is no trajectory {key}, and none of a sample of that id",
             where=str(path),
@@ -57,6 +59,12 @@ def run_show(
         )
     finally:
         opened.index.close()
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """What is said of a list as a whole."""
+    found = unfinished(path)
+    return {"path": str(path), "unfinished": None if found is None else f"{not_finished(found)}; {FIX}"}
 
 
 def _document(opened: Opened, key: str) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""An evaluation that has not come to its end: how much of it there is, and how it goes on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtune.errors import DataError
+from vtune.files.json_text import read_record
+from vtune.runs.evaluate.identity import STARTED, TOTAL
+from vtune.runs.evaluate.rollout_files import kept
+from vtune.runs.evaluate.windows import kept_file, parts
+from vtune.schema.parquet import count_rows
+from vtune.view.place import portions_of
+
+FIX = "run the same command again with --resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """How far an evaluation is."""
+
+    drawn: int
+    """Rollouts; those that have ended of a portion that is still open, too."""
+    total: int | None
+    """Of the whole evaluation; None where an older version has begun it, which did not write it down."""
+
+
+def unfinished(folder: Path) -> Unfinished | None:
+    """How far the evaluation in a folder is; None where it is finished, and where there is none.
+
+    Raises:
+        DataError: If a file that it has written cannot be read.
+    """
+    if not (folder / "suite.yaml").is_file() or any(
+        (folder / name).is_file() for name in ("recipe.yaml", "results.json")
+    ):
+        return None
+    started = folder / STARTED
+    if not started.is_file():
+        # Somebody has put the trajectories of an evaluation into a folder of their own.
+        alone = portions_of(folder) or (folder / "trajectories.parquet").is_file()
+        return None if alone else Unfinished(0, None)
+    drawn = kept(folder)
+    for file in parts(folder / "trajectories"):
+        with kept_file(file):
+            drawn += count_rows(file)
+    total = read_record(started, fix="the evaluation wrote it; restore it, or start a new one").get(TOTAL)
+    # Between the writing of a portion and the removal of what it was made of, both are there.
+    return Unfinished(drawn if total is None else min(drawn, total), total)
+
+
+def not_finished(found: Unfinished) -> str:
+    """How far it is, in words."""
+    if found.total is None:
+        far = f": {found.drawn} rollouts are drawn" if found.drawn else ""
+    elif found.drawn == found.total:
+        far = f": all {found.total} rollouts are drawn, and its results are not written"
+    else:
+        far = f": {found.drawn} of {found.total} rollouts are drawn"
+    return f"the evaluation is not finished{far}"
+
+
+def check_finished(folder: Path) -> None:
+    """Check that a folder holds no evaluation that is not finished.
+
+    Raises:
+        DataError: If it does.
+    """
+    found = unfinished(folder)
+    if found is not None:
+        raise DataError(not_finished(found), where=str(folder), fix=FIX)
