@@ -223,6 +223,7 @@ def test_in_a_batch_each_has_its_own_status_in_order() -> None:
         ({"reward": 3, "items": []}, "`reward` is not a JSON object"),
         ({"reward": {"accuracy": 1.0}, "items": []}, "`reward.format`"),
         ({"sample": {"data_source": "x"}, "reply": "B"}, "prompt|reward_model"),
+        ({"sample": {"anwser": "B"}, "reply": "B"}, "unknown key `anwser`.*`reward_model.answer`"),
     ],
 )
 def test_a_wrong_request_is_422_with_the_reason(body: Any, message: str) -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import dataclasses
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,11 +111,43 @@ def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
         ({"trajectory": {"messages": [], "stop_reason": "tired"}}, "unknown value 'tired'"),
         ({"trajectory": {}}, "without `messages`"),
         ({"trajectory": {"turns": []}}, "without `messages`"),
+        ({"trajectory": {"messages": [], "call": []}}, "(?s)unknown key `call`.*did you mean `calls`"),
     ],
 )
 def test_a_wrong_item_is_refused_with_its_reason(change: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_item(sent(item_of(sample(), looks()) | change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"abilty": "count"}, "unknown key `abilty`.*did you mean `ability`.*extra_info"),
+        ({"anwser": "B"}, "unknown key `anwser`.*did you mean `reward_model.answer`"),
+        ({"id": "a/1"}, "unknown key `id`.*did you mean `extra_info.id`"),
+        ({"weather": "fine"}, "unknown key `weather`.*known: ability, choices, data_source.*extra_info"),
+        (
+            {"reward_model": {"verifier": "exact", "ground_truth": "B", "anwser": "B"}},
+            "unknown key `reward_model.anwser`.*did you mean `reward_model.answer`",
+        ),
+        ({"evidence": [{"box_2d": [0, 0, 9, 9]}]}, "`evidence.box_2d`.*did you mean `evidence.bbox_2d`"),
+    ],
+)
+def test_a_key_of_a_sample_that_nobody_reads_is_named_with_the_one_that_was_meant(
+    change: dict[str, Any], message: str
+) -> None:
+    item = sent(item_of(sample(), looks()))
+    with pytest.raises(DataError) as told:
+        read_item(item | {"sample": item["sample"] | change})
+    assert re.search(message, f"{told.value.what} {told.value.fix}")
+
+
+def test_what_rows_of_other_layouts_have_beside_is_no_unknown_key() -> None:
+    item = sent(item_of(sample(), looks()))
+    row = item["sample"] | {"empty": None, "extra_info": {"anything": [1], "id": "a/1"}}
+    row["reward_model"] |= {"style": "rule", "verifier_parm": {"mine": 1}, "rubric": None}
+    asked, _ = read_item({"sample": row, "reply": "B"})
+    assert (asked.id, asked.verifier_parm) == ("a/1", {"mine": 1})
 
 
 def test_settings_bring_back_the_recipe_without_what_moves_no_score() -> None:

@@ -11,12 +11,13 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
 
-from vtune.errors import DataError, RecipeError, ServiceError
+from vtune.errors import DataError, RecipeError, ServiceError, nearest
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.graders import GRADERS
 from vtune.judge.pictures import read_bytes
@@ -28,7 +29,7 @@ from vtune.schema.fields import Fields, Row
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
-from vtune.schema.sample_row import sample_from_row, scored_columns
+from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, scored_columns
 from vtune.schema.trajectory import Call, Crop, Look, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, outcome_to_row, trajectory_from_row
 from vtune.tools.python import NAME as PYTHON
@@ -38,6 +39,16 @@ _PARTS = ("total", "accuracy", "format", "tool", "consistency")
 
 IDENTITY = ("id", "index", "split")
 """What of `extra_info` makes a sample's id."""
+
+_JUDGED = (*SAMPLE_COLUMNS.field("reward_model").type.names, "style")
+"""Members of `reward_model`; the last is verl's."""
+_SEEN = tuple(SAMPLE_COLUMNS.field("evidence").type.value_type.names)
+_MEANT: Mapping[str, str] = {
+    **{name: f"extra_info.{name}" for name in IDENTITY},
+    **{name: f"reward_model.{name}" for name in _JUDGED},
+    **{name: name for name in SAMPLE_COLUMNS.names},
+}
+"""A key of a sample -> where it stands."""
 
 LONGEST_TEXT = 4 * 2**20
 """Characters of what a policy wrote in one trajectory, ours: a million tokens."""
@@ -291,7 +302,38 @@ def _sent(picture: Picture) -> Row:
     return {"bytes": base64.b64encode(data).decode("ascii"), "origin": picture.origin, "seen": seen}
 
 
+def _check_keys(sample: Row) -> None:
+    """Check that a sample has no columns that nobody reads: a misspelt one would be as good as none.
+
+    Those that are null are not given: readers of tables fill rows up with them.
+
+    Raises:
+        DataError: Naming the first of them, and what was meant.
+    """
+    judge, evidence = sample.get("reward_model"), sample.get("evidence")
+    _check_known(sample, _MEANT, "")
+    if isinstance(judge, dict):
+        _check_known(judge, {name: f"reward_model.{name}" for name in _JUDGED}, "reward_model.")
+    for item in evidence if isinstance(evidence, list) else ():
+        if isinstance(item, dict):
+            _check_known(item, {name: f"evidence.{name}" for name in _SEEN}, "evidence.")
+
+
+def _check_known(given: Row, known: Mapping[str, str], place: str) -> None:
+    own = {name for name, spelt in known.items() if spelt == f"{place}{name}"}
+    for key in given:
+        if given[key] is not None and key not in own:
+            near = get_close_matches(key[:60], known, n=1)
+            meant = f"did you mean `{known[near[0]]}`?" if near else f"known: {', '.join(sorted(own))}"
+            raise DataError(
+                f"unknown key `{place}{key[:60]}`",
+                where="the sample of a request",
+                fix=f"{meant}; what is your own goes into `extra_info`",
+            )
+
+
 def _sample(row: Row) -> Sample:
+    _check_keys(row)
     judge, info = row.get("reward_model"), row.get("extra_info")
     parm = judge.get("verifier_parm") if isinstance(judge, dict) else None
     if isinstance(parm, str):  # JSON within JSON
@@ -315,6 +357,10 @@ def _trajectory(row: Row, sample: Sample) -> Trajectory:
             where="column `messages`",
             fix='send the turns, [{"role": "assistant", "content": "…"}, …]',
         )
+    if unknown := sorted(name for name in row.keys() - TRAJECTORY_COLUMNS.names if row[name] is not None):
+        name = unknown[0][:60]
+        fix = nearest(name, TRAJECTORY_COLUMNS.names)
+        raise DataError(f"unknown key `{name}`", where="the trajectory of a request", fix=fix)
     images = row.get("images") or []
     if not isinstance(images, list):
         raise DataError("column `images` is not a list", fix="send a list of pictures")
