@@ -549,6 +549,30 @@ def test_a_judge_that_does_not_answer_is_found_by_a_dry_run(tmp_path: Path) -> N
     assert found[1] == ""
 
 
+def test_a_dry_run_counts_the_calls_of_rows_that_a_filter_looks_at(tmp_path: Path, tiny: Path) -> None:
+    write_samples(tmp_path / "a.parquet", numbered(5))
+    sums = [replace(one, id=f"sums/{one.id}") for one in numbered(3, ability="math", source="sums")]
+    write_samples(tmp_path / "b.parquet", [*numbered(4, ability="chart"), *sums])
+    sources = {"a": source(tmp_path / "a.parquet"), "b": source(tmp_path / "b.parquet")}
+    asks: dict[str, Any] = {"filter": "external_knowledge", "max_unscored": 0.0}
+    chosen: list[Any] = ["all", ["a"], ["chart"], ["a", "math"], ["b", "chart"], ["ocr"]]
+
+    def calls(filters: list[dict[str, Any]], sources: dict[str, Any]) -> list[int]:
+        recipe = write_recipe(tmp_path / "r.yaml", sources, filters)
+        ended = vtune("curate", recipe, "--dry-run", "--json")
+        assert ended.code == 0, ended.err
+        return [one["model_calls_at_most"] for one in json.loads(ended.out)["filters"].values()]
+
+    with serve("VISUAL") as judge:
+        filters = [asks | {"judge": endpoint(judge), "rows": rows} for rows in chosen]
+        assert calls(filters, sources) == [12, 5, 4, 8, 7, 0]
+        sources["b"] |= {"data_source": "sums", "sample": 2}
+        assert calls(filters, sources) == [7, 5, 0, 7, 2, 0]
+    # The first pass is a part of all rollouts, unless those may call tools.
+    rates = [pass_rate(tiny, rollouts=8, first={"rollouts": 2}, tools=tools) for tools in (False, True)]
+    assert calls([one | {"rows": ["a"]} for one in rates], sources) == [40, 50]
+
+
 def test_a_judge_that_does_not_answer_is_found_before_the_first_row_is_read(
     tiny: Path, tmp_path: Path, dice: Path
 ) -> None:

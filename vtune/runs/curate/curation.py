@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
@@ -12,7 +13,7 @@ from typing import Any
 from vtune.config import dump_recipe
 from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
-from vtune.curate.item import ABILITIES, Item
+from vtune.curate.item import ABILITIES, Item, Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
@@ -37,7 +38,7 @@ from vtune.runs.curate.workers import Look, Workers, check_workers, looking
 from vtune.runs.folder import environment
 from vtune.runs.kept_uses import keep_uses
 from vtune.runs.start import locked
-from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
+from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint, tally
 from vtune.uses import prints as using
 
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
@@ -57,13 +58,11 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
         rows = None if missing else sum(_count(Path(file), source.data_source) for file in source.files)
         looked = None if rows is None else min(rows, source.sample or rows)
         sources[name] = {"rows": rows, "sampled": looked, "missing": ", ".join(missing)}
-    known = sum(row["sampled"] or 0 for row in sources.values())
     filters: dict[str, dict[str, Any]] = {}
     for name, spec in zip(recipe.columns, recipe.filters, strict=True):
         on = spec.rows if spec.rows == "all" else ", ".join(spec.rows)
-        most, missing_for = 0, ""
+        missing_for = ""
         if isinstance(spec, PassRate):
-            most = known * (spec.rollouts + (spec.first.rollouts if spec.first else 0))
             try:
                 check_pass_rate(spec)
                 if spec.judge is not None:
@@ -71,15 +70,43 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, ExternalKnowledge | LabelCheck):
-            most = known
             try:
                 ping_judge(spec.judge, pictures=True)
             except VtuneError as error:
                 missing_for = error.what
         elif isinstance(spec, PeopleLabels):
             missing_for = ", ".join(file for file in spec.files if not Path(file).exists())
-        filters[name] = {"rows": on, "model_calls_at_most": most, "missing": missing_for}
+        each = _calls_of_a_row(spec)
+        looked = sum(_concerned(recipe, spec, one, row["sampled"] or 0) for one, row in sources.items())
+        filters[name] = {"rows": on, "model_calls_at_most": each and each * looked, "missing": missing_for}
     return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
+
+
+def _calls_of_a_row(spec: Selected) -> int:
+    """Calls of a model that a filter makes at most for a row that it looks at."""
+    if isinstance(spec, PassRate):
+        first = spec.first.rollouts if spec.first else 0
+        # Without tools, those of the first pass are the first of the full number.
+        return max(spec.rollouts, first) if spec.tools is None else spec.rollouts + first
+    return int(isinstance(spec, ExternalKnowledge | LabelCheck))
+
+
+def _concerned(recipe: DataRecipe, spec: Selected, name: str, sampled: int) -> int:
+    """How many rows of a source a filter looks at, if those before it drop none.
+
+    Of a sample that is still to be chosen, nobody knows how many have the abilities that the filter names:
+    as many as there are in all of the source, where the sample is no smaller.
+    """
+    if not sampled or spec.rows == "all" or name in spec.rows:
+        return sampled
+    source = recipe.used[name]
+    there = sum((tally(Path(file), ("data_source", "ability")) for file in source.files), Counter())
+    of_ability = sum(
+        count
+        for (data_source, ability), count in there.items()
+        if ability in spec.rows and source.data_source in (None, data_source)
+    )
+    return min(sampled, of_ability)
 
 
 def check_names(recipe: DataRecipe) -> None:

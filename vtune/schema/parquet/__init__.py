@@ -18,6 +18,7 @@ from vtune.schema.parquet.tables import (
     scan_columns,
     scan_groups,
     scan_rows,
+    tally,
     write_rows,
 )
 from vtune.schema.parquet.trajectories import (
@@ -45,6 +46,7 @@ __all__ = [
     "scan_rows",
     "scan_samples",
     "scan_trajectories",
+    "tally",
     "with_inputs",
     "write_rows",
     "write_samples",

@@ -5,6 +5,7 @@ when it is complete.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,6 +197,30 @@ def distinct(path: Path, column: str) -> set[str]:
             raise DataError(
                 f"column `{column}` cannot be read: {error}", where=str(path), fix="make the file again"
             ) from None
+    return found
+
+
+def tally(path: Path, names: Sequence[str]) -> Counter[tuple[str | None, ...]]:
+    """How many rows have which texts in some columns; no other column is read.
+
+    Args:
+        path: The file.
+        names: Of the columns; one that the file does not have is null in every row.
+
+    Raises:
+        DataError: If the file is missing or damaged.
+    """
+    found: Counter[tuple[str | None, ...]] = Counter()
+    with _opened(path) as file:
+        there = [name for name in names if name in file.schema_arrow.names]
+        try:
+            for batch in file.iter_batches(columns=there):
+                held = {name: batch.column(name).cast(pa.string()).to_pylist() for name in there}
+                empty = [None] * batch.num_rows
+                found.update(zip(*(held.get(name, empty) for name in names), strict=True))
+        except _DAMAGED as error:
+            what = f"columns {', '.join(there)} cannot be read: {error}"
+            raise DataError(what, where=str(path), fix="make the file again") from None
     return found
 
 
