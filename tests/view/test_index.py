@@ -55,7 +55,6 @@ A, B, C, D = "step-000000/0", "step-000000/1", "step-000005/0", "step-000005/1"
         ("step:5 source:lens", [D]),
         ("source:lens,charts calls:0", [C]),
         ("flag:whole_image", [B]),
-        ("flag:whole", []),
         ("flag:none", [A, C, D]),
         ("status:ok", [A, D]),
         ("call:python", [A, B, D]),
@@ -147,6 +146,20 @@ def test_a_text_in_quotes_is_meant_as_it_stands(tmp_path: Path) -> None:
     assert keys(index, 'answer:"a,b" source:"none"') == [parted]
     # Of what is no text there is no other `none`.
     assert keys(index, 'right:"none" flag:"none" reward:"none"') == [unknown]
+    assert keys(index, 'stop:"none"') == keys(index, "stop:none") == []
+    assert keys(index, '-stop:"none" stop:"answer,length"') == [none, unknown, parted]
+
+
+def test_a_flag_is_one_of_ours_or_of_a_trajectory_that_is_there(tmp_path: Path) -> None:
+    flagged = replace(MISSED, calls=(replace(MISSED.calls[0], flags=("blurred",)),))
+    index = opened(make_run(tmp_path / "run", {0: [LOOKED, MISSED, flagged]}))
+    assert keys(index, "flag:blurred") == ["step-000000/2"]
+    assert keys(index, "-flag:whole_image,everything,none") == ["step-000000/2"]
+    for text in ("flag:whole", "-flag:blured", "flag:blurred,whole"):
+        with pytest.raises(RecipeError, match=r"`flag` is never '(whole|blured)'") as told:
+            keys(index, text)
+        assert told.value.fix.startswith("it is one of whole_image, repeated_crop, ")
+        assert told.value.fix.endswith(", blurred, none")
 
 
 def test_a_tool_of_any_name_is_one_word_of_a_query(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.conftest import ROOT
 from vtune.errors import RecipeError
 from vtune.files.terminal import clean
+from vtune.schema.trajectory import Flag
 from vtune.view.query import CLOSED, parse_query
 
 NODE = shutil.which("node") or ""
@@ -97,6 +98,20 @@ def test_a_file_refuses_the_queries_that_the_viewer_refuses_in_its_words(tmp_pat
     assert said(tmp_path, code) == [*map(refusal, BAD), *(None for _ in GOOD)]
     assert all(map(refusal, BAD))
     assert not any(map(refusal, GOOD))
+
+
+def test_a_file_knows_the_flags_and_reads_quotes_as_the_viewer_does(tmp_path: Path) -> None:
+    flags = get_args(Flag)
+    asked = [f"flag:{','.join(flags)}", "flag:blurred", "flag:none", 'stop:"none"', 'stop:"length,answer"']
+    code = f"""
+        const {{ query, select }} = await import("./query.js");
+        const rows = [{{ flags: " blurred ", stop: "answer" }}, {{ flags: "", stop: null }}];
+        const found = (text) => {{
+            try {{ return select(rows, query(text)).length; }} catch (error) {{ return error.message; }}
+        }};
+        return {json.dumps([*asked, "-flag:blured"])}.map(found);
+    """
+    assert said(tmp_path, code) == [0, 1, 1, 1, 1, "`flag` is never 'blured'"]
 
 
 def refusal(text: str) -> str | None:

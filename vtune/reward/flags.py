@@ -12,10 +12,10 @@ from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, intersect, iou
 from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence
-from vtune.schema.trajectory import Call, Crop, Status, Trajectory
+from vtune.schema.trajectory import Call, Crop, Flag, Status, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
-WHOLE_IMAGE = "whole_image"
+WHOLE_IMAGE: Flag = "whole_image"
 """The flag of a call that shows a mere crop that is (nearly) the whole picture."""
 
 MAGNIFIED = 1.25
@@ -28,7 +28,7 @@ AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
 
 def call_flags(
     trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence] = ()
-) -> tuple[str, ...]:
+) -> tuple[Flag, ...]:
     """The red flags of call number `k`, in a fixed order.
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
@@ -55,7 +55,7 @@ def call_flags(
     if call.status == "infra":
         return ()
     whole, repeated = whole_images(trajectory, k, levels), _repeated(trajectory, k, levels)
-    flags = []
+    flags: list[Flag] = []
     if whole or _contact_sheet(trajectory, k, levels):
         flags.append(WHOLE_IMAGE)
     if repeated:
@@ -78,7 +78,7 @@ def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bo
 
 def _unseen(
     trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence]
-) -> Iterator[str]:
+) -> Iterator[Flag]:
     """What a call did in place of showing a region, where the recipe makes a red flag of it."""
     call = trajectory.calls[k]
     crops = pointing(trajectory, k, levels)

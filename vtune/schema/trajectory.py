@@ -22,6 +22,17 @@ StopReason = Literal["answer", "length", "turns", "context", "error"]
 its token limit. turns: no turn was left. context: no room was left. error: our failure, the trajectory is
 never scored."""
 
+Flag = Literal[
+    "whole_image",
+    "repeated_crop",
+    "scratchpad",
+    "sandbox_error",
+    "bad_call",
+    "faked",
+    "illegible",
+    "everything",
+]
+"""A red flag that scoring knows (`vtune.reward.flags`); what another service has scored may have others."""
 
 Look = Literal["verified", "unverified", "illegible", "faked"]
 """verified: the returned picture shows the region. unverified: it does not well enough, or the region has

@@ -3,12 +3,12 @@
     source:lens right:no calls>2 reward<0.5 flag:whole_image -stop:length sort:-reward "left of"
 
 Words are looked for in the conversation. A name with an operator is compared with a fact; several values,
-`source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite. A value in
+`source:lens,shapes`, mean any of them, `none` what is not known, a `-` in front the opposite. A text in
 quotes is meant as it stands: `answer:"none"`, `source:"a,b"`.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from vtune.errors import RecipeError, nearest
 from vtune.schema.labels import Judgement
-from vtune.schema.trajectory import Status, StopReason
+from vtune.schema.trajectory import Flag, Status, StopReason
 from vtune.view.search import holds
 
 Operator = Literal[":", "<", "<=", ">", ">="]
@@ -31,6 +31,7 @@ NUMBERS = (
 )
 WORDS: Mapping[str, str] = {"flag": "flags", "status": "statuses", "call": "outcomes"}
 CALL = "call"
+FLAG = "flag"
 LABEL = "label"
 SORT = "sort"
 NAMES = (*TEXTS, *YES_NO, *NUMBERS, *WORDS, LABEL, SORT)
@@ -41,6 +42,8 @@ CLOSED: Mapping[str, Sequence[str]] = {
     LABEL: get_args(Judgement),
 }
 """Facts of which all values are known: a misspelt one would find nothing, and its opposite everything."""
+OPEN = tuple(name for name in TEXTS if name not in CLOSED)
+"""Facts that may be any text, `none` and commas too."""
 MOST = 1_000
 """Characters of a query (ours)."""
 
@@ -91,11 +94,11 @@ def parse_query(text: str) -> Query:
             continue
         if name and name not in NAMES:
             raise RecipeError(f"there is no fact `{name}`", where=text, fix=nearest(name, NAMES))
-        quoted = value.startswith('"')
+        # Of what is no text of its own there is no other `none`, and no value with a comma.
+        quoted = value.startswith('"') and name in OPEN
         values = (bare,) if not name or quoted else tuple(bare.split(","))
         asked: Any = ":" if operator == "=" else operator
-        # What is no text has no other `none`.
-        term = Term(name, asked, values, bool(minus), quoted and name in TEXTS)
+        term = Term(name, asked, values, bool(minus), quoted)
         _check(term)
         terms.append(term)
     return Query(tuple(terms), sort, descending)
@@ -108,9 +111,14 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
         table: Of an index.
         query: What is looked for.
         labels: Key of a trajectory -> its label.
+
+    Raises:
+        RecipeError: If a flag is asked for that scoring does not know and that no trajectory has.
     """
     mask: Any = None
     for term in query.terms:
+        if term.name == FLAG:
+            _check_values(term, dict.fromkeys([*get_args(Flag), *_words(table, FLAG)]))
         one = _mask(table, term, labels)
         one = pc.fill_null(one, False)
         one = pc.invert(one) if term.negated else one
@@ -134,11 +142,15 @@ def of_sample(table: pa.Table, sample: str) -> pa.Table:
 def facets(table: pa.Table) -> dict[str, list[str]]:
     """What the facts that hold names can be, each with its values in order."""
     found = {name: sorted(filter(None, pc.unique(table[name]).to_pylist())) for name in ("source", "stop")}
-    for name, column in WORDS.items():
-        words = {word for text in pc.unique(table[column]).to_pylist() for word in (text or "").split()}
-        found[name] = sorted(words)
+    found |= {name: _words(table, name) for name in WORDS}
     found["step"] = [str(step) for step in sorted(filter(_known, pc.unique(table["step"]).to_pylist()))]
     return found
+
+
+def _words(table: pa.Table, name: str) -> list[str]:
+    """The words that stand in the column of a fact, in order."""
+    texts = pc.unique(table[WORDS[name]]).to_pylist()
+    return sorted({word for text in texts for word in (text or "").split()})
 
 
 def _all(count: int) -> pa.Array:
@@ -160,16 +172,23 @@ def _sort_key(name: str) -> str:
 
 def _check(term: Term) -> None:
     """Check that the values of a term are of the kind of its fact."""
+    if term.name in CLOSED:
+        _check_values(term, CLOSED[term.name])
     for value in term.values:
         if term.name in YES_NO and value not in ("yes", "no", UNKNOWN):
             raise RecipeError(f"`{term.name}` is yes, no or {UNKNOWN}, not {value!r}")
         if term.name in NUMBERS and value != UNKNOWN and _number(value) is None:
             raise RecipeError(f"`{term.name}` is a number, not {value!r}")
-        if term.name in CLOSED and value not in (*CLOSED[term.name], UNKNOWN):
-            known = ", ".join(f'"{one}"' if " " in one else one for one in (*CLOSED[term.name], UNKNOWN))
-            raise RecipeError(f"`{term.name}` is never {value!r}", fix=f"it is one of {known}")
         if term.operator != ":" and (term.name not in NUMBERS or value == UNKNOWN):
             raise RecipeError(f"`{term.name}` cannot be compared by {term.operator}", fix="write `:`")
+
+
+def _check_values(term: Term, known: Iterable[str]) -> None:
+    names = [*known, UNKNOWN]
+    for value in term.values:
+        if value not in names:
+            listed = ", ".join(f'"{one}"' if " " in one else one for one in names)
+            raise RecipeError(f"`{term.name}` is never {value!r}", fix=f"it is one of {listed}")
 
 
 def _number(text: str) -> float | None:

@@ -9,6 +9,7 @@ const CLOSED = {
   stop: ["answer", "length", "turns", "context", "error"],
   label: ["right", "wrong", "judge erred", "box wrong"],
 };
+const FLAGS = ["whole_image", "repeated_crop", "scratchpad", "sandbox_error", "bad_call", "faked", "illegible", "everything"];
 const MOST = 1000;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const WORDS = { flag: "flags", status: "statuses", call: "outcomes" };
@@ -30,10 +31,10 @@ export function query(text) {
       continue;
     }
     if (name && ![...YES_NO, ...NUMBERS, ...TEXTS, ...Object.keys(WORDS)].includes(name)) throw new Error(`there is no fact \`${name}\``);
-    const quoted = value.startsWith('"');
+    const quoted = value.startsWith('"') && TEXTS.includes(name) && !(name in CLOSED);
     const values = !name || quoted ? [bare] : bare.split(",");
     check(name, operator, values);
-    found.terms.push({ name, operator, values, negated: minus === "-", quoted: quoted && name !== "label" && TEXTS.includes(name) });
+    found.terms.push({ name, operator, values, negated: minus === "-", quoted });
   }
   return found;
 }
@@ -53,7 +54,15 @@ function check(name, operator, values) {
   }
 }
 
+// A flag that neither vtune nor a trajectory of the list has would find nothing.
+function checkFlags(rows, asked) {
+  for (const value of asked.terms.filter((term) => term.name === "flag").flatMap((term) => term.values)) {
+    if (![...FLAGS, UNKNOWN].includes(value) && !rows.some((row) => row.flags.split(" ").includes(value))) throw new Error(`\`flag\` is never '${value}'`);
+  }
+}
+
 export function select(rows, asked) {
+  checkFlags(rows, asked);
   const found = rows.filter((row) => asked.terms.every((term) => term.values.some((value) => holds(row, term, value)) !== term.negated));
   if (!asked.sort) return found;
   const way = asked.descending ? -1 : 1;
