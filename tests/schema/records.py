@@ -65,8 +65,11 @@ plain = st.recursive(
     max_leaves=4,
 )
 objects = st.dictionaries(words | st.sampled_from(["id", "image_path", "more_json"]), plain, max_size=3)
-pictures = st.builds(Picture, data=st.binary(max_size=8), path=st.none() | words) | st.builds(
-    Picture, path=words
+named = words.filter(bool)
+pictures = (
+    st.builds(Picture, data=st.binary(max_size=8))
+    | st.builds(Picture, data=st.binary(min_size=1, max_size=8), path=named)
+    | st.builds(Picture, path=named)
 )
 # float32 values and what people type both come back unchanged
 ratios = st.sampled_from([0.0, 0.1, 0.3, 0.9, 1.0]) | st.floats(0, 1, width=32).map(

@@ -20,7 +20,7 @@ from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import scan_rows
 from vtune.schema.parquet.trajectories import LARGE_INPUT
 from vtune.schema.sample import Evidence, Sample
-from vtune.schema.sample_row import SAMPLE_COLUMNS
+from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row
 from vtune.schema.store import trajectory_store
 from vtune.schema.trajectory import Crop, Outcome, Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS
@@ -394,6 +394,18 @@ def test_a_picture_comes_from_its_bytes_or_from_beside_the_file(tmp_path: Path) 
         parquet.load_picture(Picture(path="b.jpg"), tmp_path)
     with pytest.raises(DataError, match="neither bytes nor a path"):
         parquet.load_picture(Picture(), tmp_path)
+
+
+def test_a_picture_of_empty_bytes_is_the_one_at_its_path(tmp_path: Path) -> None:
+    def read(data: bytes | None, path: str | None) -> Picture:
+        (picture,) = sample_from_row(row(images=[{"bytes": data, "path": path}]), place="p").images
+        return picture
+
+    assert read(b"", "a.jpg") == read(None, "a.jpg") == Picture(path="a.jpg")
+    assert read(b"here", "a.jpg") == Picture(b"here", "a.jpg")
+    assert read(b"", None) == read(b"", "") == Picture(b"")
+    with pytest.raises(DataError, match="neither bytes nor a path"):
+        read(None, "")
 
 
 def test_rollouts_share_a_large_input_and_readers_get_its_bytes(tmp_path: Path) -> None:

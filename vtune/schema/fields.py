@@ -203,6 +203,9 @@ def _picture(item: Any) -> Picture:
         return Picture(data=item)
     fields = _struct("images", item)
     data, path = item.get("bytes"), item.get("path")
+    path = None if path == "" else path
+    if data == b"" and path is not None:
+        data = None  # some writers leave no nulls: where there is a path, it counts
     if data is None and path is None:
         raise _without_content()
     if data is not None and not isinstance(data, bytes):

@@ -97,6 +97,7 @@ def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_pat
         ({"image": "http://example.com/a"}, "is at an address"),
         (b"no picture", "cannot be opened"),
         ({"bytes": None, "path": None}, "neither bytes nor a path"),
+        ({"bytes": b"", "path": "gone.png"}, "its bytes are empty, and there is no picture at"),
         (7, "a picture: bytes, a path or base64"),
     ],
 )

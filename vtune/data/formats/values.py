@@ -198,7 +198,7 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
         if path is not None and not isinstance(path, str):
             raise mistyped(f"{column}.path", path, "a path")
         path = None if path is None else _path(path)
-        content = data if isinstance(data, bytes) and data else _loaded(column, str(path), base)
+        content = data or _loaded(column, str(path), base, empty=data == b"")
     elif isinstance(item, bytes):
         content = item
     elif isinstance(item, str):
@@ -238,7 +238,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _loaded(column: str, name: str, base: Path) -> bytes:
+def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes:
     if name.lower().startswith(("http://", "https://")):
         raise wrong(
             column,
@@ -252,10 +252,10 @@ def _loaded(column: str, name: str, base: Path) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        reason = error.strerror
+        lacks = "its bytes are empty, and there is no picture" if empty else "no picture"
         raise wrong(
             column,
-            f"no picture at {str(path)[:200]}: {reason}",
+            f"{lacks} at {str(path)[:200]}: {error.strerror}",
             "give the folder of the pictures by --images",
         ) from None
 
