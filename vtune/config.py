@@ -339,6 +339,8 @@ def _followed(kind: type[BaseModel], loc: Loc, values: Any) -> tuple[Loc, type[B
     written: list[str | int] = []
     holder, named = kind, None
     for name in loc:
+        if name == "[key]":  # so pydantic says that the key before it is wrong, not what stands under it
+            continue
         tagged = [section for section in inside if len(inside) > 1 and name in _tags(section)]
         if tagged:
             inside = tagged

@@ -2,6 +2,7 @@ import itertools
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 from tests.advantage.brute import random_question, transferred
 from vtune.advantage.credit import Transfer, token_advantages, transfer_credit
 from vtune.advantage.recipe import PAPER, Credit, Gate
+from vtune.config import load_recipe
+from vtune.errors import RecipeError
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Call, Crop, Trajectory
@@ -290,6 +293,20 @@ def test_types_that_the_recipe_does_not_name_get_no_credit() -> None:
 def test_a_tool_type_that_does_not_exist_gets_its_neighbour() -> None:
     with pytest.raises(ValidationError, match="there is no tool type `zom`; did you mean `zoom`"):
         Credit(beta=0.25, tools={"zom": Gate(similarity=0.5, confidence=0.5)})
+
+
+def test_a_tool_type_that_does_not_exist_is_named_with_all_other_problems(tmp_path: Path) -> None:
+    file = tmp_path / "credit.yaml"
+    file.write_text("bta: 0.25\ntools:\n  zom: {similarity: 0.5, confidence: 0.5}\n  zoom: {similarity: 2}\n")
+    with pytest.raises(RecipeError) as told:
+        load_recipe(file, Credit)
+    listed = told.value.what.splitlines()
+    assert listed[0] == f"5 problem(s) in {file}"
+    (line,) = (line for line in listed if "zom" in line)
+    assert line.startswith("  credit.yaml:3: `tools.zom`: there is no tool type `zom`; did you mean `zoom`?")
+    file.write_text("beta: 0.25\ntools:\n  zom: {similarity: 0.5, confidence: 0.5}\n")
+    with pytest.raises(RecipeError, match=r"1 problem\(s\)"):
+        load_recipe(file, Credit)
 
 
 def test_nothing_comes_of_nothing() -> None:

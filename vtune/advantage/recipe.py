@@ -1,8 +1,8 @@
 """The sections `advantage` and `credit` of a recipe."""
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from vtune.advantage.group import Baseline
 from vtune.advantage.tool_types import tool_types
@@ -48,24 +48,27 @@ class Gate(Strict):
     """α_min: of similarity times support."""
 
 
+def _type(name: str) -> str:
+    """The name of a tool type."""
+    if name not in tool_types():
+        raise ValueError(f"there is no tool type `{name}`; {or_yours(nearest(name, tool_types()))}")
+    return name
+
+
+ToolTypeName = Annotated[str, AfterValidator(_type)]
+
+
 class Credit(Strict):
     """Credit transfer to useful tool calls of failing trajectories (Dong et al., §3.3-3.5)."""
 
     beta: float = Field(gt=0)
     """Weight of the transferred credit."""
-    tools: dict[str, Gate] = Field(min_length=1)
+    tools: dict[ToolTypeName, Gate] = Field(min_length=1)
     """Tool type -> gate; types that are left out get no credit."""
     support: bool = True
     """False leaves support out of the credit and of the confidence: table 3's `w/o sup.`."""
     clip: bool = True
     """False lets an advantage rise above 0: table 3's `w/o clip.`."""
-
-    @model_validator(mode="after")
-    def _types_exist(self) -> Self:
-        for name in self.tools:
-            if name not in tool_types():
-                raise ValueError(f"there is no tool type `{name}`; {or_yours(nearest(name, tool_types()))}")
-        return self
 
 
 PAPER = Credit(
