@@ -114,7 +114,7 @@ def measured(out: Path, given: dict[str, Any]) -> Found:
         | {
             "engine": recipe.rollout.engine,
             "planned_gb": planned["peak_gb"],
-            "planned_seconds": planned["step"]["seconds"],
+            "planned_seconds": planned["step"].get("seconds"),
             "gb": memory.most,
             "gb_trainer": torch.cuda.max_memory_allocated() / 1e9 if memory.most else None,
         },

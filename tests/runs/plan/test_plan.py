@@ -221,6 +221,14 @@ def test_advice_leaves_room_for_many_conversations() -> None:
     assert any(line.startswith("  then: KV cache") for line in plan_lines({"plan": found}))
 
 
+def test_a_step_that_cannot_start_takes_no_time() -> None:
+    small, large = (plan(codev(), machine_of(8, memory), steps=10)["step"] for memory in (24, 141))
+    timed = {"seconds", "seconds, update", "seconds, rollout", "tokens per second", "hours, all steps"}
+    assert large.keys() - small.keys() == timed
+    assert small == {key: large[key] for key in small}
+    assert small.keys() == {"conversations", "tokens", "tokens, at most", "written"}
+
+
 def test_gpus_that_share_a_row_hold_a_part_of_it_each() -> None:
     machine = machine_of(8, 80)
     alone, four = (

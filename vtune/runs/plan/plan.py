@@ -37,7 +37,7 @@ from vtune.runs.plan.estimate import (
 from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.needs import runs_code
 from vtune.runs.plan.remedies import advice
-from vtune.runs.plan.seconds import step_of
+from vtune.runs.plan.seconds import step_of, untimed
 from vtune.runs.train.loopback_services import SERVERS, loopback_urls
 from vtune.runs.train.online_suites import Loaded, check_suites, cost_of, load_suites, missing_data
 from vtune.runs.train.prompt_lengths import check_prompt_lengths
@@ -245,10 +245,10 @@ def plan(
         `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
         GB on each GPU), `peak_gb` and `room_gb`, `host_gb` (of each host), `sandbox` (`sessions` on each
         host at most, and about how many `gb` they take; None where no code runs), `disk_gb` (of checkpoints),
-        `step` (tokens and seconds), `assumed` and `notes`; where it does not fit, also `remedies` in the
-        order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and `changes_learning`:
-        whether the run learns something else by it), `then` (notes on the recipe with all of them) and
-        `otherwise`.
+        `step` (tokens, and seconds where it fits), `assumed` and `notes`; where it does not fit, also
+        `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and
+        `changes_learning`: whether the run learns something else by it), `then` (notes on the recipe with all
+        of them) and `otherwise`.
     """
     values = recipe.model_dump(mode="json")
     steps = values["steps"] or steps
@@ -279,7 +279,7 @@ def plan(
         "notes": vllm_notes(values, size, machine, phases),
     }
     if not result["fits"]:
-        result |= advice(recipe, size, machine)
+        result |= {"step": untimed(result["step"])} | advice(recipe, size, machine)
     return result
 
 

@@ -31,6 +31,8 @@ TURNS = 2
 """Assumed turns: one look at a quarter of the picture, and the answer."""
 LEFT_OUT = "checkpoints, evaluations, traffic between GPUs and machines, the optimizer in the host's memory"
 """What makes a step slower, and is not in its seconds."""
+TIMES = ("seconds", "tokens per second", "hours")
+"""What the keys of a step begin with that say how long it takes."""
 DRAWING_LEFT_OUT = "tools, judges, waiting for the slowest conversation, weights on their way to vLLM"
 """The same of rollouts."""
 
@@ -91,6 +93,11 @@ def step_of(
     slower = f"{DRAWING_LEFT_OUT}, {LEFT_OUT}" if draws(values) else LEFT_OUT
     assumed |= {"left out, and slower": slower, "left out, and faster": "shared prefixes in training"}
     return {"step": step, "assumed": assumed}
+
+
+def untimed(step: Mapping[str, Any]) -> dict[str, Any]:
+    """What a step has, without how long it takes: one that cannot start takes no time."""
+    return {key: value for key, value in step.items() if not key.startswith(TIMES)}
 
 
 def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> dict[str, float]:
