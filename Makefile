@@ -92,9 +92,10 @@ test-harness: $(READY) .venv-harness/.ready  ## scorers of VLMEvalKit, lmms-eval
 
 .venv: $(READY)
 
+# The torch of `TESTED` in vtune/runs/versions.py, with which the figures of the pages were measured.
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --no-compile -e ".[dev]"
+	$(BIN)/python -m pip install --no-compile -e ".[dev]" torch==2.13.0
 	$(BIN)/python -c "import vtune.sandbox.guest.runner"
 	touch $@
 
