@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, get_args
 
 from vtune.errors import DataError
@@ -11,6 +12,11 @@ from vtune.schema.message import Picture
 
 Row = dict[str, Any]
 """Column -> value, as Arrow gives and takes them."""
+
+_WHOLE = frozenset({int})
+_WHOLE_OR_NULL = frozenset({int, NoneType})
+_FLOAT_OR_NULL = frozenset({float, NoneType})
+_FLAG = frozenset({bool})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +85,27 @@ class Fields:
 
     def integers(self, key: str) -> tuple[int, ...]:
         """A list of whole numbers."""
+        items = self.items(key)
+        if _only(items, _WHOLE):
+            return tuple(items)
         name = self.name(key)
-        return tuple(_integer(name, value) for value in self.items(key))
+        return tuple(_integer(name, value) for value in items)
 
     def integers_or_null(self, key: str) -> tuple[int | None, ...]:
         """A list of whole numbers with gaps."""
+        items = self.items(key)
+        if _only(items, _WHOLE_OR_NULL):
+            return tuple(items)
         name = self.name(key)
-        return tuple(None if value is None else _integer(name, value) for value in self.items(key))
+        return tuple(None if value is None else _integer(name, value) for value in items)
 
     def numbers_or_null(self, key: str) -> tuple[float | None, ...]:
         """A list of numbers with gaps."""
+        items = self.items(key)
+        if _only(items, _FLOAT_OR_NULL):
+            return tuple(items)
         name = self.name(key)
-        return tuple(_number_or_null(name, value) for value in self.items(key))
+        return tuple(_number_or_null(name, value) for value in items)
 
     def numbers_by_name(self, key: str) -> dict[str, float | None]:
         """A map from names to numbers or null, as Arrow gives it: a list of pairs."""
@@ -110,10 +125,11 @@ class Fields:
 
     def flags(self, key: str) -> tuple[bool, ...]:
         """A list of true and false."""
-        for value in self.items(key):
-            if not isinstance(value, bool):
-                raise mistyped(self.name(key), value, "true or false")
-        return tuple(self.items(key))
+        items = self.items(key)
+        if not _only(items, _FLAG):
+            wrong_one = next(value for value in items if not isinstance(value, bool))
+            raise mistyped(self.name(key), wrong_one, "true or false")
+        return tuple(items)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts."""
@@ -225,6 +241,15 @@ def _struct(name: str, value: Any) -> Fields:
     if not isinstance(value, dict):
         raise mistyped(name, value, "a struct")
     return Fields(value, f"{name}.")
+
+
+def _only(items: list[Any], kinds: frozenset[type]) -> bool:
+    """Whether all values are of these very types.
+
+    The types are collected without a line of Python for each value: a conversation has thousands of tokens,
+    and several lists of them.
+    """
+    return kinds.issuperset(map(type, items))
 
 
 def _integer(name: str, value: Any) -> int:
