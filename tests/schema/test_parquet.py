@@ -457,3 +457,39 @@ def test_what_is_no_json_in_a_json_column_stays_a_text(tmp_path: Path) -> None:
     texts = ["{broken", None, "[1]"]
     pq.write_table(pa.table({"any": pa.array(texts, pa.string()).cast(pa.json_())}), file)
     assert [row["any"] for _, row in scan_rows(file)] == ["{broken", None, [1]]
+
+
+def test_samples_without_pictures_are_read_from_a_file_whose_pictures_are_gone(tmp_path: Path) -> None:
+    pictures = (Picture(data=random.Random(0).randbytes(4096)),)
+    sample = Sample(
+        id="signs/0",
+        source="signs",
+        prompt=(Message("user", "<image>Which glyph?", (0,)),),
+        images=pictures,
+        ground_truth="B",
+        verifier="exact",
+        evidence=(Evidence("sign", 0, (0.0, 0.0, 9.0, 9.0)),),
+    )
+    file = tmp_path / "samples.parquet"
+    parquet.write_samples(file, [sample])
+    metadata = pq.read_metadata(file).row_group(0)
+    chunks = {one.path_in_schema: one for one in map(metadata.column, range(metadata.num_columns))}
+    chunk = chunks["images.list.element.bytes"]
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    with file.open("r+b") as stream:
+        stream.seek(start)
+        stream.write(bytes(chunk.total_compressed_size))
+    with pytest.raises(DataError):
+        list(parquet.read_samples(file))
+    (found,) = parquet.scan_samples(file, pictures=False)
+    assert found == replace(sample, images=(Picture(data=b""),))
+
+
+@pytest.mark.parametrize("images", [None, ["a.png"], [b"picture"], [{"bytes": b"picture"}]])
+def test_samples_without_pictures_have_as_many_whatever_the_column_holds(tmp_path: Path, images: Any) -> None:
+    text = "<image>Which glyph?" if images else "Which glyph?"
+    changed = {"images": images, "prompt": [{"role": "user", "content": text}], "evidence": []}
+    file = written(tmp_path / "foreign.parquet", [row(**changed)])
+    (found,) = parquet.scan_samples(file, pictures=False)
+    assert isinstance(found, Sample)
+    assert len(found.images) == len(images or ())

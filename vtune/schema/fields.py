@@ -13,10 +13,12 @@ from vtune.schema.message import Picture
 Row = dict[str, Any]
 """Column -> value, as Arrow gives and takes them."""
 
-_WHOLE = frozenset({int})
-_WHOLE_OR_NULL = frozenset({int, NoneType})
-_FLOAT_OR_NULL = frozenset({float, NoneType})
-_FLAG = frozenset({bool})
+Kinds = frozenset[type[Any]]
+
+_WHOLE: Kinds = frozenset({int})
+_WHOLE_OR_NULL: Kinds = frozenset({int, NoneType})
+_FLOAT_OR_NULL: Kinds = frozenset({float, NoneType})
+_FLAG: Kinds = frozenset({bool})
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,7 @@ def _struct(name: str, value: Any) -> Fields:
     return Fields(value, f"{name}.")
 
 
-def _only(items: list[Any], kinds: frozenset[type]) -> bool:
+def _only(items: list[Any], kinds: Kinds) -> bool:
     """Whether all values are of these very types.
 
     The types are collected without a line of Python for each value: a conversation has thousands of tokens,

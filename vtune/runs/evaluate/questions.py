@@ -30,7 +30,7 @@ from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.data.validating import check_brought, check_data
 from vtune.runs.evaluate.revisions import is_note
 from vtune.schema.message import Picture
-from vtune.schema.parquet import fingerprint, load_picture
+from vtune.schema.parquet import fingerprint, load_picture, scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
@@ -290,7 +290,7 @@ def read_records(source: Source) -> Iterator[Sample]:
         DataError: At one that cannot be read.
     """
     for path in _paths(source):
-        for entry in _scan(source, path):
+        for entry in _scan(source, path, pictures=False):
             if isinstance(entry, DataError):
                 raise entry
             yield without_pictures(entry)
@@ -303,7 +303,7 @@ def read_published(source: Source) -> Iterator[Sample]:
         DataError: At one that cannot be read.
     """
     for path in _paths(source):
-        for entry in _entries(source.format, path):
+        for entry in _entries(source.format, path, pictures=False):
             if isinstance(entry, DataError):
                 raise entry
             yield without_pictures(entry)
@@ -323,17 +323,22 @@ def _paths(source: Source) -> Sequence[Path]:
     return [Path(name) for name in source.data]
 
 
-def _scan(source: Source, path: Path) -> Iterator[Sample | DataError]:
+def _scan(source: Source, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
     """One entry per row: the sample as the suite puts it, or what is wrong with it."""
-    for entry in _entries(source.format, path):
+    for entry in _entries(source.format, path, pictures=pictures):
         try:
             yield entry if isinstance(entry, DataError) else _put(source, entry)
         except DataError as error:
             yield error
 
 
-def _entries(name: str, path: Path) -> Iterator[Sample | DataError]:
+def _entries(name: str, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
     """The rows of a file in a format, bare of what an import adds.
+
+    Args:
+        name: Of the format.
+        path: The file.
+        pictures: Whether pictures are wanted; where they can be left unread, they are.
 
     Raises:
         RecipeError: If it holds no samples.
@@ -341,6 +346,9 @@ def _entries(name: str, path: Path) -> Iterator[Sample | DataError]:
     layout = FORMATS[name]
     if layout.makes != "samples":
         raise RecipeError(f"format `{name}` holds {layout.makes}, not samples", fix="name another `format`")
+    if name == SAMPLES and not pictures:
+        yield from scan_samples(path, pictures=False)
+        return
     if layout.scan is not None:
         yield from layout.scan(path)
         return

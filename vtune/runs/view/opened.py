@@ -1,7 +1,5 @@
 """A place that is looked at: its index, what its samples ask, its labels, and one document at a time."""
 
-import hashlib
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from vtune.errors import DataError, RecipeError, VtuneError
-from vtune.files.json_text import read_json
-from vtune.files.writing import write_atomically
 from vtune.report.progress import Rows
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.audit.located import locate
-from vtune.runs.evaluate.questions import Source, read_records
+from vtune.runs.evaluate.questions import Source
+from vtune.runs.view.asked import Asked
 from vtune.schema.labels import Label, read_labels
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
-from vtune.view.document import document_of, question_of, read_record
+from vtune.view.document import document_of, read_record
 from vtune.view.index import LIKELY_SHOWN_FROM, Index
 from vtune.view.place import Place, stamp
 from vtune.view.query import of_sample, parse_query, select
@@ -31,10 +28,6 @@ KEPT = 8
 """Records that are kept for the pictures that are asked for next (ours)."""
 ROUNDING = 1e-4
 """Of a stored reward (ours)."""
-QUESTIONS = "questions"
-"""Files of the index that hold what samples ask."""
-FORM = 2
-"""Of these files: others are read anew."""
 
 Record = Trajectory | Sample
 
@@ -55,18 +48,17 @@ class Opened:
 
     def __init__(self, place: Place, data: Sequence[Path] = (), *, show: bool = True) -> None:
         self.place = place
-        self.why_not_asked = ""
         # A page asks several things at once, each in a thread of its own.
         self._lock = threading.Lock()
         self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
         self._vocabulary: tuple[Callable[[int], str] | None, str] | None = None
         self._paid: RewardRecipe | None = None
-        source, shown_from = self._settings(tuple(map(str, data)))
+        source, shown_from, why = self._settings(tuple(map(str, data)))
         self.index = Index(place, shown_from=shown_from)
         self._show = show
         self.refresh()
         self._show = False  # a viewer asks every few seconds whether there is more
-        self._asked = self._questions(source)
+        self._asked = Asked(source, self.index, why)
 
     def refresh(self) -> bool:
         """Take in what the run has written since; returns whether that was anything."""
@@ -137,8 +129,8 @@ class Opened:
             DataError: If there is none of that key, or it cannot be read.
         """
         record, file, row = self.record(key)
-        asked = None if isinstance(record, Sample) else self._asked.get(record.sample_id)
-        why = self.why_not_asked or "the data have no sample of this id"
+        asked = None if isinstance(record, Sample) else self._asked.of(record.sample_id)
+        why = self._asked.why_not or "the data have no sample of this id"
         found = document_of(self.place, file, row, record, asked, "" if asked else why)
         if found.get("reward") and self._paid is not None:
             found["reward"]["weights"] = weights_behind(found["reward"], self._paid)
@@ -173,41 +165,18 @@ class Opened:
         found = table.take(select(table, query, {})).to_pylist()
         return [row for row in found if row["group"] == record.group][:64]
 
-    def _settings(self, data: tuple[str, ...]) -> tuple[Source | None, float]:
-        """Where the samples are, and from which score on a call showed its target."""
+    def _settings(self, data: tuple[str, ...]) -> tuple[Source | None, float, str]:
+        """Where the samples are, from which score on a call showed its target, why samples are not known."""
         if self.place.kind == "samples":
-            return None, LIKELY_SHOWN_FROM
+            return None, LIKELY_SHOWN_FROM, ""
         try:
             located = locate(self.place.path, data)
         except (DataError, RecipeError) as error:
             # Supervised runs have no trajectories, and traces name no samples: both can be looked at.
-            self.why_not_asked = f"{error.what}; {error.fix}" if error.fix else error.what
-            return None, LIKELY_SHOWN_FROM
+            why = f"{error.what}; {error.fix}" if error.fix else error.what
+            return None, LIKELY_SHOWN_FROM, why
         self._paid = located.reward
-        return located.source, located.reward.evidence.partial
-
-    def _questions(self, source: Source | None) -> Mapping[str, Any]:
-        """Sample id -> what it asks, read from the data once and kept in the index."""
-        if source is None:
-            return {}
-        try:
-            prints = [stamp(Path(name)) for name in source.data]
-        except OSError as error:
-            self.why_not_asked = f"the data are not there: {error.filename}; name them with --data"
-            return {}
-        name = hashlib.sha256(f"{FORM} {source.model_dump_json()} {prints}".encode()).hexdigest()[:16]
-        file = self.index.folder / f"{QUESTIONS}.{name}.json"
-        if not file.exists():
-            try:
-                found = {sample.id: question_of(sample) for sample in read_records(source)}
-            except (DataError, RecipeError) as error:
-                self.why_not_asked = f"the data cannot be read: {error.what}"
-                return {}
-            for old in self.index.folder.glob(f"{QUESTIONS}.*.json"):
-                old.unlink(missing_ok=True)
-            write_atomically(file, json.dumps(found, ensure_ascii=False))
-        kept: Mapping[str, Any] = read_json(file, fix=f"remove {self.index.folder}")
-        return kept
+        return located.source, located.reward.evidence.partial, ""
 
 
 def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str, float] | None:

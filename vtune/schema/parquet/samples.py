@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from vtune.errors import DataError
 from vtune.schema.fields import Row
 from vtune.schema.parquet.tables import at_row, rows_with, write_table
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, SAMPLE_NEEDS, sample_from_row, sample_to_row
+
+_EMPTY = {"bytes": b"", "path": None}
 
 
 def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample]:
@@ -27,14 +30,24 @@ def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator
         yield sample
 
 
-def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator[Sample | DataError]:
+def scan_samples(
+    path: Path, *, default_verifier: str | None = None, pictures: bool = True
+) -> Iterator[Sample | DataError]:
     """One entry per row: the sample, or the error that `read_samples` would raise there.
+
+    Args:
+        path: As of `read_samples`.
+        default_verifier: As of `read_samples`.
+        pictures: Whether the pictures are read, which are nearly all of a file; else samples have empty ones
+            in their places.
 
     Raises:
         DataError: If the file itself cannot be read.
     """
     first_rows: dict[str, int] = {}
-    for number, row in rows_with(path, SAMPLE_NEEDS):
+    for number, row in rows_with(path, SAMPLE_NEEDS, without=None if pictures else "images.bytes"):
+        if not pictures:
+            row = row | {"images": [_EMPTY] * _count(row.get("images"))}
         try:
             sample = sample_from_row(row, place=f"{path.stem}/{number}", default_verifier=default_verifier)
         except DataError as error:
@@ -42,6 +55,11 @@ def scan_samples(path: Path, *, default_verifier: str | None = None) -> Iterator
             continue
         first = first_rows.setdefault(sample.id, number)
         yield sample if first == number else at_row(path, number, _twice(sample.id, first))
+
+
+def _count(images: Any) -> int:
+    """How many pictures a value of the column `images` is: a list, a single one or none."""
+    return len(images) if isinstance(images, list) else int(images is not None)
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> int:

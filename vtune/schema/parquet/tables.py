@@ -304,9 +304,17 @@ def _likely(names: Sequence[str]) -> str:
 
 
 def rows_with(
-    path: Path, needs: Iterable[str], only: Sequence[str] | None = None
+    path: Path, needs: Iterable[str], only: Sequence[str] | None = None, *, without: str | None = None
 ) -> Iterator[tuple[int, Row]]:
-    """(row number from 0, row) of a file that has the columns in `needs`; `only` are read, None: all."""
+    """(row number from 0, row) of a file that has the columns in `needs`.
+
+    Args:
+        path: The file.
+        needs: Columns that it must have.
+        only: Columns that are read; None: all.
+        without: `COLUMN.MEMBER` of a list of structs, e.g. `images.bytes`, that is not read where the structs
+            have other members; all other columns are.
+    """
     with _opened(path) as file:
         names = file.schema_arrow.names
         for name in needs:
@@ -320,8 +328,10 @@ def rows_with(
         read = json_reader(
             file.schema_arrow if only is None else pa.schema(map(file.schema_arrow.field, only))
         )
+        at_once = _rows_at_once(file) if without is None else min(_COLUMN_ROWS, _rows_of_longest(file))
+        wanted = only if without is None else _leaves_without(file, without)
         try:
-            for batch in file.iter_batches(batch_size=_rows_at_once(file), columns=only):
+            for batch in file.iter_batches(batch_size=max(1, at_once), columns=wanted):
                 for row in batch.to_pylist():
                     yield number, row if read is None else read(row)
                     number += 1
@@ -331,6 +341,14 @@ def rows_with(
                 where=f"{path}, row {number} or soon after",
                 fix="make or download it again",
             ) from None
+
+
+def _leaves_without(file: pq.ParquetFile, member: str) -> list[str] | None:
+    """The leaves of a file's columns but for one; None where its column would have none left."""
+    column, _, name = member.partition(".")
+    paths = [file.schema.column(index).path for index in range(len(file.schema))]
+    left = [path for path in paths if not (path.startswith(f"{column}.") and path.endswith(f".{name}"))]
+    return left if any(path.startswith(f"{column}.") for path in left) else None
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:

@@ -1,0 +1,60 @@
+"""What samples ask, beside the index of a run."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.view.example import make_example
+from vtune.runs.view import asked
+from vtune.runs.view.opened import Opened
+from vtune.view.place import find_places
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was read of data, one entry each time."""
+    found: list[Any] = []
+    read = asked.read_records
+
+    def noted(source: Any) -> Iterator[Any]:
+        found.append(source)
+        return read(source)
+
+    monkeypatch.setattr(asked, "read_records", noted)
+    return found
+
+
+def opened(run: Path) -> Opened:
+    (place,) = find_places(run)
+    return Opened(place, show=False)
+
+
+def test_a_list_reads_nothing_of_the_data_and_trajectories_read_it_once(
+    tmp_path: Path, reads: list[Any]
+) -> None:
+    run = make_example(tmp_path / "run")
+    one = opened(run)
+    rows = one.find("step:0", most=99)["trajectories"]
+    assert len({row["sample"] for row in rows}) == 6
+    assert reads == []
+    found = {row["sample"]: one.document(row["key"])["asked"] for row in rows}
+    assert all(asked["evidence"] or asked["ground_truth"] for asked in found.values())
+    assert {row["sample"]: opened(run).document(row["key"])["asked"] for row in rows} == found
+    assert len(reads) == 1
+    assert [file.suffix for file in (run / ".view").glob("questions.*")] == [".arrow"]
+
+
+def test_what_is_asked_has_no_limit_of_a_single_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One JSON document of all samples would have more lists and objects than are read at once."""
+    run = make_example(tmp_path / "run")
+    monkeypatch.setattr(asked, "ROWS", 2)
+    one = opened(run)
+    assert one.document("step-000000/3")["asked"] == opened(run).document("step-000000/2")["asked"]
+    (file,) = (run / ".view").glob("questions.*")
+    with pa.memory_map(str(file)) as mapped:
+        assert pa.ipc.open_file(mapped).num_record_batches == 3

@@ -1,0 +1,117 @@
+"""What samples ask, beside the index of a place: read from the data once, and found by id in a file."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vtune.errors import DataError, RecipeError
+from vtune.files.json_text import parse_json
+from vtune.files.writing import atomic_file
+from vtune.report.progress import Rows
+from vtune.runs.evaluate.questions import Source, read_records
+from vtune.view.document import question_of
+from vtune.view.index import Index
+from vtune.view.place import stamp
+
+QUESTIONS = "questions"
+"""Files of the index that hold what samples ask."""
+FORM = 3
+"""Of these files: others are read anew."""
+ROWS = 1024
+"""Samples that are written at a time (ours)."""
+
+_COLUMNS = pa.schema([("id", pa.string()), ("asked", pa.string())])
+"""`asked`: what `question_of` says, as JSON."""
+
+
+class Asked:
+    """What the samples of a place ask.
+
+    The data are read when the first sample is asked for: lists of trajectories need none of it.
+
+    Args:
+        source: The data; None where none are known.
+        index: Of the place: in its folder is what was read.
+        why: Why none are known.
+    """
+
+    def __init__(self, source: Source | None, index: Index, why: str = "") -> None:
+        self._source = source
+        self._index = index
+        self.why_not = why
+        """Why nothing is known of any sample; empty where that is not so, or nobody has asked."""
+        # A page asks several things at once, each in a thread of its own.
+        self._lock = threading.Lock()
+        self._table: pa.Table | None = None
+
+    def of(self, sample: str) -> Mapping[str, Any] | None:
+        """What `question_of` says of a sample; None where the data do not hold it.
+
+        Raises:
+            DataError: If what was kept is damaged.
+        """
+        with self._lock:
+            if self._table is None:
+                self._table = self._opened()
+            row = pc.index(self._table["id"], sample).as_py()
+            if row < 0:
+                return None
+            found: Mapping[str, Any] = parse_json(self._table["asked"][row].as_py())
+            return found
+
+    def _opened(self) -> pa.Table:
+        nothing = pa.Table.from_batches([], _COLUMNS)
+        source = self._source
+        if source is None:
+            return nothing
+        try:
+            prints = [stamp(Path(name)) for name in source.data]
+        except OSError as error:
+            self.why_not = f"the data are not there: {error.filename}; name them with --data"
+            return nothing
+        name = hashlib.sha256(f"{FORM} {source.model_dump_json()} {prints}".encode()).hexdigest()[:16]
+        folder = self._index.folder
+        file = folder / f"{QUESTIONS}.{name}.arrow"
+        if not file.exists():
+            try:
+                self._write(file, source)
+            except (DataError, RecipeError) as error:
+                self.why_not = f"the data cannot be read: {error.what}"
+                return nothing
+            for old in folder.glob(f"{QUESTIONS}.*"):
+                if old != file:
+                    old.unlink(missing_ok=True)
+        try:
+            return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+        except pa.ArrowException as error:
+            fix = f"remove {folder}"
+            raise DataError(f"what samples ask is damaged: {error}", where=str(file), fix=fix) from None
+
+    def _write(self, file: Path, source: Source) -> None:
+        with (
+            atomic_file(file) as partial,
+            pa.OSFile(str(partial), "wb") as sink,
+            pa.ipc.new_file(sink, _COLUMNS) as writer,
+            Rows(f"samples of {self._index.place.name}", brief=True) as progress,
+        ):
+            for batch in _batches(source):
+                writer.write_batch(batch)
+                for _ in range(batch.num_rows):
+                    progress.advance()
+
+
+def _batches(source: Source) -> Iterator[pa.RecordBatch]:
+    held: list[dict[str, str]] = []
+    for sample in read_records(source):
+        held.append({"id": sample.id, "asked": json.dumps(question_of(sample), ensure_ascii=False)})
+        if len(held) == ROWS:
+            yield pa.RecordBatch.from_pylist(held, schema=_COLUMNS)
+            held = []
+    if held:
+        yield pa.RecordBatch.from_pylist(held, schema=_COLUMNS)
