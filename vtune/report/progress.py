@@ -19,6 +19,8 @@ STOPS = "writing a checkpoint at the end of this step, then ending"
 EVERY = 5.0
 """Seconds between lines where there is no terminal."""
 
+GB = 1e9
+
 
 class Steps:
     """Progress over a known number of steps, with the numbers that matter beside it.
@@ -76,16 +78,20 @@ class Steps:
 
 
 class Rows:
-    """Progress over an unknown number of rows: a line on stderr now and then; none where there was none.
+    """Progress over rows: a line on stderr now and then; none where there was none.
 
     Args:
         title: What is being done.
+        total: How many rows there are; None where nobody has counted them.
         show: False where nothing is to be said.
         brief: Whether nothing is said where it takes no longer than from one line to the next.
     """
 
-    def __init__(self, title: str, *, show: bool = True, brief: bool = False) -> None:
+    def __init__(
+        self, title: str, *, total: int | None = None, show: bool = True, brief: bool = False
+    ) -> None:
         self._title = title
+        self._of = "" if total is None else f" of {total}"
         self._show = show
         self._silent = brief
         self._done = 0
@@ -105,7 +111,29 @@ class Rows:
         self._done += 1
         if self._show and time.monotonic() - self._last > EVERY:
             self._last, self._silent = time.monotonic(), False
-            say(f"{self._title}: {self._done} rows")
+            say(f"{self._title}: {self._done}{self._of} rows")
+
+
+class Bytes:
+    """Progress over the bytes of files: a line on stderr now and then; none where it is soon done.
+
+    Args:
+        title: What is being done.
+        total: Bytes.
+    """
+
+    def __init__(self, title: str, total: int) -> None:
+        self._title = title
+        self._total = total
+        self._done = 0
+        self._last = time.monotonic()
+
+    def advance(self, size: int) -> None:
+        """So many more are done."""
+        self._done += size
+        if time.monotonic() - self._last > EVERY:
+            self._last = time.monotonic()
+            say(f"{self._title}: {self._done / GB:.1f} of {self._total / GB:.1f} GB")
 
 
 def say(text: str) -> None:

@@ -19,7 +19,7 @@ from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_
 from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
-from vtune.report.progress import say
+from vtune.report.progress import Bytes, say
 from vtune.runs.kept_uses import check_uses, keep_uses, keeping, warn_of_edits
 from vtune.runs.moved import has_moved, weights_print
 from vtune.runs.start import check_start, locked
@@ -150,7 +150,7 @@ def start_run(
     """
     check_start(out, resume=resume)
     written = out / "recipe.yaml"
-    prints = {str(path): fingerprint(path) for path in data}
+    prints = _prints(data)
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
         about = environment(prints) | ({} if steps is None else {"steps": steps})
@@ -167,6 +167,12 @@ def start_run(
         _check_reached(out, steps or getattr(recipe, "steps", None) or 0)
     _note(out, lengths, steps, prints)
     write_atomically(written, dump_recipe(keep_uses(recipe, out)))
+
+
+def _prints(data: Sequence[Path]) -> dict[str, str]:
+    """File -> its fingerprint; of hundreds of gigabytes it is said how far that is."""
+    progress = Bytes("fingerprint of the data", sum(path.stat().st_size for path in data if path.is_file()))
+    return {str(path): fingerprint(path, progress.advance) for path in data}
 
 
 def _check_reached(out: Path, steps: int) -> None:

@@ -14,6 +14,7 @@ from vtune.environments import DEFAULT
 from vtune.errors import DataError, RunFailed
 from vtune.metrics.calls import calls_of
 from vtune.metrics.faithfulness import faithfulness
+from vtune.report.progress import Rows
 from vtune.reward.audit import (
     AuditRow,
     audit,
@@ -38,7 +39,7 @@ from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, to
 from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.audit import keep_audit
-from vtune.schema.parquet import read_trajectories
+from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -265,6 +266,7 @@ async def _audit(
     found = {name: {_name_of(file): list[AuditRow]() for file in audited.files} for name in names}
     votes = len(ways) > 1 and all(way.asks_model for way in ways)
     gone: set[str] = set()
+    total = sum(map(count_rows, audited.files))
     begun: Counter[Path] = Counter()
     async with AsyncExitStack() as stack:
         opened = [
@@ -272,6 +274,7 @@ async def _audit(
             for way, cache in zip(ways, caches, strict=True)
         ]
         scorers = [await stack.enter_async_context(scorer) for scorer in opened]
+        progress = stack.enter_context(Rows("audit", total=total, brief=True))
         for file, portion in _portions(audited.files):
             gone |= unknown_tools(portion)
             scored = await _scored(samples, portion, scorers[0])
@@ -287,6 +290,8 @@ async def _audit(
             begun[file] += len(scored)
             for taker in takers:
                 taker.take(stored)
+            for _ in scored:
+                progress.advance()
     warn_of(gone)
     return found
 

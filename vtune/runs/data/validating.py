@@ -18,6 +18,7 @@ from vtune.runs.data.pictures_ahead import Opening, opening
 from vtune.schema.message import IMAGE, Picture
 from vtune.schema.parquet import (
     columns,
+    count_rows,
     read_samples,
     scan_samples,
     scan_trajectories,
@@ -75,7 +76,12 @@ Scan = Callable[[Path], Iterator[Sample | DataError]]
 
 
 def validate(
-    paths: Sequence[Path], scan: Scan = scan_samples, *, samples_only: bool = False, brought: bool = False
+    paths: Sequence[Path],
+    scan: Scan = scan_samples,
+    *,
+    samples_only: bool = False,
+    brought: bool = False,
+    see: Callable[[Sample], None] | None = None,
 ) -> dict[str, Any]:
     """Check every row of every file without a model.
 
@@ -90,6 +96,7 @@ def validate(
         scan: Reads one of samples.
         samples_only: No file may hold traces.
         brought: A row that names a part which nobody has brought is an error, not a problem of that row.
+        see: Is shown every good sample.
 
     Returns:
         `rows`; `by_source`, the good rows; `turned`, those with a picture that EXIF turns; and `problems`,
@@ -99,7 +106,8 @@ def validate(
     by_source: Counter[str] = Counter()
     problems: list[Problem] = []
     places: dict[str, str] = {}
-    with Rows("check", brief=True) as progress:
+    total = _total(paths) if scan is scan_samples else None
+    with Rows("check", total=total, brief=True) as progress:
         for path in paths:
             before = rows
             try:
@@ -109,24 +117,52 @@ def validate(
                     rows += 1
                     progress.advance()
                     try:
-                        if isinstance(entry, DataError):
-                            raise entry
-                        if brought and isinstance(entry, Sample):
-                            check_brought(entry, f"{path}, row {row}")
-                        if isinstance(entry, Trajectory):
-                            check_learnable(entry, pictures, f"{path}, row {row}")
-                        else:
-                            check_sample(entry, pictures, f"{path}, row {row}", places)
+                        _check(entry, pictures, f"{path}, row {row}", places, brought=brought)
                     except DataError as error:
                         problems.append(problem_of(path, row, error))
                     else:
+                        assert not isinstance(entry, DataError)
                         by_source[entry.source] += 1
+                        if see is not None and isinstance(entry, Sample):
+                            see(entry)
                         turned += any(one.turned for one in pictures.facts())
                 if rows == before and scan is scan_samples:
                     raise DataError("the file has no rows", fix="make or download it again")
             except DataError as error:
                 problems.append(problem_of(path, None, error))
     return {"rows": rows, "by_source": dict(by_source), "turned": turned, "problems": problems}
+
+
+def _check(
+    entry: Sample | Trajectory | DataError,
+    pictures: Opening,
+    place: str,
+    places: dict[str, str],
+    *,
+    brought: bool,
+) -> None:
+    """Check one row, see `validate`.
+
+    Raises:
+        DataError: If it is not good.
+        RecipeError: If it names a part that nobody has brought, and that is an error.
+    """
+    if isinstance(entry, DataError):
+        raise entry
+    if brought and isinstance(entry, Sample):
+        check_brought(entry, place)
+    if isinstance(entry, Trajectory):
+        check_learnable(entry, pictures, place)
+    else:
+        check_sample(entry, pictures, place, places)
+
+
+def _total(paths: Sequence[Path]) -> int | None:
+    """How many rows files have; None where one cannot be read, which its turn reports."""
+    try:
+        return sum(map(count_rows, paths))
+    except DataError:
+        return None
 
 
 def images_of(entry: Sample | Trajectory | DataError) -> Sequence[Picture]:
@@ -155,6 +191,7 @@ def check_data(
     scan: Scan = scan_samples,
     *,
     lister: str = "vtune data validate FILE… --problems OUT",
+    see: Callable[[Sample], None] | None = None,
 ) -> None:
     """Refuse files with bad rows, before a run starts.
 
@@ -162,13 +199,14 @@ def check_data(
         paths: Files of samples.
         scan: Reads one.
         lister: The command that lists all of them.
+        see: Is shown every good sample: who has more to check need not read the pictures of all rows again.
 
     Raises:
         RecipeError: At the first row that names a part which nobody has brought: one file is missing, however
             many rows there are.
         DataError: With the first problems, each with file, row and remedy.
     """
-    problems: list[Problem] = validate(paths, scan, samples_only=True, brought=True)["problems"]
+    problems: list[Problem] = validate(paths, scan, samples_only=True, brought=True, see=see)["problems"]
     if not problems:
         return
     lines = [f"  {line}" for line in first_problems(problems)]

@@ -1,16 +1,17 @@
 """All that can be known about a `vtune rl` before it begins."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from vtune.advantage.recipe import Credit
 from vtune.advantage.tool_types import tool_types
-from vtune.errors import ServiceError
+from vtune.errors import ServiceError, VtuneError
 from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape
 from vtune.report.progress import say
-from vtune.reward.checking import check_evidence, check_keys, check_samples
+from vtune.reward.checking import ToolSamples, check_evidence, check_keys, check_samples
 from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
@@ -20,7 +21,6 @@ from vtune.runs.data.validating import check_data
 from vtune.runs.train.online_suites import Loaded, check_suites, load_suites
 from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
-from vtune.schema.parquet import read_samples
 from vtune.schema.sample import Sample
 from vtune.schema.store import sample_store
 from vtune.update.lora import check_alone, check_targets
@@ -138,11 +138,47 @@ def check_service(reward: RewardRecipe) -> None:
         say(f"a reward service does not answer, the others stand in for it: {line}")
 
 
-def _noting(samples: Iterable[Sample], offers: set[str]) -> Iterator[Sample]:
-    """The samples, while the tools that they offer are noted."""
-    for sample in samples:
-        offers.update(sample.tools)
-        yield sample
+class _Rows:
+    """What the rows of the data offer and need, seen one by one; the first problem of each kind is kept.
+
+    Problems of all rows together come after those of single rows, which are all listed at once.
+    """
+
+    def __init__(self, recipe: RLRecipe) -> None:
+        self._recipe = recipe
+        self._failed: dict[str, VtuneError] = {}
+        self._found = ToolSamples(paid=0, looks=0)
+        self.offers: set[str] = set()
+
+    def see(self, sample: Sample) -> None:
+        """Take in the next row."""
+        self.offers.update(sample.tools)
+        recipe = self._recipe
+        self._try("tools", lambda: check_tools([sample], recipe.tools, recipe.rollout.prompt))
+        self._try("scores", lambda: self._add(check_samples([sample], recipe.reward)))
+
+    def found(self) -> ToolSamples:
+        """What `check_evidence` asks for.
+
+        Raises:
+            VtuneError: The first problem that tools have, or the first that scoring has.
+        """
+        for kind in ("tools", "scores"):
+            if kind in self._failed:
+                raise self._failed[kind]
+        return self._found
+
+    def _try(self, kind: str, check: Callable[[], None]) -> None:
+        if kind in self._failed:
+            return
+        try:
+            check()
+        except VtuneError as error:
+            self._failed[kind] = error
+
+    def _add(self, more: ToolSamples) -> None:
+        both = zip(astuple(self._found), astuple(more), strict=True)
+        self._found = ToolSamples(*(one + other for one, other in both))
 
 
 def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
@@ -152,15 +188,12 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
         VtuneError: With the problems found.
     """
     paths = [Path(name) for name in recipe.data]
-    check_data(paths)
+    rows = _Rows(recipe)
+    check_data(paths, see=rows.see)
     check_indexes(recipe.tools)
-    offered = (sample for path in paths for sample in read_samples(path))
-    check_tools(offered, recipe.tools, recipe.rollout.prompt)
-    offers: set[str] = set()
-    samples_again = (sample for path in paths for sample in read_samples(path))
-    found = check_samples(_noting(samples_again, offers), recipe.reward)
+    found = rows.found()
     check_evidence(found)
-    for idle in idle_credit(recipe.credit, offers):
+    for idle in idle_credit(recipe.credit, rows.offers):
         say(f"warning: {idle}")
     samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)

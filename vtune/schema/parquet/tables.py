@@ -28,6 +28,8 @@ _LONGEST_BYTES = 256 * 2**20
 """Of values that rows share and that are read at once (ours)."""
 _COLUMN_ROWS = 256
 """Rows of single columns that are read at once (ours)."""
+_DIGEST_BYTES = 2**20
+"""Of a file that are read at a time for its digest (ours)."""
 _BOMB_BYTES = 128 * 2**20
 """Bytes of a column of a row group that may be packed as tightly as it likes (ours)."""
 _BOMB_RATIO = 200
@@ -244,15 +246,23 @@ def columns(path: Path) -> dict[str, str]:
         return {field.name: str(field.type) for field in file.schema_arrow}
 
 
-def fingerprint(path: Path) -> str:
+def fingerprint(path: Path, advance: Callable[[int], None] = lambda size: None) -> str:
     """SHA-256 of the file's bytes, in hexadecimal: two files with one fingerprint hold the same rows.
+
+    Args:
+        path: The file.
+        advance: Is told how many more bytes have been read.
 
     Raises:
         DataError: If there is no such file.
     """
     try:
         with open_input(path) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = hashlib.sha256()
+            while part := stream.read(_DIGEST_BYTES):
+                digest.update(part)
+                advance(len(part))
+            return digest.hexdigest()
     except OSError as error:
         raise _unreadable(path, error) from None
 

@@ -1,0 +1,54 @@
+"""What a start of reinforcement training reads of its data, and which problem it names."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vtune.config import find, load_recipe
+from vtune.data import lens
+from vtune.errors import DataError, RecipeError
+from vtune.runs.train.rl import check_prompts
+from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.schema.parquet import samples, write_samples
+from vtune.schema.sample import Sample
+
+ASKED = list(lens.samples(2, 4, seed=0, split="train"))
+UNJUDGED = replace(ASKED[0], evidence=())
+"""Nobody can say what its calls show."""
+UNTOLD = replace(ASKED[1], tools=("image_zoom_in_tool",))
+"""Its prompt says nothing of its tool."""
+
+
+def recipe(folder: Path, *rows: Sample, settings: tuple[str, ...] = ()) -> RLRecipe:
+    data = folder / "data.parquet"
+    write_samples(data, rows)
+    changed = [f"data=[{data}]", "rollout.prompt=codev", *settings]
+    return load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, changed)
+
+
+def test_all_rows_are_read_once_before_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    rows_with = samples.rows_with
+
+    def noted(*given: Any, **named: Any) -> Iterator[Any]:
+        for number, row in rows_with(*given, **named):
+            read.append(number)
+            yield number, row
+
+    monkeypatch.setattr(samples, "rows_with", noted)
+    facts = check_prompts(recipe(tmp_path, *ASKED))
+    assert (facts["samples"], facts["judged_looks"]) == (4, 0)
+    assert read == [0, 1, 2, 3]
+
+
+def test_bad_rows_are_listed_then_tools_are_named_then_what_cannot_be_scored(tmp_path: Path) -> None:
+    bad = replace(ASKED[2], verifier="math", ground_truth="")
+    with pytest.raises(DataError, match=r"1 problem\(s\) in the data"):
+        check_prompts(recipe(tmp_path, UNJUDGED, UNTOLD, bad))
+    with pytest.raises(RecipeError, match="no section tools"):
+        check_prompts(recipe(tmp_path, UNJUDGED, UNTOLD))
+    with pytest.raises(RecipeError, match="no evidence boxes"):
+        check_prompts(recipe(tmp_path, ASKED[1], UNJUDGED))
