@@ -62,6 +62,24 @@ def test_a_page_of_a_long_run_has_means_of_steps_and_says_so(
     assert "A point of a long curve is the mean of up to 3 steps" in values["note"]
 
 
+def test_a_page_of_many_curves_has_fewer_points_of_each(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "NUMBERS", 12)
+    monkeypatch.setattr(page, "FEWEST", 2)
+    lines = [
+        {"step": step, "source": source, "reward": 1.0, "accuracy": 1.0}
+        for step in range(8)
+        for source in ("a", "all")
+    ]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_page([run], tmp_path / "page.html")
+    values: Any = held(tmp_path / "page.html")
+    curves = [one for source in values["runs"][0]["sources"].values() for one in source.values()]
+    assert [one["steps"] for one in curves] == [[2, 5, 7]] * 4
+    assert "the mean of up to 3 steps" in values["note"]
+
+
 def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None:
     page, data = run / "page.html", next(run.glob("trajectories/*.parquet"))
     for _ in range(2):

@@ -15,12 +15,20 @@ from vtune.config import Strict, load_recipe
 from vtune.data.traces import LEGIBLE, Look, Region, code_trace, regions, showable, tool_trace
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output
+from vtune.report.progress import Rows
 from vtune.reward.recipe import RIGHT, RewardRecipe
 from vtune.rollout.prompts import Style, ask
 from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.sandbox import image_names
 from vtune.schema.message import Message
-from vtune.schema.parquet import at_row, load_picture, read_samples, read_trajectories, write_trajectories
+from vtune.schema.parquet import (
+    at_row,
+    count_rows,
+    load_picture,
+    read_samples,
+    read_trajectories,
+    write_trajectories,
+)
 from vtune.schema.pixels import size_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -138,25 +146,34 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
     check_file_output(out, inputs=files)
     left_out: Counter[str] = Counter()
     best: dict[str, tuple[int, int, Path, int]] = {}
-    for file in files:
-        for number, trajectory in enumerate(read_trajectories(file)):
-            why = _unfit(trajectory, full=paid.reward.evidence.full)
-            if why:
-                left_out[why] += 1
-                continue
-            length = (len(trajectory.calls), len(trajectory.reply), file, number)
-            before = best.setdefault(trajectory.sample_id, length)
-            if before != length:
-                left_out["another about the same question is shorter"] += 1
-                best[trajectory.sample_id] = min(before, length)
+    for file, number, trajectory in _told(files, "choose"):
+        why = _unfit(trajectory, full=paid.reward.evidence.full)
+        if why:
+            left_out[why] += 1
+            continue
+        length = (len(trajectory.calls), len(trajectory.reply), file, number)
+        before = best.setdefault(trajectory.sample_id, length)
+        if before != length:
+            left_out["another about the same question is shorter"] += 1
+            best[trajectory.sample_id] = min(before, length)
     chosen = {(file, number) for *_, file, number in best.values()}
+    taken = {file for file, _ in chosen}
+    with_some = [file for file in files if file in taken]
     kept = (
         _bare(trajectory)
-        for file in files
-        for number, trajectory in enumerate(read_trajectories(file))
+        for file, number, trajectory in _told(with_some, "write")
         if (file, number) in chosen
     )
     return _written(out, kept, left_out, "train or sample more: no trajectory is right and faithful")
+
+
+def _told(files: Sequence[Path], title: str) -> Iterator[tuple[Path, int, Trajectory]]:
+    """(file, row, trajectory) of files, while it is said how far that is."""
+    with Rows(title, total=sum(map(count_rows, files)), brief=True) as progress:
+        for file in files:
+            for number, trajectory in enumerate(read_trajectories(file)):
+                yield file, number, trajectory
+                progress.advance()
 
 
 def _written(out: Path, traces: Iterator[Trajectory], left_out: Counter[str], fix: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -16,7 +17,8 @@ from vtune.advantage.recipe import PAPER, Credit
 from vtune.config import read_values
 from vtune.errors import RESTORE, DataError
 from vtune.metrics.log import read_metrics
-from vtune.schema.parquet import read_trajectories
+from vtune.report.progress import Rows
+from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
 
@@ -109,8 +111,14 @@ def _stored(path: Path) -> Iterator[tuple[int, list[Trajectory]]]:
             where=str(path),
             fix="give a run of `vtune rl`; `trajectories_every` in its recipe says which steps are kept",
         )
-    for step, parts in sorted(files.items()):
-        yield step, [trajectory for part in parts for trajectory in read_trajectories(part)]
+    total = sum(map(count_rows, chain.from_iterable(files.values())))
+    with Rows(f"credit of {path.name}", total=total, brief=True) as progress:
+        for step, parts in sorted(files.items()):
+            found = []
+            for trajectory in chain.from_iterable(map(read_trajectories, parts)):
+                found.append(trajectory)
+                progress.advance()
+            yield step, found
 
 
 def _analysed(step: int, found: Sequence[Trajectory], recipe: Credit) -> _Step:

@@ -38,6 +38,10 @@ TEXT = 4_000
 """Characters of a trajectory that the page's own search looks through (ours)."""
 POINTS = 2_000
 """Of a curve, at most (ours): more than a chart has pixels, and than most runs have steps."""
+NUMBERS = 300_000
+"""Of all curves of a page together, ours: as text they take 7 MB."""
+FEWEST = 100
+"""Points that a curve keeps, however many curves there are (ours)."""
 MOMENTS = 5
 """Steps that examples are taken from, spread evenly (ours)."""
 
@@ -111,8 +115,10 @@ class _Held:
             left_out = ["; ".join(one.problems) for one in self._opened]
             if all(run["problem"] != files for run, files in zip(runs, left_out, strict=True)):
                 raise DataError(runs[0]["problem"])
-        self._width = max(-(-longest(run["sources"]) // POINTS) for run in runs) if runs else 1
-        runs = [run | {"sources": thinned(run["sources"], POINTS)} for run in runs]
+        curves = sum(len(curves) for run in runs for curves in run["sources"].values())
+        points = min(POINTS, max(FEWEST, NUMBERS // max(curves, 1)))
+        self._width = max(-(-longest(run["sources"]) // points) for run in runs) if runs else 1
+        runs = [run | {"sources": thinned(run["sources"], points)} for run in runs]
         return {
             "note": self._note(),
             "places": [self._place(number) for number in range(len(self._opened))],
