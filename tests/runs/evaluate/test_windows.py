@@ -143,3 +143,12 @@ def test_a_slim_trajectory_keeps_nothing_of_its_tokens_but_which_were_sampled() 
 
 def map_slim(trajectories: list) -> list:  # type: ignore[type-arg]
     return [slim(trajectory) for trajectory in trajectories]
+
+
+def test_trajectories_of_one_length_share_what_is_kept_of_their_masks() -> None:
+    one, two = (
+        replace(TRAJECTORY, token_ids=(n,) * 9, loss_mask=mask, logprobs=(None,) * 9)
+        for n, mask in enumerate(((True,) * 5 + (False,) * 4, (False,) * 4 + (True,) * 5))
+    )
+    assert slim(one).loss_mask == (True,) * 5
+    assert slim(one).loss_mask is slim(two).loss_mask

@@ -4,6 +4,7 @@ What has been written is not drawn again, nor what has ended of the portion that
 (`vtune.runs.evaluate.rollout_files`), and no more than one portion is in memory.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ ROLLOUTS = 1024
 """A portion holds at most this many rollouts (ours: enough that its end, where few run, is short) …"""
 BYTES = 256 * 2**20
 """… and is closed once its encoded pictures reach this size (ours)."""
+
+LENGTHS = 4096
+"""Numbers of sampled tokens whose masks trajectories share (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +148,11 @@ def slim(trajectory: Trajectory) -> Trajectory:
         logprobs=(),
         weight_versions=(),
         entropies=(),
-        loss_mask=(True,) * sum(trajectory.loss_mask),
+        loss_mask=_all_sampled(sum(trajectory.loss_mask)),
     )
+
+
+@functools.lru_cache(maxsize=LENGTHS)
+def _all_sampled(count: int) -> tuple[bool, ...]:
+    """The mask of so many sampled tokens: of hundreds of thousands of trajectories many have the same."""
+    return (True,) * count
