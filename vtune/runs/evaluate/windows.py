@@ -154,5 +154,5 @@ def slim(trajectory: Trajectory) -> Trajectory:
 
 @functools.lru_cache(maxsize=LENGTHS)
 def _all_sampled(count: int) -> tuple[bool, ...]:
-    """The mask of so many sampled tokens: of hundreds of thousands of trajectories many have the same."""
+    """The mask of sampled tokens alone: of hundreds of thousands of trajectories many have the same."""
     return (True,) * count
