@@ -493,3 +493,24 @@ def test_samples_without_pictures_have_as_many_whatever_the_column_holds(tmp_pat
     (found,) = parquet.scan_samples(file, pictures=False)
     assert isinstance(found, Sample)
     assert len(found.images) == len(images or ())
+
+
+@pytest.mark.parametrize("name", ["data_sources", "distinct", "tally"])
+def test_a_column_of_something_else_than_texts_is_named(name: str, tmp_path: Path) -> None:
+    file = written(tmp_path / "odd.parquet", [{"data_source": {"name": "coco"}}])
+    given = {"data_sources": (), "distinct": ("data_source",), "tally": (("data_source", "ability"),)}
+    with pytest.raises(DataError, match="column `data_source` does not hold texts"):
+        list(getattr(parquet, name)(file, *given[name]))
+
+
+def test_texts_of_columns_are_counted_together(tmp_path: Path) -> None:
+    rows = [{"data_source": name, "other": 1} for name in ("a", "b", "a", None)]
+    file = written(tmp_path / "rows.parquet", rows)
+    assert parquet.tally(file, ("ability", "data_source")) == {
+        (None, "a"): 2,
+        (None, "b"): 1,
+        (None, None): 1,
+    }
+    assert parquet.distinct(file, "data_source") == {"a", "b"}
+    assert parquet.distinct(file, "ability") == set()
+    assert list(parquet.data_sources(file)) == ["a", "b", "a", None]

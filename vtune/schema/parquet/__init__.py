@@ -9,8 +9,6 @@ from vtune.schema.parquet.tables import (
     at_row,
     columns,
     count_rows,
-    data_sources,
-    distinct,
     fingerprint,
     group_sizes,
     read_group,
@@ -18,9 +16,9 @@ from vtune.schema.parquet.tables import (
     scan_columns,
     scan_groups,
     scan_rows,
-    tally,
     write_rows,
 )
+from vtune.schema.parquet.texts import data_sources, distinct, tally
 from vtune.schema.parquet.trajectories import (
     read_trajectories,
     scan_trajectories,

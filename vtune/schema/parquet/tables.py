@@ -5,7 +5,6 @@ when it is complete.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -164,66 +163,6 @@ def scan_groups(path: Path, indices: Sequence[int]) -> Iterator[Row]:
                 where=str(path),
                 fix="make or download it again",
             ) from None
-
-
-def data_sources(path: Path) -> Iterator[str | None]:
-    """The `data_source` of every row; no other column is read.
-
-    Raises:
-        DataError: If the file is missing, damaged or without that column.
-    """
-    with _opened(path) as file:
-        try:
-            for batch in file.iter_batches(columns=["data_source"]):
-                yield from batch.column(0).to_pylist()
-        except (*_DAMAGED, IndexError) as error:
-            raise DataError(
-                f"column `data_source` cannot be read: {error}", where=str(path), fix="make the file again"
-            ) from None
-
-
-def distinct(path: Path, column: str) -> set[str]:
-    """The texts that stand in a column, none where the file has no such column; no other column is read.
-
-    Raises:
-        DataError: If the file is missing, damaged, or holds something else in that column.
-    """
-    found: set[str] = set()
-    with _opened(path) as file:
-        if column not in file.schema_arrow.names:
-            return found
-        try:
-            for batch in file.iter_batches(columns=[column]):
-                found.update(value for value in batch.column(0).unique().to_pylist() if value)
-        except _DAMAGED as error:
-            raise DataError(
-                f"column `{column}` cannot be read: {error}", where=str(path), fix="make the file again"
-            ) from None
-    return found
-
-
-def tally(path: Path, names: Sequence[str]) -> Counter[tuple[str | None, ...]]:
-    """How many rows have which texts in some columns; no other column is read.
-
-    Args:
-        path: The file.
-        names: Of the columns; one that the file does not have is null in every row.
-
-    Raises:
-        DataError: If the file is missing or damaged.
-    """
-    found: Counter[tuple[str | None, ...]] = Counter()
-    with _opened(path) as file:
-        there = [name for name in names if name in file.schema_arrow.names]
-        try:
-            for batch in file.iter_batches(columns=there):
-                held = {name: batch.column(name).cast(pa.string()).to_pylist() for name in there}
-                empty = [None] * batch.num_rows
-                found.update(zip(*(held.get(name, empty) for name in names), strict=True))
-        except _DAMAGED as error:
-            what = f"columns {', '.join(there)} cannot be read: {error}"
-            raise DataError(what, where=str(path), fix="make the file again") from None
-    return found
 
 
 def count_rows(path: Path) -> int:
