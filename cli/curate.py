@@ -23,7 +23,7 @@ def curate(
     ] = None,
     overrides: Overrides = None,
     engine: Annotated[
-        Workers, typer.Option("--engine", help="This process, or Ray Data (needs vtune[ray]).")
+        Workers, typer.Option("--engine", help="This machine's cores, or Ray Data (needs vtune[ray]).")
     ] = Workers.LOCAL,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count rows and model calls, show the recipe, start nothing.")

@@ -1,10 +1,16 @@
-"""Who looks at the rows: this process, or Ray Data where data outgrow one machine. Both in order."""
+"""Who looks at the rows: this machine, or Ray Data where data outgrow one. Both in order."""
 
 import logging
+import os
 import pickle
+import signal
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib.util import find_spec
+from multiprocessing import active_children, get_context, parent_process
+from threading import Thread
 from typing import Any, Literal
 
 from vtune.errors import MissingExtra, ServiceError, VtuneError
@@ -14,6 +20,10 @@ from vtune.uses import broken, take, used
 Workers = Literal["local", "ray"]
 Look = Callable[[Iterable[Task]], Iterator[Found]]
 """Tasks -> what each found, in the order of the tasks."""
+MANY = 8192
+"""Rows for which processes are started: that takes as long as some thousand rows (ours)."""
+MOST = 32
+"""Processes, however many cores there are (ours)."""
 
 
 def check_workers(workers: Workers) -> None:
@@ -38,7 +48,8 @@ def looking(workers: Workers) -> Iterator[Look]:
         ServiceError: If Ray's processes do not start here, or its cluster is not reached.
     """
     if workers == "local":
-        yield lambda tasks: map(look, tasks)
+        with _on_cores() as looks:
+            yield looks
         return
     import ray
     import ray.data
@@ -58,6 +69,54 @@ def looking(workers: Workers) -> Iterator[Look]:
         yield _on_ray
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _on_cores() -> Iterator[Look]:
+    """This process, or one for each core where there are many rows; they end with the block.
+
+    Raises:
+        ServiceError: If one of them is killed.
+    """
+    cores = min(MOST, len(os.sched_getaffinity(0)))
+    others = set(active_children())
+    pool = ProcessPoolExecutor(cores, mp_context=get_context("spawn"), initializer=_follow)
+
+    def looks(tasks: Iterable[Task]) -> Iterator[Found]:
+        given = list(tasks)
+        many = sum(task.part.size for task in given) >= MANY
+        # A function of one's own may remember the rows before: it sees all of them, in order.
+        if cores == 1 or len(given) == 1 or not many or used():
+            return map(look, given)
+        return pool.map(look, given)
+
+    try:
+        yield looks
+    except BaseException as error:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.terminate()
+            process.join()
+        if isinstance(error, BrokenProcessPool):
+            raise ServiceError(
+                "a process that looked at rows was killed; the kernel's log says whether memory was short",
+                fix="start the same command again, with fewer cores by `taskset -c 0-3`",
+            ) from error
+        raise
+    pool.shutdown()
+
+
+def _follow() -> None:
+    """End with the process that started this one, and at its word alone: Ctrl-C reaches both."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _on_ray(tasks: Iterable[Task]) -> Iterator[Found]:
