@@ -9,6 +9,7 @@ import functools
 import gc
 import importlib
 import json
+import math
 import os
 import pkgutil
 import resource
@@ -45,6 +46,8 @@ def load(model: str) -> None:
 
     from vtune.models.policy import load_chat
 
+    # How far a command is would be among its messages on a machine with much else to do.
+    vtune.report.progress.EVERY = math.inf
     load_chat(model)
     # Most of a command that ends early would be the making of its parser, which is the same for all.
     typer.main.get_command = functools.cache(typer.main.get_command)
