@@ -1,6 +1,7 @@
 """What samples ask, beside the index of a run."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,22 @@ def test_what_is_asked_has_no_limit_of_a_single_document(
     (file,) = (run / ".view").glob("questions.*")
     with pa.memory_map(str(file)) as mapped:
         assert pa.ipc.open_file(mapped).num_record_batches == 3
+
+
+def test_what_is_asked_is_there_however_soon_another_process_removes_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was given other data removes what it does not need."""
+    run = make_example(tmp_path / "run")
+    atomic_file = asked.atomic_file
+
+    @contextmanager
+    def removed(path: Path) -> Iterator[Path]:
+        with atomic_file(path) as partial:
+            yield partial
+        path.unlink()
+
+    monkeypatch.setattr(asked, "atomic_file", removed)
+    one = opened(run)
+    assert one.document("step-000000/3")["asked"] == one.document("step-000000/2")["asked"] is not None
+    assert list((run / ".view").glob("questions.*")) == []

@@ -78,32 +78,44 @@ class Asked:
         name = hashlib.sha256(f"{FORM} {source.model_dump_json()} {prints}".encode()).hexdigest()[:16]
         folder = self._index.folder
         file = folder / f"{QUESTIONS}.{name}.arrow"
-        if not file.exists():
-            try:
-                self._write(file, source)
-            except (DataError, RecipeError) as error:
-                self.why_not = f"the data cannot be read: {error.what}"
-                return nothing
-            for old in folder.glob(f"{QUESTIONS}.*"):
-                if old != file:
-                    old.unlink(missing_ok=True)
         try:
-            return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+            return _mapped(file)
+        except FileNotFoundError:
+            pass
         except pa.ArrowException as error:
             fix = f"remove {folder}"
             raise DataError(f"what samples ask is damaged: {error}", where=str(file), fix=fix) from None
+        try:
+            written = self._written(file, source)
+        except (DataError, RecipeError) as error:
+            self.why_not = f"the data cannot be read: {error.what}"
+            return nothing
+        for old in folder.glob(f"{QUESTIONS}.*"):
+            if old != file:
+                old.unlink(missing_ok=True)
+        return written
 
-    def _write(self, file: Path, source: Source) -> None:
-        with (
-            atomic_file(file) as partial,
-            pa.OSFile(str(partial), "wb") as sink,
-            pa.ipc.new_file(sink, _COLUMNS) as writer,
-            Rows(f"samples of {self._index.place.name}", brief=True) as progress,
-        ):
-            for batch in _batches(source):
-                writer.write_batch(batch)
-                for _ in range(batch.num_rows):
-                    progress.advance()
+    def _written(self, file: Path, source: Source) -> pa.Table:
+        """What samples ask, once it is in a file.
+
+        It is mapped before the file has its name: from then on another process, which reads other data, may
+        remove it.
+        """
+        with atomic_file(file) as partial:
+            with (
+                pa.OSFile(str(partial), "wb") as sink,
+                pa.ipc.new_file(sink, _COLUMNS) as writer,
+                Rows(f"samples of {self._index.place.name}", brief=True) as progress,
+            ):
+                for batch in _batches(source):
+                    writer.write_batch(batch)
+                    for _ in range(batch.num_rows):
+                        progress.advance()
+            return _mapped(partial)
+
+
+def _mapped(file: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
 
 
 def _batches(source: Source) -> Iterator[pa.RecordBatch]:
