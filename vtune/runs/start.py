@@ -1,5 +1,6 @@
 """Whether a run can begin in a folder, and the lock that keeps others out of it."""
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,3 +74,16 @@ def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
                 "and `vtune watch` cannot tell that a run goes on there"
             )
         yield
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process works in a folder, see `locked`."""
+    try:
+        with (folder / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # Nobody has ever worked there, nobody may look, or the file system has no locks.
+        return False
+    return False

@@ -21,6 +21,9 @@ DEPTH = 2
 
 GIVE = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, or a Parquet file"
 
+RESUME = "run the same command again with --resume"
+"""What to do about an evaluation that is not finished."""
+
 _STEP = re.compile(r"step-(\d+)")
 _WRITTEN = re.compile(r"(step-\d{6,}(-rank-\d+)?|from-\d{8,})\.parquet")
 """What a run calls its files of trajectories, and an unfinished evaluation its portions."""
@@ -144,8 +147,7 @@ def runs_below(folder: Path) -> list[Place]:
 def no_trajectories(folder: Path) -> DataError:
     """Why a folder has no trajectories to read."""
     if (folder / "suite.yaml").is_file() and not (folder / "results.json").is_file():
-        fix = "run the same command again with --resume"
-        return DataError("the evaluation is not finished", where=str(folder), fix=fix)
+        return DataError("the evaluation is not finished", where=str(folder), fix=RESUME)
     fix = "give a folder of `vtune rl` or `vtune eval`"
     return DataError("there are no trajectories", where=str(folder), fix=fix)
 

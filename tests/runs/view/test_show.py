@@ -10,6 +10,7 @@ from tests.reward.build import recipe
 from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
 from tests.view.runs import LOOKED, MISSED, make_run, png
+from vtune.runs.start import locked
 from vtune.runs.view.films import film
 from vtune.runs.view.opened import Opened, weights_behind
 from vtune.schema.message import Message, Picture
@@ -59,6 +60,23 @@ def test_a_list_of_an_evaluation_that_is_not_finished_says_so(tmp_path: Path) ->
     assert (found["all"], "2 of 6 rollouts are drawn" in found["unfinished"]) == (2, True)
     (tmp_path / "results.json").write_text("{}")
     assert json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"] is None
+
+
+def test_an_evaluation_that_is_not_finished_is_told_of_wherever_it_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "eval"
+    folder.mkdir()
+    (folder / "suite.yaml").touch()
+    write_trajectories(folder / "trajectories/from-00000000.parquet", [LOOKED, MISSED])
+
+    def said(total: str) -> str:
+        (folder / "started.json").write_text(f'{{"total": {total}}}')
+        told: str = json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"]
+        return told
+
+    assert "2 of 6 rollouts are drawn; run the same command again with --resume" in said("6")
+    assert "2 rollouts are drawn" in said('"6"')
+    with locked(folder):
+        assert said("6").endswith("2 of 6 rollouts are drawn; wait for the process that is working there")
 
 
 @pytest.mark.parametrize("name", ["Größe/1", "图表-7", "a\\b", 'say "a"', "x" * 1200])

@@ -14,9 +14,9 @@ from tests.runs.commands import vtune
 from tests.view.runs import LOOKED, make_run
 from vtune.errors import DataError
 from vtune.report.watch import render_watch, watch_line
-from vtune.runs.start import locked
+from vtune.runs.start import is_running, locked
 from vtune.runs.view import watch
-from vtune.runs.view.watch import follow, is_running, watched
+from vtune.runs.view.watch import follow, watched
 
 
 def line(step: int, **numbers: float) -> str:

@@ -8,10 +8,9 @@ from vtune.files.json_text import read_record
 from vtune.runs.evaluate.identity import STARTED, TOTAL
 from vtune.runs.evaluate.rollout_files import kept
 from vtune.runs.evaluate.windows import kept_file, parts
+from vtune.runs.start import is_running
 from vtune.schema.parquet import count_rows
-from vtune.view.place import portions_of
-
-FIX = "run the same command again with --resume"
+from vtune.view.place import RESUME, portions_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +21,13 @@ class Unfinished:
     """Rollouts; those that have ended of a portion that is still open, too."""
     total: int | None
     """Of the whole evaluation; None where an older version has begun it, which did not write it down."""
+    running: bool
+    """Whether a process draws the rest at this moment."""
+
+    @property
+    def next_step(self) -> str:
+        """What to do about it."""
+        return "wait for the process that is working there" if self.running else RESUME
 
 
 def unfinished(folder: Path) -> Unfinished | None:
@@ -38,14 +44,16 @@ def unfinished(folder: Path) -> Unfinished | None:
     if not started.is_file():
         # Somebody has put the trajectories of an evaluation into a folder of their own.
         alone = portions_of(folder) or (folder / "trajectories.parquet").is_file()
-        return None if alone else Unfinished(0, None)
+        return None if alone else Unfinished(0, None, is_running(folder))
     drawn = kept(folder)
     for file in parts(folder / "trajectories"):
         with kept_file(file):
             drawn += count_rows(file)
     total = read_record(started, fix="the evaluation wrote it; restore it, or start a new one").get(TOTAL)
+    if not isinstance(total, int):
+        return Unfinished(drawn, None, is_running(folder))
     # Between the writing of a portion and the removal of what it was made of, both are there.
-    return Unfinished(drawn if total is None else min(drawn, total), total)
+    return Unfinished(min(drawn, total), total, is_running(folder))
 
 
 def not_finished(found: Unfinished) -> str:
@@ -67,4 +75,4 @@ def check_finished(folder: Path) -> None:
     """
     found = unfinished(folder)
     if found is not None:
-        raise DataError(not_finished(found), where=str(folder), fix=FIX)
+        raise DataError(not_finished(found), where=str(folder), fix=found.next_step)

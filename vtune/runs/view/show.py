@@ -6,10 +6,10 @@ from typing import Any
 
 from vtune.errors import DataError, RecipeError
 from vtune.runs.agent.unknown import unknown_tools, warn_of
-from vtune.runs.evaluate.unfinished import FIX, not_finished, unfinished
+from vtune.runs.evaluate.unfinished import not_finished, unfinished
 from vtune.runs.view.opened import Opened
 from vtune.schema.trajectory import Trajectory
-from vtune.view.place import find_places
+from vtune.view.place import Place, find_places
 
 
 def run_show(
@@ -42,7 +42,7 @@ def run_show(
         if opened.index.failed:
             raise opened.index.failed[0]  # a list without it would look whole
         if key is None:
-            return {**_head(path), **opened.find(where, most=limit)}, False
+            return {**_head(path, places[0]), **opened.find(where, most=limit)}, False
         stem, _, row = key.rpartition("/")
         if row.isdecimal() and stem in {file.stem for file in places[0].files()}:
             return {"path": str(path)} | _document(opened, key), True
@@ -51,7 +51,7 @@ def run_show(
             if found["found"] == 1:
                 return {"path": str(path)} | _document(opened, found["trajectories"][0]["key"]), True
             if found["found"]:
-                return {**_head(path), **found}, False
+                return {**_head(path, places[0]), **found}, False
         raise DataError(
             f"there is no trajectory {key}, and none of a sample of that id",
             where=str(path),
@@ -61,10 +61,11 @@ def run_show(
         opened.index.close()
 
 
-def _head(path: Path) -> dict[str, Any]:
-    """What is said of a list as a whole."""
-    found = unfinished(path)
-    return {"path": str(path), "unfinished": None if found is None else f"{not_finished(found)}; {FIX}"}
+def _head(path: Path, place: Place) -> dict[str, Any]:
+    """What is said of a list as a whole: of the place that was found at a path."""
+    found = unfinished(place.path)
+    far = None if found is None else f"{not_finished(found)}; {found.next_step}"
+    return {"path": str(path), "unfinished": far}
 
 
 def _document(opened: Opened, key: str) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`vtune watch`: how far a run is, read from its folder while another process works in it."""
 
-import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from vtune.errors import DataError
 from vtune.metrics.replies import last_replies
 from vtune.report.training import state_of
 from vtune.runs.report.document import run_begun, run_report
+from vtune.runs.start import is_running
 from vtune.view.place import runs_below
 
 EVERY = 2.0
@@ -63,19 +63,6 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
         if (now["done"], now["running"]) != (found["done"], found["running"]):
             yield now
         found = now
-
-
-def is_running(folder: Path) -> bool:
-    """Whether a process works in the folder of a run (`vtune.runs.start.locked`)."""
-    try:
-        with (folder / ".lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        # Nobody has ever worked there, nobody may look, or the file system has no locks.
-        return False
-    return False
 
 
 def _run(path: Path) -> dict[str, Any]:
