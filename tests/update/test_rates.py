@@ -21,6 +21,7 @@ from vtune.update.rates import GPUS, device_called, device_like, device_named
         ("NVIDIA GB200", 198, None),
         ("NVIDIA H20", 103, "H20"),
         ("NVIDIA H800", 85, "H800"),
+        ("NVIDIA H800 PCIe", 85, "H800 PCIe"),
         ("NVIDIA A800-SXM4-80GB", 85, "A800"),
         ("NVIDIA RTX A6000", 51, "RTX A6000"),
         ("NVIDIA GeForce RTX 5090", 34, "RTX 5090"),

@@ -39,6 +39,7 @@ GPUS = (
     Device("A800", 80, 312e12, 2.039e12, "NVIDIA A800 data sheet"),
     Device("H100", 80, 989e12, 3.35e12, "NVIDIA H100 SXM data sheet"),
     Device("H800", 80, 989e12, 3.35e12, "NVIDIA H800 data sheet"),
+    Device("H800 PCIe", 80, 756e12, 2.0e12, "NVIDIA H800 data sheet"),
     Device("H100 PCIe", 80, 756e12, 2.0e12, "NVIDIA H100 PCIe data sheet"),
     Device("H100 NVL", 94, 835e12, 3.9e12, "NVIDIA H100 NVL data sheet"),
     Device("H20", 96, 148e12, 4.0e12, "NVIDIA H20 data sheet"),
