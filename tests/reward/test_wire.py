@@ -122,7 +122,7 @@ def test_a_wrong_item_is_refused_with_its_reason(change: dict[str, Any], message
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"abilty": "count"}, "unknown key `abilty`.*did you mean `ability`.*extra_info"),
+        ({"abilty": "count"}, r"unknown key `abilty`.*did you mean `ability`\? What is your own.*extra_info"),
         ({"anwser": "B"}, "unknown key `anwser`.*did you mean `reward_model.answer`"),
         ({"id": "a/1"}, "unknown key `id`.*did you mean `extra_info.id`"),
         ({"weather": "fine"}, "unknown key `weather`.*known: ability, choices, data_source.*extra_info"),

@@ -324,11 +324,11 @@ def _check_known(given: Row, known: Mapping[str, str], place: str) -> None:
     for key in given:
         if given[key] is not None and key not in own:
             near = get_close_matches(key[:60], known, n=1)
-            meant = f"did you mean `{known[near[0]]}`?" if near else f"known: {', '.join(sorted(own))}"
+            meant = f"did you mean `{known[near[0]]}`?" if near else f"known: {', '.join(sorted(own))}."
             raise DataError(
                 f"unknown key `{place}{key[:60]}`",
                 where="the sample of a request",
-                fix=f"{meant}; what is your own goes into `extra_info`",
+                fix=f"{meant} What is your own goes into `extra_info`",
             )
 
 

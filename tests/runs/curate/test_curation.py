@@ -573,6 +573,17 @@ def test_a_dry_run_counts_the_calls_of_rows_that_a_filter_looks_at(tmp_path: Pat
     assert calls([one | {"rows": ["a"]} for one in rates], sources) == [40, 50]
 
 
+def test_a_dry_run_reads_no_abilities_for_a_filter_that_asks_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_samples(tmp_path / "a.parquet", numbered(5, ability="chart"))
+    filters = [{"filter": "box_share", "rows": ["chart"], "at_most": 0.5}]
+    recipe = write_recipe(tmp_path / "r.yaml", {"a": source(tmp_path / "a.parquet")}, filters)
+    monkeypatch.setattr(curation, "tally", None)
+    found = curation.check_curation(load_recipe(recipe, DataRecipe))["filters"]
+    assert [one["model_calls_at_most"] for one in found.values()] == [0]
+
+
 def test_a_judge_that_does_not_answer_is_found_before_the_first_row_is_read(
     tiny: Path, tmp_path: Path, dice: Path
 ) -> None:

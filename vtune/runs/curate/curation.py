@@ -77,8 +77,11 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
         elif isinstance(spec, PeopleLabels):
             missing_for = ", ".join(file for file in spec.files if not Path(file).exists())
         each = _calls_of_a_row(spec)
-        looked = sum(_concerned(recipe, spec, one, row["sampled"] or 0) for one, row in sources.items())
-        filters[name] = {"rows": on, "model_calls_at_most": each and each * looked, "missing": missing_for}
+        # Whose filter asks no model need not be counted: that reads columns of the data.
+        at_most = each and each * sum(
+            _concerned(recipe, spec, one, row["sampled"] or 0) for one, row in sources.items()
+        )
+        filters[name] = {"rows": on, "model_calls_at_most": at_most, "missing": missing_for}
     return {"sources": sources, "filters": filters, "benchmarks": present_benchmarks(recipe)}
 
 
