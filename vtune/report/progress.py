@@ -106,9 +106,9 @@ class Rows:
         if kind is None and self._show and self._done and not self._silent:
             say(f"{self._title}: {self._done} rows")
 
-    def advance(self) -> None:
-        """One more row is done."""
-        self._done += 1
+    def advance(self, count: int = 1) -> None:
+        """So many more rows are done."""
+        self._done += count
         if self._show and time.monotonic() - self._last > EVERY:
             self._last, self._silent = time.monotonic(), False
             say(f"{self._title}: {self._done}{self._of} rows")

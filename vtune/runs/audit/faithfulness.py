@@ -290,8 +290,7 @@ async def _audit(
             begun[file] += len(scored)
             for taker in takers:
                 taker.take(stored)
-            for _ in scored:
-                progress.advance()
+            progress.advance(len(scored))
     warn_of(gone)
     return found
 

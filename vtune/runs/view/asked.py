@@ -109,8 +109,7 @@ class Asked:
             ):
                 for batch in _batches(source):
                     writer.write_batch(batch)
-                    for _ in range(batch.num_rows):
-                        progress.advance()
+                    progress.advance(batch.num_rows)
             return _mapped(partial)
 
 
