@@ -514,3 +514,20 @@ def test_texts_of_columns_are_counted_together(tmp_path: Path) -> None:
     assert parquet.distinct(file, "data_source") == {"a", "b"}
     assert parquet.distinct(file, "ability") == set()
     assert list(parquet.data_sources(file)) == ["a", "b", "a", None]
+
+
+@pytest.mark.parametrize("picture", [lambda data: {"bytes": data}, lambda data: data])
+def test_pictures_that_cannot_be_left_unread_are_read_a_few_at_a_time(tmp_path: Path, picture: Any) -> None:
+    rows = [
+        row(images=[picture(random.Random(number).randbytes(2**16))], extra_info={"index": number})
+        for number in range(200)
+    ]
+    file = tmp_path / "foreign.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), file, use_dictionary=False)
+    del rows
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in parquet.scan_samples(file, pictures=False)) == 200
+        assert tracemalloc.get_traced_memory()[1] < 40 * 2**16
+    finally:
+        tracemalloc.stop()

@@ -277,8 +277,9 @@ def rows_with(
         read = json_reader(
             file.schema_arrow if only is None else pa.schema(map(file.schema_arrow.field, only))
         )
-        at_once = _rows_at_once(file) if without is None else min(_COLUMN_ROWS, _rows_of_longest(file))
-        wanted = only if without is None else _leaves_without(file, without)
+        leaves = None if without is None else _leaves_without(file, without)
+        at_once = _rows_at_once(file) if leaves is None else min(_COLUMN_ROWS, _rows_of_longest(file))
+        wanted = only if leaves is None else leaves
         try:
             for batch in file.iter_batches(batch_size=max(1, at_once), columns=wanted):
                 for row in batch.to_pylist():
@@ -293,11 +294,12 @@ def rows_with(
 
 
 def _leaves_without(file: pq.ParquetFile, member: str) -> list[str] | None:
-    """The leaves of a file's columns but for one; None where its column would have none left."""
+    """The leaves of a columns but for one; None where it is not there, or its column is nothing else."""
     column, _, name = member.partition(".")
     paths = [file.schema.column(index).path for index in range(len(file.schema))]
     left = [path for path in paths if not (path.startswith(f"{column}.") and path.endswith(f".{name}"))]
-    return left if any(path.startswith(f"{column}.") for path in left) else None
+    others = any(path.startswith(f"{column}.") for path in left)
+    return left if others and len(left) < len(paths) else None
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:
