@@ -60,23 +60,19 @@ def device_like(memory_gb: float) -> Device:
 
 
 def device_called(name: str) -> Device:
-    """The GPU that somebody means: `a100`, `A100-80GB`, `NVIDIA H100 PCIe`.
+    """The GPU that somebody means, of several the one with the most memory: `a100`, `A100-SXM4-40GB`, `4090`.
 
     Raises:
-        RecipeError: If none is known by that name.
+        RecipeError: If none is known by that name, or none of that name has the memory that it says.
     """
-    asked = _plain(name).removeprefix("nvidia").removeprefix("geforce")
-    for gpu in GPUS:
-        if asked in (_plain(gpu.name), _plain(f"{gpu.name} {gpu.memory_gb}GB")):
-            return gpu
-    known = ", ".join(gpu.name for gpu in GPUS)
-    raise RecipeError(
-        f"no GPU is known as {name!r}", where="--gpu", fix=f"take one of {known}; or --gpu-memory GB"
-    )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    size = re.search(r"(\d+) ?GB\b", name, re.IGNORECASE)
+    found = device_named(name.upper(), float(size[1]) if size else 1e6)
+    if found is None or (size and found.memory_gb != float(size[1])):
+        known = ", ".join(gpu.name for gpu in GPUS)
+        raise RecipeError(
+            f"no GPU is known as {name!r}", where="--gpu", fix=f"take one of {known}; or --gpu-memory GB"
+        )
+    return found
 
 
 def device_named(name: str, memory_gb: float) -> Device | None:
