@@ -166,7 +166,7 @@ def _check_sees(model: Any) -> None:
         raise RunFailed(
             f"{type(model).__name__} of transformers {transformers.__version__} does not take features of "
             f"pictures ({ENCODED}): the model would see none",
-            fix="pip install 'transformers>=5.18,<5.25'; a family of your own: let its forward take them",
+            fix="pip install 'transformers>=5.18'; a family of your own: let its forward take them",
         )
 
 
