@@ -76,34 +76,40 @@ def _on_cores() -> Iterator[Look]:
     """This process, or one for each core where there are many rows; they end with the block.
 
     Raises:
-        ServiceError: If one of them is killed.
+        ServiceError: If one of them ends early.
     """
     cores = min(MOST, len(os.sched_getaffinity(0)))
     others = set(active_children())
-    pool = ProcessPoolExecutor(cores, mp_context=get_context("spawn"), initializer=_follow)
+    pool: ProcessPoolExecutor | None = None
 
     def looks(tasks: Iterable[Task]) -> Iterator[Found]:
+        nonlocal pool
         given = list(tasks)
         many = sum(task.part.size for task in given) >= MANY
         # A function of one's own may remember the rows before: it sees all of them, in order.
         if cores == 1 or len(given) == 1 or not many or used():
             return map(look, given)
+        if pool is None:
+            pool = ProcessPoolExecutor(cores, mp_context=get_context("spawn"), initializer=_follow)
         return pool.map(look, given)
 
     try:
         yield looks
     except BaseException as error:
-        pool.shutdown(wait=False, cancel_futures=True)
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
         for process in set(active_children()) - others:
             process.terminate()
             process.join()
         if isinstance(error, BrokenProcessPool):
             raise ServiceError(
-                "a process that looked at rows was killed; the kernel's log says whether memory was short",
+                "a process that looked at rows ended before it was done; where the kernel ended it for want of "
+                "memory, `dmesg` says so",
                 fix="start the same command again, with fewer cores by `taskset -c 0-3`",
             ) from error
         raise
-    pool.shutdown()
+    if pool is not None:
+        pool.shutdown()
 
 
 def _follow() -> None:
