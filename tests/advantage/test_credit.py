@@ -298,9 +298,9 @@ def test_a_tool_type_that_does_not_exist_gets_its_neighbour() -> None:
 def test_a_tool_type_that_does_not_exist_is_named_with_all_other_problems(tmp_path: Path) -> None:
     file = tmp_path / "credit.yaml"
     file.write_text("bta: 0.25\ntools:\n  zom: {similarity: 0.5, confidence: 0.5}\n  zoom: {similarity: 2}\n")
-    with pytest.raises(RecipeError) as told:
+    with pytest.raises(RecipeError) as refused:
         load_recipe(file, Credit)
-    listed = told.value.what.splitlines()
+    listed = refused.value.what.splitlines()
     assert listed[0] == f"5 problem(s) in {file}"
     (line,) = (line for line in listed if "zom" in line)
     assert line.startswith("  credit.yaml:3: `tools.zom`: there is no tool type `zom`; did you mean `zoom`?")

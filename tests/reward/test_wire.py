@@ -137,9 +137,9 @@ def test_a_key_of_a_sample_that_nobody_reads_is_named_with_the_one_that_was_mean
     change: dict[str, Any], message: str
 ) -> None:
     item = sent(item_of(sample(), looks()))
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as refused:
         read_item(item | {"sample": item["sample"] | change})
-    assert re.search(message, f"{told.value.what} {told.value.fix}")
+    assert re.search(message, f"{refused.value.what} {refused.value.fix}")
 
 
 def test_what_rows_of_other_layouts_have_beside_is_no_unknown_key() -> None:

@@ -156,10 +156,10 @@ def test_a_flag_is_one_of_ours_or_of_a_trajectory_that_is_there(tmp_path: Path) 
     assert keys(index, "flag:blurred") == ["step-000000/2"]
     assert keys(index, "-flag:whole_image,everything,none") == ["step-000000/2"]
     for text in ("flag:whole", "-flag:blured", "flag:blurred,whole"):
-        with pytest.raises(RecipeError, match=r"`flag` is never '(whole|blured)'") as told:
+        with pytest.raises(RecipeError, match=r"`flag` is never '(whole|blured)'") as refused:
             keys(index, text)
-        assert told.value.fix.startswith("it is one of whole_image, repeated_crop, ")
-        assert told.value.fix.endswith(", blurred, none")
+        assert refused.value.fix.startswith("it is one of whole_image, repeated_crop, ")
+        assert refused.value.fix.endswith(", blurred, none")
 
 
 def test_a_tool_of_any_name_is_one_word_of_a_query(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def start_run(
 
 
 def _prints(data: Sequence[Path]) -> dict[str, str]:
-    """File -> its fingerprint; of hundreds of gigabytes it is said how far that is."""
+    """File -> its fingerprint, with progress: hundreds of gigabytes take minutes."""
     progress = Bytes("fingerprint of the data", sum(path.stat().st_size for path in data if path.is_file()))
     return {str(path): fingerprint(path, progress.advance) for path in data}
 

@@ -105,7 +105,7 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(data: Path, two: Non
                     os.kill(started(others).pop(), signal.SIGKILL)
                 yield one
 
-    with pytest.raises(ServiceError, match="ended before it was done"):
+    with pytest.raises(ServiceError, match="ended early"):
         list(found())
     assert gone(started(others))
 

@@ -70,8 +70,8 @@ def test_an_evaluation_that_is_not_finished_is_told_of_wherever_it_is_found(tmp_
 
     def said(total: str) -> str:
         (folder / "started.json").write_text(f'{{"total": {total}}}')
-        told: str = json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"]
-        return told
+        text: str = json.loads(vtune("show", str(tmp_path), "--json").out)["unfinished"]
+        return text
 
     assert "2 of 6 rollouts are drawn; run the same command again with --resume" in said("6")
     assert "2 rollouts are drawn" in said('"6"')

@@ -103,8 +103,7 @@ def _on_cores() -> Iterator[Look]:
             process.join()
         if isinstance(error, BrokenProcessPool):
             raise ServiceError(
-                "a process that looked at rows ended before it was done; where the kernel ended it for want of "
-                "memory, `dmesg` says so",
+                "a process that looked at rows ended early; `dmesg` says whether memory was short",
                 fix="start the same command again, with fewer cores by `taskset -c 0-3`",
             ) from error
         raise

@@ -146,7 +146,7 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
     check_file_output(out, inputs=files)
     left_out: Counter[str] = Counter()
     best: dict[str, tuple[int, int, Path, int]] = {}
-    for file, number, trajectory in _told(files, "choose"):
+    for file, number, trajectory in _read(files, "choose"):
         why = _unfit(trajectory, full=paid.reward.evidence.full)
         if why:
             left_out[why] += 1
@@ -161,14 +161,14 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
     with_some = [file for file in files if file in taken]
     kept = (
         _bare(trajectory)
-        for file, number, trajectory in _told(with_some, "write")
+        for file, number, trajectory in _read(with_some, "write")
         if (file, number) in chosen
     )
     return _written(out, kept, left_out, "train or sample more: no trajectory is right and faithful")
 
 
-def _told(files: Sequence[Path], title: str) -> Iterator[tuple[Path, int, Trajectory]]:
-    """(file, row, trajectory) of files, while it is said how far that is."""
+def _read(files: Sequence[Path], title: str) -> Iterator[tuple[Path, int, Trajectory]]:
+    """(file, row, trajectory) of files, with progress."""
     with Rows(title, total=sum(map(count_rows, files)), brief=True) as progress:
         for file in files:
             for number, trajectory in enumerate(read_trajectories(file)):
