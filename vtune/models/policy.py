@@ -130,12 +130,15 @@ def load_policy(
     import torch
 
     from vtune.models.fused import use_fused_modules
+    from vtune.models.heap import use_huge_pages
     from vtune.models.row_attention import place_row_attention
     from vtune.models.varlen import place_vision_attention
 
     config = _config(name)
     family = family_of(config.model_type, name)
     kind = getattr(torch, dtype)
+    if (computes or device).type == "cpu":
+        use_huge_pages()
     try:
         processor = _image_processor(name)
         model: Any = _with_weights(name, kind) if weights else _skeleton(config, dtype=kind)

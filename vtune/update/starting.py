@@ -11,7 +11,6 @@ from packaging.version import Version
 from vtune.errors import RunFailed
 from vtune.models.import_stubs import skip_muon, uncollected, without_mlflow
 from vtune.models.network import free_port, name_interface
-from vtune.update.heap import keep_freed_memory
 from vtune.update.ranks import COLLECTIVES, Ranks
 
 DEEPSPEED = "0.19.8"
@@ -31,7 +30,6 @@ def start(ranks: Ranks) -> Ranks:
     """
     if ranks.device.type == "cpu":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
-        keep_freed_memory()
     skip_muon()
     with uncollected(), without_mlflow():
         import deepspeed
