@@ -208,6 +208,7 @@ def traces(
     from vtune.report.values import render_values
     from vtune.rollout.prompts import OF_TRACES, STYLES
     from vtune.runs.data.own_traces import make_box_traces, make_run_traces
+    from vtune.runs.evaluate.unfinished import not_finished, unfinished
     from vtune.uses import use
 
     from .output import show, stdout_for_the_result
@@ -218,7 +219,10 @@ def traces(
         raise typer.BadParameter(f"{style!r} is not a style; {STYLES.meant(style)}", param_hint="--prompt")
     with stdout_for_the_result():
         if run is not None:
+            pending = unfinished(run)
             result = make_run_traces(run, out)
+            if pending is not None:
+                result["note"] = not_finished(pending)
         else:
             result = make_box_traces(data or [], out, prompt=style, tiny=tiny)
     show(result, render_values, as_json=as_json)

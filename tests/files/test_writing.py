@@ -113,6 +113,16 @@ def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     ):
         raise full
     assert "another --figure" in str(refused.value)
+    with pytest.raises(RunFailed) as own, atomic_file(tmp_path / "index", option=None):
+        raise full
+    assert own.value.fix.startswith("make room")
+    (tmp_path / "folder").mkdir()
+    with (
+        pytest.raises(RecipeError, match="is a folder") as taken,
+        atomic_file(tmp_path / "folder", option=None),
+    ):
+        pass
+    assert taken.value.fix == "move it away"
 
 
 def test_a_name_as_long_as_can_be_can_be_written(tmp_path: Path) -> None:

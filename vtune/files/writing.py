@@ -66,12 +66,12 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
 
 
 @contextmanager
-def atomic_file(path: Path, *, option: str = "--out") -> Iterator[Path]:
+def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
     """A name to write to; what is there at the end becomes the file, and after an error nothing does.
 
     Args:
         path: The file.
-        option: Where the caller gave it, for the remedy.
+        option: Where the caller gave it, for the remedy; None where it has its place in the folder of a run.
 
     Raises:
         RecipeError: If the file cannot be written.
@@ -79,7 +79,7 @@ def atomic_file(path: Path, *, option: str = "--out") -> Iterator[Path]:
     """
     kind = _kind(path, option)
     if kind is not None:
-        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
+        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=_another(option))
     partial = _beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,13 +98,13 @@ def atomic_file(path: Path, *, option: str = "--out") -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, content: str | bytes, *, option: str = "--out") -> None:
+def write_atomically(path: Path, content: str | bytes, *, option: str | None = "--out") -> None:
     """Write a file so that it is there completely or not at all.
 
     Args:
         path: The file.
         content: All of it.
-        option: Where the caller gave the path, for the remedy.
+        option: As of `atomic_file`.
 
     Raises:
         RecipeError: If it cannot be written.
@@ -153,14 +153,18 @@ def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | 
     )
 
 
-def _kind(path: Path, option: str) -> str | None:
+def _another(option: str | None) -> str:
+    return "move it away" if option is None else f"choose another {option}"
+
+
+def _kind(path: Path, option: str | None) -> str | None:
     """What is there that is not a regular file; None for a regular file, and where nothing is."""
     try:
         return kind_of(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:
-        raise RecipeError(f"no file can be called {_shown(path)}", fix=f"choose another {option}") from None
+        raise RecipeError(f"no file can be called {_shown(path)}", fix=_another(option)) from None
     except OSError as error:
         if error.errno == errno.EACCES:
             return None  # who writes there will hear of it

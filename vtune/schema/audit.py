@@ -42,7 +42,7 @@ def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
     found = {name: part for name, part in kept.items() if part}
     if found != before:
         text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)
-        write_atomically(folder / NAME, text + "\n")
+        write_atomically(folder / NAME, text + "\n", option=None)
 
 
 def forget_audit(folder: Path) -> bool:

@@ -106,7 +106,7 @@ class Index:
         path = self.folder / name
         if not path.exists():
             with (
-                atomic_file(path) as partial,
+                atomic_file(path, option=None) as partial,
                 pa.OSFile(str(partial), "wb") as sink,
                 pa.ipc.new_file(sink, FACTS) as writer,
             ):
@@ -137,7 +137,7 @@ class Index:
     def _writable(self) -> Path:
         folder = self.place.index
         try:
-            with atomic_file(folder / "probe") as probe:
+            with atomic_file(folder / "probe", option=None) as probe:
                 probe.touch()
             (folder / "probe").unlink(missing_ok=True)
         except (RecipeError, RunFailed):

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import io
+import json
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -215,6 +216,20 @@ def test_of_a_run_only_right_and_faithful_trajectories_are_taken_one_a_question(
     black = run_of(tmp_path / "black", [good], call_images="black")
     with pytest.raises(DataError, match="blackened"):
         make_run_traces(black, tmp_path / "none.parquet")
+
+
+def test_an_evaluation_that_is_not_finished_says_so_beside_its_traces(tmp_path: Path) -> None:
+    (trace,) = traced(tmp_path, sample())
+    paid = Reward(total=1.8, accuracy=1.0, format=1.0, tool=1.0, why="")
+    run = tmp_path / "half"
+    good = replace(trace, reward=paid, tool_scores=(1.0,))
+    write_trajectories(run / "trajectories" / "from-00000000.parquet", [good])
+    (run / "suite.yaml").write_text(find("codev", "recipes.rl").read_text(encoding="utf-8"))
+    (run / "started.json").write_text('{"total": 6}')
+    ended = vtune("data", "make", "traces", "--run", run, "--out", tmp_path / "traces.parquet", "--json")
+    made = json.loads(ended.out)
+    assert made["traces"] == 1
+    assert made["note"] == "the evaluation is not finished: 1 of 6 rollouts are drawn"
 
 
 def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_what_is_asked_is_there_however_soon_another_process_removes_the_file(
     atomic_file = asked.atomic_file
 
     @contextmanager
-    def removed(path: Path) -> Iterator[Path]:
-        with atomic_file(path) as partial:
+    def removed(path: Path, **named: None) -> Iterator[Path]:
+        with atomic_file(path, **named) as partial:
             yield partial
         path.unlink()
 

@@ -17,6 +17,7 @@ from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
 from vtune.runs.view.reported import reported_rows
+from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places
 
@@ -222,6 +223,15 @@ def test_results_that_cannot_be_read_are_a_problem_of_their_evaluation(tmp_path:
     (tmp_path / "suite.yaml").touch()
     (tmp_path / "results.json").write_text("[]")
     assert "results.json" in overview(opened(tmp_path))["problem"]
+
+
+def test_the_page_of_an_evaluation_that_is_not_finished_says_how_far_it_is(tmp_path: Path) -> None:
+    (tmp_path / "suite.yaml").touch()
+    write_trajectories(tmp_path / "trajectories" / "from-00000000.parquet", [LOOKED, UNSCORED])
+    (tmp_path / "started.json").write_text('{"total": 6}')
+    pending = overview(opened(tmp_path))["pending"]
+    assert pending == "the evaluation is not finished: 2 of 6 rollouts are drawn"
+    assert overview(opened(evaluation(tmp_path)))["pending"] == ""
 
 
 SHARE = {"value": 0.5, "low": 0.2, "high": 0.8}

@@ -101,7 +101,7 @@ class Asked:
         It is mapped before the file has its name: from then on another process, which reads other data, may
         remove it.
         """
-        with atomic_file(file) as partial:
+        with atomic_file(file, option=None) as partial:
             with (
                 pa.OSFile(str(partial), "wb") as sink,
                 pa.ipc.new_file(sink, _COLUMNS) as writer,
