@@ -14,6 +14,7 @@ import typer
 
 from vtune.errors import INTERRUPTED, WITHIN, BrokenPart, RunFailed, ServiceError, VtuneError
 from vtune.files.terminal import brief, clean
+from vtune.models.heap import SWITCH, has_huge_pages
 from vtune.uses import broken
 
 from . import data, parts, recipes, sandbox, scores, serve
@@ -84,8 +85,9 @@ app.add_typer(parts.app, name="parts", help="List the parts that recipes name, a
 # Before torch is loaded: its CPU threads spin while they wait, which costs a busy machine 4 to 14 times
 # the speed of generation (measured); passive ones sleep. Who has set it knows better.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-# Large tensors on a CPU, also those of a vLLM, in pages of 2 MB (see `vtune.models.heap`).
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+# Tensors in the memory of the host, also those of vLLM's processes, in huge pages.
+if has_huge_pages():
+    os.environ.setdefault(SWITCH, "1")
 
 
 _USERS = {

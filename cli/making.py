@@ -222,7 +222,7 @@ def traces(
             pending = unfinished(run)
             result = make_run_traces(run, out)
             if pending is not None:
-                result["note"] = not_finished(pending)
+                result["unfinished"] = f"{not_finished(pending)}; only whole portions were read"
         else:
             result = make_box_traces(data or [], out, prompt=style, tiny=tiny)
     show(result, render_values, as_json=as_json)

@@ -1,8 +1,7 @@
 """What huge pages save a step on a CPU: `python -m tests.bench.bench_heap`.
 
-The steps of `bench_trl` (vtune's side) in processes of their own, in turns: with the heap that loading a
-model makes, with that and torch's own request for large blocks as the command line sets it, and with neither.
-CPU seconds.
+The steps of `bench_trl` (vtune's side) in processes of their own, alternately: with malloc as it is, with the
+heap that loading a model makes, and with that heap in huge pages. CPU seconds.
 """
 
 import json
@@ -16,16 +15,17 @@ from pathlib import Path
 from tests.bench.bench_trl import WARM_UP, steps_of_vtune
 
 TURNS = 3
-WAYS = {"neither": "0", "heap": "0", "heap and blocks": "1"}
+STOCK = "stock malloc"
+WAYS = {STOCK: "0", "own heap": "0", "huge pages": "1"}
 """What `THP_MEM_ALLOC_ENABLE` is in each."""
 
 
 def child(way: str, model: Path) -> list[float]:
-    """CPU seconds of the steps after the first ones, which take the memory in."""
-    if way == "neither":
+    """CPU seconds of the steps after the first ones, which fault the memory in."""
+    if way == STOCK:
         from vtune.models import heap
 
-        heap.use_huge_pages = lambda: None  # type: ignore[assignment]
+        heap.use_huge_pages = lambda: None
     return steps_of_vtune(model)[WARM_UP:]
 
 
@@ -48,7 +48,7 @@ def main() -> None:
                     check=True,
                 )
                 found[way] += json.loads(done.stdout.splitlines()[-1])
-    base = statistics.median(found["neither"])
+    base = statistics.median(found[STOCK])
     for way, seconds in found.items():
         middle = statistics.median(seconds)
         print(f"{way:16} {middle:6.3f} s a step ({middle / base:.2f}): {[round(s, 2) for s in seconds]}")

@@ -1,8 +1,15 @@
+import ctypes
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
+from vtune.models.heap import LARGEST, RESERVED, SWITCH, has_huge_pages
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library is not glibc"
+)
 
 FAULTS = """
 import resource
@@ -15,29 +22,67 @@ def pages():
     del held
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-if {huge}:
+if {ours}:
     use_huge_pages()
-    use_huge_pages()
-print(pages(), pages())
+pages(), pages()
+print(pages())
+"""
+HEAP = """
+from pathlib import Path
+from vtune.models.heap import use_huge_pages
+
+{before}
+use_huge_pages()
+use_huge_pages()
+maps = Path("/proc/self/smaps").read_text().split("[heap]")[1:]
+sizes = [int(one.split("Size:")[1].split()[0]) * 1024 for one in maps]
+huge = ["hg" in one.split("VmFlags:")[1].splitlines()[0].split() for one in maps]
+print(sum(size for size, of in zip(sizes, huge) if of), sum(sizes))
+"""
+FREE_END = f"""
+from ctypes import CDLL, c_size_t, c_void_p
+libc = CDLL(None)
+libc.malloc.restype, libc.free.argtypes = c_void_p, [c_void_p]
+libc.mallopt(-3, {LARGEST})
+libc.mallopt(-1, 2**30)
+held = [libc.malloc(c_size_t({LARGEST - 2**20})) for _ in range(3)]
+for one in held:
+    libc.free(one)
 """
 
 
-def faults(*, huge: bool) -> list[int]:
-    """Pages that the kernel fills, the first time and the second, in a process of its own."""
+def printed(code: str, switch: str = "1") -> list[int]:
+    """What a process of its own prints: how memory is taken holds for all of it."""
     done = subprocess.run(
-        [sys.executable, "-c", FAULTS.format(huge=huge)], stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, SWITCH: switch},
     )
     return list(map(int, done.stdout.split()))
 
 
 def test_an_update_takes_the_memory_that_the_last_one_has_left() -> None:
-    # The other way round the kernel fills 2,048 pages for each block, or four huge ones.
-    assert faults(huge=True)[1] < faults(huge=False)[1] / 10
+    # Otherwise the kernel fills 2,048 pages for each block, or four huge ones.
+    assert printed(FAULTS.format(ours=True))[0] < printed(FAULTS.format(ours=False))[0] / 10
 
 
-def test_tensors_lie_in_huge_pages_where_the_kernel_gives_them_to_those_who_ask() -> None:
-    enabled = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if not enabled.exists() or "[madvise]" not in enabled.read_text():
-        pytest.skip("this kernel gives huge pages to all, or to nobody")
-    # 61,440 pages of 4 kB; of huge ones 120, and the few around them.
-    assert faults(huge=True)[0] < faults(huge=False)[0] / 10
+@pytest.mark.parametrize("before", ["", FREE_END], ids=["new", "with a free end"])
+def test_the_heap_is_made_longer_once_and_asks_for_huge_pages(before: str) -> None:
+    if not has_huge_pages():
+        pytest.skip("this kernel has no huge pages of 2 MB")
+    huge, size = printed(HEAP.format(before=before))
+    assert RESERVED <= huge == size < 2 * RESERVED
+
+
+def test_who_wants_no_huge_pages_has_none() -> None:
+    huge, size = printed(HEAP.format(before=""), switch="0")
+    assert (huge, size >= RESERVED) == (0, True)
+
+
+def test_where_address_space_is_limited_memory_is_still_there() -> None:
+    """The heap is not made longer then, and what is asked for comes from elsewhere."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))"
+    _, size = printed(HEAP.format(before=limit) + "\nheld = [b'1' * 2**20 for _ in range(64)]")
+    assert size < RESERVED

@@ -79,7 +79,10 @@ def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
     """
     kind = _kind(path, option)
     if kind is not None:
-        raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=_another(option))
+        raise RecipeError(
+            f"{_shown(path)} is {kind}, not a file",
+            fix="move it away" if option is None else f"choose another {option}",
+        )
     partial = _beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,10 +156,6 @@ def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | 
     )
 
 
-def _another(option: str | None) -> str:
-    return "move it away" if option is None else f"choose another {option}"
-
-
 def _kind(path: Path, option: str | None) -> str | None:
     """What is there that is not a regular file; None for a regular file, and where nothing is."""
     try:
@@ -164,7 +163,9 @@ def _kind(path: Path, option: str | None) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except ValueError:
-        raise RecipeError(f"no file can be called {_shown(path)}", fix=_another(option)) from None
+        raise RecipeError(
+            f"no file can be called {_shown(path)}", fix=f"choose another {option or 'folder'}"
+        ) from None
     except OSError as error:
         if error.errno == errno.EACCES:
             return None  # who writes there will hear of it

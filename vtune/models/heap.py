@@ -1,7 +1,7 @@
 """Where the process's C library takes memory from, for what is computed on a CPU."""
 
 import ctypes
-from functools import cache
+import os
 from pathlib import Path
 
 _MMAP_THRESHOLD, _TOP_PAD, _TRIM_THRESHOLD = -3, -2, -1
@@ -9,42 +9,71 @@ _MMAP_THRESHOLD, _TOP_PAD, _TRIM_THRESHOLD = -3, -2, -1
 _MADV_HUGEPAGE = 14
 """Of `madvise`, in Linux's mman-common.h."""
 LARGEST = 32 * 2**20
-"""Bytes of a block that the heap can serve: the most that glibc takes."""
-KEPT = 2**30
-"""Bytes by which the heap is made longer, ours. What of them is never used takes no memory."""
+"""Bytes from which glibc maps a block by itself: the most that it takes."""
+TRIMMED = 2**31 - 1
+"""Free bytes at the end of the heap beyond which they go back to the kernel: the most that there can be."""
+RESERVED = 2**30
+"""Address space by which the heap is made longer, ours."""
 PAD = 128 * 2**10
 """Bytes that glibc asks for beyond what it needs."""
 
+SWITCH = "THP_MEM_ALLOC_ENABLE"
+"""Torch's own variable: 1 asks for huge pages for each tensor of 2 MB and more. 0 switches off ours, too."""
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
-@cache
+
+def has_huge_pages() -> bool:
+    """Whether the kernel has huge pages of 2 MB; on some ARM kernels one has 512 MB, which is too much."""
+    try:
+        return int(_HUGE.read_text()) <= 2 * 2**20
+    except (OSError, ValueError):
+        return False
+
+
 def use_huge_pages() -> None:
-    """Let tensors lie in a heap of huge pages that stays with the process; once a process.
+    """Let the tensors of the main thread lie in a heap that stays with the process, in huge pages.
 
-    What streams through pages of 4 kB waits for their addresses, in a virtual machine for longer than for the
-    numbers; many kernels have pages of 2 MB only for those who ask. (For blocks beyond `LARGEST` torch asks
-    by itself where `THP_MEM_ALLOC_ENABLE` is 1, which the command line sets.) And malloc gives what is free
-    at the end of its heap back to the kernel, which fills each page that it is asked for again with zeros.
+    Where pages have 4 kB, what streams through memory waits for TLB misses, in a virtual machine for longer
+    than for the data; many kernels have huge pages only for those who ask. And malloc gives what is free at
+    the end of its heap back to the kernel, which fills each page that it is asked for again with zeros.
 
-    Results are the same bits. C libraries other than glibc, and kernels without huge pages, stay as they are.
+    Results are the same bits. Other C libraries than glibc stay as they are, and kernels without huge pages
+    keep small ones. Calling it again changes nothing.
     """
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):
         return
+    libc.mallopt(_MMAP_THRESHOLD, LARGEST)
+    libc.mallopt(_TRIM_THRESHOLD, TRIMMED)
+    _reserve(libc)
+    if os.environ.get(SWITCH) != "0" and has_huge_pages():
+        libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        for start, end in _heap():
+            libc.madvise(start, end - start, _MADV_HUGEPAGE)
+
+
+def _reserve(libc: ctypes.CDLL) -> None:
+    """Make the heap longer in one piece: what it grows by later has pages of the usual size."""
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
-    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    libc.mallopt(_MMAP_THRESHOLD, LARGEST)
-    libc.mallopt(_TRIM_THRESHOLD, 2 * KEPT)
-    # In one piece, before anything lies there: what the heap grows by later has pages of the usual size.
-    libc.mallopt(_TOP_PAD, KEPT)
-    libc.free(libc.malloc(LARGEST - PAD))
+    libc.mallopt(_TOP_PAD, RESERVED)
+    blocks: list[int] = []
+    # Free memory at the end of the heap would serve a block without making it longer.
+    while sum(end - start for start, end in _heap()) < RESERVED and len(blocks) * LARGEST < RESERVED:
+        block = libc.malloc(LARGEST - PAD)
+        if block is None:  # address space is limited
+            break
+        blocks.append(block)
+    for block in blocks:
+        libc.free(block)
     libc.mallopt(_TOP_PAD, PAD)
-    for start, end in _heap():
-        libc.madvise(start, end - start, _MADV_HUGEPAGE)
 
 
 def _heap() -> list[tuple[int, int]]:
-    """Where the heap of the main thread lies: first address, and the one behind the last."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
+    """Address ranges of the main thread's heap, (first, one past the last); none where nobody may ask."""
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
     spans = [line.split()[0].split("-") for line in lines if line.endswith("[heap]")]
     return [(int(start, 16), int(end, 16)) for start, end in spans]

@@ -229,7 +229,7 @@ def test_an_evaluation_that_is_not_finished_says_so_beside_its_traces(tmp_path: 
     ended = vtune("data", "make", "traces", "--run", run, "--out", tmp_path / "traces.parquet", "--json")
     made = json.loads(ended.out)
     assert made["traces"] == 1
-    assert made["note"] == "the evaluation is not finished: 1 of 6 rollouts are drawn"
+    assert made["unfinished"].startswith("the evaluation is not finished: 1 of 6 rollouts are drawn")
 
 
 def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path: Path) -> None:

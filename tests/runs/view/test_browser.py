@@ -336,6 +336,23 @@ def test_a_damaged_run_hides_no_other(browser: Any, tmp_path: Path) -> None:
     one.closed(f"file://{tmp_path}")
 
 
+def test_an_evaluation_that_is_not_finished_says_so_where_its_numbers_are(
+    browser: Any, tmp_path: Path
+) -> None:
+    run, half = make_run(tmp_path / "run", {0: [LOOKED]}), tmp_path / "half"
+    write_trajectories(half / "trajectories" / "from-00000000.parquet", [LOOKED])
+    (half / "suite.yaml").write_text((run / "recipe.yaml").read_text())
+    (half / "started.json").write_text('{"total": 6}')
+    write_page([run, half], tmp_path / "page.html")
+    one = Watched(browser)
+    for path in ("", "#/run/0", "#/run/1"):
+        one.page.goto(f"file://{tmp_path}/page.html{path}")
+        one.page.wait_for_selector("h1")
+        said = one.page.locator("text=/not finished: 1 of 6 rollouts are drawn/").count()
+        assert said == (0 if one.page.locator("h1").inner_text() == "run" else 1)
+    one.closed(f"file://{tmp_path}")
+
+
 def test_a_file_answers_queries_as_the_viewer_does(browser: Any, run: Path, tmp_path: Path) -> None:
     write_page([run], tmp_path / "page.html")
     (place,) = find_places(run)

@@ -229,9 +229,9 @@ def test_the_page_of_an_evaluation_that_is_not_finished_says_how_far_it_is(tmp_p
     (tmp_path / "suite.yaml").touch()
     write_trajectories(tmp_path / "trajectories" / "from-00000000.parquet", [LOOKED, UNSCORED])
     (tmp_path / "started.json").write_text('{"total": 6}')
-    pending = overview(opened(tmp_path))["pending"]
-    assert pending == "the evaluation is not finished: 2 of 6 rollouts are drawn"
-    assert overview(opened(evaluation(tmp_path)))["pending"] == ""
+    found = overview(opened(tmp_path))["unfinished"]
+    assert found.startswith("the evaluation is not finished: 2 of 6 rollouts are drawn; run the same command")
+    assert overview(opened(evaluation(tmp_path)))["unfinished"] == ""
 
 
 SHARE = {"value": 0.5, "low": 0.2, "high": 0.8}

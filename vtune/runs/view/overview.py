@@ -33,8 +33,8 @@ def overview(opened: Opened) -> dict[str, Any]:
         `name`, `path`, `kind`; `headline`, see `headline`; `sources`: source -> number -> `steps`, `values`;
         `charts`, see `charts_of`; `changes`, see `vtune.metrics.changes.telling`; `tables`; `recipe` and
         `environment`: dotted key -> text; `line`, alike for runs whose recipes differ in their seed alone and
-        whose own parts are the same; `seed`; `steps_done` and `total_steps`; `pending`, how far an
-        evaluation is that is not finished; `funnels` of the curations
+        whose own parts are the same; `seed`; `steps_done` and `total_steps`; `unfinished`, how far
+        an evaluation is, and "" where it is finished; `funnels` of the curations
         behind the data; `by_sample` and `queries`, see `vtune.runs.view.habits`; `problem`, why a file cannot
         be read: then all but what its trajectories say is empty, so that one damaged place does not hide the
         others.
@@ -55,7 +55,7 @@ def overview(opened: Opened) -> dict[str, Any]:
         "seed": None,
         "steps_done": 0,
         "total_steps": None,
-        "pending": "",
+        "unfinished": "",
         "funnels": [],
         "by_sample": by_sample(opened.index.table) if place.kind != "samples" else None,
         "queries": by_query(opened.index.table) if place.kind != "samples" else [],
@@ -67,7 +67,7 @@ def overview(opened: Opened) -> dict[str, Any]:
         elif place.kind == "evaluation" and (place.path / "results.json").is_file():
             found |= _evaluation(place.path)
         elif place.kind == "evaluation" and (pending := unfinished(place.path)) is not None:
-            found["pending"] = not_finished(pending)
+            found["unfinished"] = f"{not_finished(pending)}; {pending.next_step}"
     except (DataError, RecipeError) as error:
         found["problem"] = error_line(error)
     found["tables"] += [

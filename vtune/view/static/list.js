@@ -37,7 +37,7 @@ export function placesPage(places, runs) {
     h("td", {}, one.kind), ...COLUMN.map((name) => h("td", { class: "number" }, shortly(runs[at].headline.rows.find((row) => row.name === name)))),
     some ? h("td", { class: "number" }, ...audited[at].map((row) => h("div", {}, `${shortly(row)}${row.name.slice(DEPENDENT.length)}`))) : null,
     h("td", { class: "number" }, h("a", { href: address(one.number, "") }, one.rows < one.there ? `${one.rows} of ${one.there}` : one.rows)), h("td", { class: "path" }, one.path,
-      runs[at].problem ? h("div", { class: "text error" }, runs[at].problem) : null)));
+      runs[at].unfinished ? h("div", { class: "text" }, runs[at].unfinished) : null, runs[at].problem ? h("div", { class: "text error" }, runs[at].problem) : null)));
   return [h("h1", {}, "Runs"), h("p", {}, link),
     table([h("span", { class: "unseen" }, "compare"), "name", "kind", ...COLUMN, ...(some ? [DEPENDENT] : []), "trajectories", "path"], rows)];
 }

@@ -25,7 +25,7 @@ export function runPage(places, runs, asked, change, film) {
 function facts(place, run) {
   const done = run.steps_done ? `step ${run.steps_done}${run.total_steps ? ` of ${run.total_steps}` : ""}` : null;
   const queries = place.rows ? run.queries.map(({ name, query, found }) => h("a", { href: address(place.number, query) }, `${name}: ${found}`)) : [];
-  return h("p", { class: "facts" }, h("b", {}, place.name), h("span", {}, place.kind), done ? h("span", {}, done) : null, run.pending ? h("span", {}, run.pending) : null, h("span", {}, run.path),
+  return h("p", { class: "facts" }, h("b", {}, place.name), h("span", {}, place.kind), done ? h("span", {}, done) : null, run.unfinished ? h("span", {}, run.unfinished) : null, h("span", {}, run.path),
     place.rows ? h("a", { href: address(place.number, "") }, `${place.rows}${place.rows < place.there ? ` of ${place.there}` : ""} trajectories`) : null, ...queries,
     run.problem ? h("span", { class: "text error" }, run.problem) : null);
 }
