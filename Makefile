@@ -18,8 +18,8 @@ VLLM_READY := .venv-vllm/.ready
 demo: $(READY)  ## the whole loop on this machine
 	$(BIN)/vtune demo --out runs/demo
 
-# As the command line has it: tensors in huge pages.
-export THP_MEM_ALLOC_ENABLE ?= 1
+# As the command line has it: tensors in huge pages, where the kernel knows them (torch warns where it does not).
+export THP_MEM_ALLOC_ENABLE ?= $(if $(wildcard /sys/kernel/mm/transparent_hugepage/hpage_pmd_size),1,0)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 # `make test SEED=7` runs the tests in the order that this seed draws.
 ORDER := $(if $(SEED),--random-order --random-order-seed=$(SEED))

@@ -33,9 +33,10 @@ def has_huge_pages() -> bool:
 def use_huge_pages() -> None:
     """Let the tensors of the main thread lie in a heap that stays with the process, in huge pages.
 
-    Where pages have 4 kB, what streams through memory waits for TLB misses, in a virtual machine for longer
-    than for the data; many kernels have huge pages only for those who ask. And malloc gives what is free at
-    the end of its heap back to the kernel, which fills each page that it is asked for again with zeros.
+    Where pages have 4 kB, what streams through memory waits for TLB misses, in a virtual machine sometimes
+    for longer than for the data; many kernels have huge pages only for those who ask. And malloc gives what
+    is free at the end of its heap back to the kernel, which fills each page that it is asked for again with
+    zeros.
 
     Results are the same bits. Other C libraries than glibc stay as they are, and kernels without huge pages
     keep small ones. Calling it again changes nothing.
