@@ -10,7 +10,7 @@ from tests.conftest import ROOT
 
 LAYERS = [
     {"errors"},
-    {"files", "parts", "sections"},
+    {"files", "parts", "sections", "signals"},
     {"registry"},
     {"uses"},
     {"config", "schema"},

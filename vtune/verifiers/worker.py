@@ -19,6 +19,7 @@ from types import FrameType
 from vtune.errors import ServiceError, VtuneError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
+from vtune.signals import starting_without_sigint
 from vtune.uses import Used, broken, take, used
 from vtune.verifiers import verdict_on
 
@@ -302,7 +303,8 @@ def _nothing() -> None:
 def _start(process: BaseProcess) -> None:
     for _ in range(STARTS):
         try:
-            process.start()
+            with starting_without_sigint():  # the first starts the fork server, which imports for a second
+                process.start()
             return
         except (EOFError, ConnectionError):  # the fork server died: as it was asked, or a moment before
             time.sleep(PAUSE)

@@ -113,11 +113,18 @@ def test_a_process_that_is_killed_is_an_error_with_a_remedy(data: Path, two: Non
 def test_who_stops_waits_for_nobody(data: Path, two: None, others: set[int]) -> None:
     def stopped() -> None:
         with looking("local") as looks:
-            next(iter(looks(tasks(data) * 8)))
-            for process in started(others):
-                os.kill(process, signal.SIGINT)  # as the terminal does
+            found = looks(tasks(data) * 8)
+            interrupt()  # while they start
+            assert next(iter(found)).identities
+            interrupt()
             assert next(iter(looks(tasks(data)))).identities
             raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        processes = started(others)
+        assert processes
+        for process in processes:
+            os.kill(process, signal.SIGINT)  # as the terminal does
 
     with pytest.raises(KeyboardInterrupt):
         stopped()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from vtune.errors import MissingExtra, ServiceError, VtuneError
 from vtune.runs.curate.rows import Found, Task, look
+from vtune.signals import starting_without_sigint
 from vtune.uses import broken, take, used
 
 Workers = Literal["local", "ray"]
@@ -91,7 +92,8 @@ def _on_cores() -> Iterator[Look]:
             return map(look, given)
         if pool is None:
             pool = ProcessPoolExecutor(cores, mp_context=get_context("spawn"), initializer=_follow)
-        return pool.map(look, given)
+        with starting_without_sigint():
+            return pool.map(look, given)
 
     try:
         yield looks

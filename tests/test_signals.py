@@ -1,0 +1,52 @@
+import signal
+import subprocess
+import sys
+
+from tests.conftest import HANGS
+from tests.runs.commands import environment
+from vtune.signals import starting_without_sigint
+
+COMMAND = """
+import os, signal, sys, threading, time
+from multiprocessing.forkserver import _forkserver
+from vtune.verifiers.worker import ready_to_fork
+
+def interrupt():
+    while not _forkserver._forkserver_pid:
+        time.sleep(0.001)
+    time.sleep(0.05)
+    os.kill(_forkserver._forkserver_pid, signal.SIGINT)
+
+if __name__ == "__main__":
+    threading.Thread(target=interrupt).start()
+    ready_to_fork()
+    print(_forkserver._forkserver_pid)
+"""
+
+
+def test_ctrl_c_while_the_fork_server_imports_leaves_no_traceback() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", COMMAND],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANGS,
+    )
+    assert ended.stdout.strip().isdigit()
+    assert not ended.stderr
+
+
+def test_what_came_meanwhile_is_heard_at_the_end() -> None:
+    heard: list[bool] = []
+    before = signal.signal(signal.SIGINT, lambda *_: heard.append(ended))
+    ended = False
+    try:
+        with starting_without_sigint():
+            signal.raise_signal(signal.SIGINT)
+            assert not heard
+            ended = True
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [True]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
