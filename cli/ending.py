@@ -1,12 +1,16 @@
-"""How a process ends: at SIGTERM, and where it has a process group."""
+"""How a process ends: at Ctrl-C and SIGTERM, and where it has a process group."""
 
 import atexit
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 from vtune.errors import WITHIN
+
+AGAIN_S = 0.1
+"""After which a lost Ctrl-C comes again; one collection of garbage may lose it more than once."""
 
 
 class Ending:
@@ -65,6 +69,29 @@ def heed_sigterm() -> None:
     alone = os.environ.get("WORLD_SIZE", "1") == "1"
     if alone and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _as_ctrl_c)
+
+
+def heed_lost_interrupts() -> None:
+    """Have a Ctrl-C come again that Python has dropped.
+
+    Where it arrives in a finalizer, it is reported as "Exception ignored" and the command goes on. That is
+    no rare moment: garbage of imports is collected for half a second, and finalizers are the first to run.
+    """
+    sys.unraisablehook = _send_again
+
+
+def _send_again(lost: "sys.UnraisableHookArgs") -> None:
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    number = signal.SIGINT
+    if not callable(signal.getsignal(number)):  # then it was SIGTERM, which is heard once
+        number = signal.SIGTERM
+        signal.signal(number, _as_ctrl_c)
+    # From here it would be raised in this function, and be lost as the first was.
+    again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:

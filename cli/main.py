@@ -22,10 +22,11 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import Ending, heed_sigint, heed_sigterm, ignore_sigint
+from .ending import Ending, heed_lost_interrupts, heed_sigint, heed_sigterm, ignore_sigint
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
+from .options import NoArguments
 from .report import report
 from .rl import rl
 from .sft import sft
@@ -64,9 +65,9 @@ def options(
 app.command("demo")(demo)
 app.add_typer(data.app, name="data", help="Make, import, inspect and check samples.")
 app.command("curate")(curate)
-app.command("sft")(sft)
-app.command("rl")(rl)
-app.command("eval")(evaluate)
+app.command("sft", cls=NoArguments)(sft)
+app.command("rl", cls=NoArguments)(rl)
+app.command("eval", cls=NoArguments)(evaluate)
 app.add_typer(scores.app, name="scores", help="Exchange replies and scores with official scorers.")
 app.command("compare")(compare)
 app.command("export")(export)
@@ -172,6 +173,7 @@ def _kept(error: BrokenPart) -> str | None:
 def start() -> None:
     """Run the command as a process of its own, which ends with it."""
     heed_sigterm()
+    heed_lost_interrupts()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Not every locale has the signs of curves, or what a model wrote: they are spelled out, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")

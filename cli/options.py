@@ -2,9 +2,22 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+
+class NoArguments(TyperCommand):
+    """A verb of options alone, the first of which is what a bare word is meant for."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command line; a bare one is refused with the option that it needs."""
+        given, bare, _ = self.make_parser(ctx).parse_args(args=list(args))
+        first = self.params[0]
+        if bare and first.name not in given and "--help" not in args:
+            ctx.fail(f"{bare[0]!r} stands without an option: did you mean {first.opts[0]} {bare[0]}?")
+        return super().parse_args(ctx, args)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,6 +177,22 @@ def test_an_unknown_option_is_exit_2() -> None:
     assert vtune("report", "--zzz").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("rl", "codev"), "did you mean --recipe codev?"),
+        (("sft", "--out", "x", "my.yaml"), "did you mean --recipe my.yaml?"),
+        (("eval", "vstar", "--model", "m"), "did you mean --suite vstar?"),
+        (("eval", "--suite", "vstar", "m"), "unexpected extra argument"),
+    ],
+)
+def test_a_bare_word_is_told_its_option(words: tuple[str, ...], said: str) -> None:
+    ended = vtune(*words)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert vtune(words[0], "x", "--help").returncode == 0
+
+
 def raising(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `vtune report x` raise."""
 

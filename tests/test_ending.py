@@ -1,4 +1,4 @@
-"""The end of a process at SIGTERM, and of one that has a process group."""
+"""The end of a process at Ctrl-C and SIGTERM, and of one that has a process group."""
 
 import functools
 import json
@@ -109,9 +109,10 @@ def test_who_runs_a_command_within_a_process_keeps_its_own_code(ended: dict[str,
 
 
 @pytest.mark.slow
-def test_the_interpreters_teardown_would_abort_it(ended: dict[str, tuple[int, str]]) -> None:
+def test_the_interpreters_teardown_would_crash_it(ended: dict[str, tuple[int, str]]) -> None:
     """What the end is for; where this fails one day, torch no longer needs it."""
-    assert ended["bare"][0] == -signal.SIGABRT
+    # One time in ten the thread finds less of the interpreter than it needs to abort.
+    assert ended["bare"][0] in (-signal.SIGABRT, -signal.SIGSEGV)
 
 
 HALF_WRITTEN = """
@@ -154,6 +155,55 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(handler: str, waits: str, tmp_pat
     assert said.startswith("interrupted\n")  # asyncio may complain of its loop behind it
     (child,) = tmp_path.iterdir()
     assert child.read_text() == "True\n", "what is started meanwhile would ignore SIGTERM"
+
+
+LOST = """
+import os, signal, sys, time
+from vtune.cli import main
+
+signal.signal(signal.SIGINT, HANDLER)
+heard = []
+
+class Garbage:
+    def __del__(self):
+        os.kill(os.getpid(), signal.NUMBER)
+        heard.append(self)  # not reached: Python drops what is raised here
+
+def work():
+    if BROKEN:
+        class Broken:
+            def __del__(self): raise ValueError("its own")
+        Broken()
+    Garbage()
+    assert not heard
+    try:
+        time.sleep(60)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+main.app = work
+main.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [
+        ("SIGINT", "signal.default_int_handler"),
+        ("SIGTERM", "signal.SIG_IGN"),
+        ("SIGTERM", "signal.default_int_handler"),
+    ],
+)
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_a_finalizer_swallows_comes_again(number: str, handler: str, broken: bool) -> None:
+    program = LOST.replace("NUMBER", number).replace("HANDLER", handler).replace("BROKEN", str(broken))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANGS
+    )
+    assert ended.returncode == 130
+    assert ended.stderr.endswith("interrupted\n")
+    assert ("ValueError: its own" in ended.stderr) is broken
+    assert "KeyboardInterrupt" not in ended.stderr
 
 
 def test_a_rank_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> None:
