@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,6 +157,8 @@ def test_the_files_of_many_running_calls_are_looked_at_a_few_at_a_time(
 ) -> None:
     monkeypatch.setattr(watch, "WATCH_SECONDS", 0.0)
     clock = Clock()
+    # A machine that stands still for a moment would make a look take long, and the next one wait as long.
+    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=clock))
     turns = Turns(clock)
 
     async def work(piece: Callable[[], None]) -> None:
