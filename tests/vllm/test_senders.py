@@ -67,6 +67,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> Here:
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: here.device)
     monkeypatch.setattr(torch.cuda, "get_device_properties", Card)
     monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.accelerator, "current_stream", Stream)  # as vLLM asks from 0.33 on
     monkeypatch.setattr(torch.cuda, "ipc_collect", lambda: None)
     monkeypatch.setattr(packed.torch, "empty", on_meta)
     monkeypatch.setattr(packed, "reduce_tensor", handle)

@@ -90,7 +90,7 @@ class Submissions:
                 fix="it has to take pictures as they come: --mm-processor-kwargs '{\"do_resize\": false}'",
             )
         if len(answer.logprobs) != len(answer.token_ids):
-            raise RunFailed("vLLM did not give one log-probability per token", fix="use vllm 0.32")
+            raise RunFailed("vLLM did not give one log-probability per token", fix="use vllm 0.32 or 0.33")
         finish: Finish = "length"
         if answer.finish == "stop":
             finish = "end" if answer.stop == self._chat.end_id else "stop"
@@ -98,7 +98,7 @@ class Submissions:
         for label, end in answer.spans:
             versions += [version_of(label)] * (end - len(versions))
         if len(versions) != len(answer.token_ids):
-            raise RunFailed("vLLM did not say which weights drew each token", fix="use vllm 0.32")
+            raise RunFailed("vLLM did not say which weights drew each token", fix="use vllm 0.32 or 0.33")
         return Completion(tuple(answer.token_ids), tuple(answer.logprobs), finish, tuple(versions))
 
 

@@ -41,7 +41,7 @@ def nccl_sender(
     async def send(weights: Weights, fleet: Fleet, label: str) -> None:
         source.weights = weights
         if not first:
-            for _ in source:
+            for _ in source.iter_full():
                 pass
             return
         await fleet.meet()

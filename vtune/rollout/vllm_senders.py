@@ -10,6 +10,7 @@ import math
 import pickle
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -44,26 +45,39 @@ from vtune.rollout.tensor_parallel import TensorParallelGroup
 from vtune.rollout.transfer import BlockingLink, Link
 
 
+class _Metadata(list[ParamMeta]):
+    """What is known of all weights: vLLM 0.32 calls it, later ones read it."""
+
+    def __call__(self) -> "_Metadata":
+        return self
+
+
 class Source(WeightSource):
     """The policy's weights as vLLM's senders read them: once for each `weights`."""
 
     def __init__(self, policy: Policy) -> None:
-        self._metadata = [ParamMeta(*one) for one in plain_shapes(policy)]
+        self._policy = policy
         self.weights: Weights | None = None
         """Of the next transfer."""
 
-    def metadata(self) -> list[ParamMeta]:
+    @cached_property
+    def metadata(self) -> _Metadata:
         """Name, type and shape of each weight, in order."""
-        return self._metadata
+        return _Metadata(ParamMeta(*one) for one in plain_shapes(self._policy))
 
-    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def iter_full(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Name and whole tensor of each weight, in order."""
         assert self.weights is not None
         return self.weights()
+
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """As vLLM 0.32 asks for them."""
+        return self.iter_full()
 
     @property
     def buffer_bytes(self) -> int:
         """Of the buffer in which weights travel: no tensor is split, so the largest one fits in."""
-        sizes = [one.dtype.itemsize * math.prod(one.shape) for one in self._metadata]
+        sizes = [one.dtype.itemsize * math.prod(one.shape) for one in self.metadata]
         largest: int = max(DEFAULT_PACKED_BUFFER_SIZE_BYTES, *sizes)
         return largest
 

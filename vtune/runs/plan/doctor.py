@@ -18,7 +18,7 @@ from vtune.sandbox import Sandbox
 
 COMMAND_SECONDS = 60.0
 """Importing torch from a cold disk takes its time."""
-OPTIONAL = {"vllm>=0.32,<0.33": "only for rollouts with vLLM"}
+OPTIONAL = {"vllm>=0.32,<0.34": "only for rollouts with vLLM"}
 """Packages that vtune does not ask for, in the range that it knows, and what they would be for."""
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_GB = 4.0
