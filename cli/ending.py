@@ -5,12 +5,31 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
 from vtune.errors import WITHIN
 
 AGAIN_S = 0.1
 """After which a lost Ctrl-C comes again; one collection of garbage may lose it more than once."""
+
+
+class Resumable:
+    """Where the command works, if it is one that `--resume` continues."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything to continue: it may have been interrupted while data are checked."""
+        if self.folder is None or not self.folder.is_dir():
+            return False
+        return any(file.name not in (".lock", "logs") for file in self.folder.iterdir())
+
+
+RESUMABLE = Resumable()
+"""Of this process, for what is said when it is interrupted."""
 
 
 class Ending:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .ending import RESUMABLE
 from .options import AsJson, Overrides, Protection, Resume, with_protection
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> No
 
     warn_of_versions()
     named = wanted.named()
-    folder = out or _folder(named, wanted.model)
+    folder = RESUMABLE.folder = out or _folder(named, wanted.model)
 
     def check(name: str, suite: "EvalSuite") -> None:
         where = folder / name

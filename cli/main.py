@@ -22,7 +22,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import Ending, heed_lost_interrupts, heed_sigint, heed_sigterm, ignore_sigint
+from .ending import RESUMABLE, Ending, heed_lost_interrupts, heed_sigint, heed_sigterm, ignore_sigint
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -136,7 +136,7 @@ def _continues(words: Sequence[str]) -> str:
     """How the verb of a command line goes on after Ctrl-C; empty where it begins anew."""
     verb = words[0] if words else ""
     if verb in ("sft", "rl", "eval"):
-        return "; continue with --resume"
+        return "; continue with --resume" if RESUMABLE.begun else " before anything was begun: start it again"
     dense = verb == "data" and any(word.startswith("--encoder") for word in words)
     if dense or verb in ("demo", "curate", "faithfulness", "judge-faithfulness"):
         return "; the same command continues"

@@ -12,6 +12,7 @@ import typer
 from vtune.config import Strict, dump_recipe, find, load_recipe, read_values
 from vtune.errors import RESTORE, DataError
 
+from .ending import RESUMABLE
 from .options import Start
 from .output import show, stdout_for_the_result
 
@@ -60,7 +61,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
     processes = processes_of(start.gpus, start.hostfile)
     if verb.machine is not None and start.hostfile is not None and start.gpus is not None:
         verb.machine(recipe, start.gpus)
-    folder = start.out or Path("runs") / path.stem
+    folder = RESUMABLE.folder = start.out or Path("runs") / path.stem
     check_folder_output(folder)
     if start.dry_run:
         _plan(verb, recipe, folder, processes, start)

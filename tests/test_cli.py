@@ -19,6 +19,7 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 from tests.schema.records import SAMPLE
+from vtune.cli.ending import RESUMABLE
 from vtune.cli.main import app, main
 from vtune.cli.options import Start
 from vtune.cli.output import show, stdout_for_the_result
@@ -227,8 +228,10 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "rank", "said"),
     [
-        ("rl --recipe a.yaml", None, "interrupted; continue with --resume\n"),
-        ("eval --suite a", "0", "interrupted; continue with --resume\n"),
+        ("rl --recipe a.yaml", None, "interrupted before anything was begun: start it again\n"),
+        ("sft --out empty", None, "interrupted before anything was begun: start it again\n"),
+        ("rl --out begun", None, "interrupted; continue with --resume\n"),
+        ("eval --suite a --out begun", "0", "interrupted; continue with --resume\n"),
         ("sft --recipe a.yaml", "1", ""),
         ("demo --compare", None, "interrupted; the same command continues\n"),
         ("data index a --encoder=b", None, "interrupted; the same command continues\n"),
@@ -240,10 +243,16 @@ def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
     words: str,
     rank: str | None,
     said: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Torchrun may have started several."""
+    (tmp_path / "empty/logs").mkdir(parents=True)
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun/recipe.yaml").touch()
+    out = words.partition("--out ")[2]
+    monkeypatch.setattr(RESUMABLE, "folder", tmp_path / out if out else None)
     monkeypatch.setattr("vtune.cli.main.app", lambda: sys.exit(130))
     monkeypatch.setattr(sys, "argv", ["vtune", *words.split()])
     monkeypatch.delenv("RANK", raising=False)

@@ -17,6 +17,7 @@ from vtune.config import find
 from vtune.data.formats.table import FORMATS
 from vtune.errors import RunFailed
 from vtune.rollout.engine import Completion, Request
+from vtune.rollout.transformers import TransformersEngine
 from vtune.schema.parquet import read_trajectories
 
 QUESTIONS, AT_ONCE = 12, 2
@@ -72,6 +73,43 @@ def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     for name in ("trajectories.parquet", "items.jsonl"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_what_is_drawn_after_an_interruption_is_what_would_have_been_drawn(
+    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At temperature 1, where each token is by chance, and with fewer rollouts beside it."""
+    data = make_vstar(tmp_path / "vstar_bench", 6, (60, 40), (10, 10, 20, 20))
+    drawn = 0
+
+    class Breaking(TransformersEngine):
+        async def generate(self, request: Request) -> Completion:
+            nonlocal drawn
+            found = await super().generate(request)
+            drawn += 1
+            if drawn == 2:
+                raise RunFailed("the engine broke")
+            return found
+
+    named = ["--suite", "vstar", "--agent", "direct", "--model", tiny, "--data", data]
+    more = [*SMALL, *setting(published__md5="null", rollout__temperature=1.0, rollout__max_batch=4)]
+
+    def evaluated(out: str, *resume: str) -> Ended:
+        return vtune("eval", *named, *more, "--out", tmp_path / out, *resume)
+
+    assert evaluated("whole").code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(vtune_engines, "TransformersEngine", Breaking)
+        assert evaluated("out").code == 1
+    held = len(list((tmp_path / "out/ended").glob("[0-9]*")))
+    assert 0 < held < 6
+    assert evaluated("out", "--resume").code == 0
+    replies = [
+        [(one.sample_id, one.token_ids) for one in read_trajectories(tmp_path / out / "trajectories.parquet")]
+        for out in ("whole", "out")
+    ]
+    assert replies[0] == replies[1]
+    assert len({tuple(ids) for _, ids in replies[0]}) == 6
 
 
 def test_a_judge_that_dies_midway_costs_no_reply(

@@ -137,18 +137,17 @@ async def evaluation_engine(
     dtype: Dtype,
     threads: int,
     folder: Path,
-    apart: bool,
 ) -> Engine:
     """An engine for weights that stay as they were loaded; the arguments are those of `training_engine`.
 
-    With `apart`, chance is dealt to each conversation by its own key; vLLM always does so.
+    Chance is dealt to each conversation by its own key: one that is drawn again, alone, is drawn alike.
     """
     gpus = recipe.tensor_parallel
     found = find_shape(model, None) if gpus > 1 else None
     check_tensor_parallel(gpus, found and found[0], kind=kind)
     if kind == "transformers":
         few = drawing_threads(recipe, threads)
-        return TransformersEngine(policy, max_batch=recipe.max_batch, threads=few, apart=apart)
+        return TransformersEngine(policy, max_batch=recipe.max_batch, threads=few, apart=True)
     check_vllm()
     check_devices(gpus)
     from vtune.rollout.vllm import Setup, VllmEngine

@@ -138,7 +138,7 @@ def load_fixed(recipe: FixedWeights, model: str, *, kind: Kind) -> Policy | Serv
 
 @asynccontextmanager
 async def opened_engine(
-    recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind, apart: bool
+    recipe: FixedWeights, policy: Policy | ServedPolicy, model: str, out: Path, *, kind: Kind
 ) -> AsyncIterator[Engine]:
     """An engine for weights that stay as they are, without sandbox and tools; see `open_fixed`."""
     if kind in ("openai", "scripted"):
@@ -160,7 +160,6 @@ async def opened_engine(
         dtype=recipe.dtype,
         threads=recipe.threads,
         folder=out / "weights",
-        apart=apart,
     )
     async with aclosing(engine):
         yield engine
@@ -174,7 +173,6 @@ async def open_fixed(
     out: Path,
     *,
     kind: Kind,
-    apart: bool = False,
     runs_code: bool = True,
     observation_transform: Callable[[bytes], bytes] | None = None,
     judges: Judges | None = None,
@@ -187,8 +185,6 @@ async def open_fixed(
         model: Its folder or hub name.
         out: Folder for what the web says, and for weights on their way.
         kind: What draws.
-        apart: Whether chance is dealt to each conversation by its own key, so that one that is drawn again
-            alone is drawn alike; vLLM always does so.
         runs_code: See `open_agent`.
         observation_transform: See `open_agent`.
         judges: See `open_agent`.
@@ -197,7 +193,7 @@ async def open_fixed(
         VtuneError: As `open_agent`, or if vLLM is wanted and not installed.
     """
     async with (
-        opened_engine(recipe, policy, model, out, kind=kind, apart=apart) as engine,
+        opened_engine(recipe, policy, model, out, kind=kind) as engine,
         open_agent(
             recipe,
             engine,

@@ -225,6 +225,6 @@ async def _results(
 async def _opened(reruns: Reruns) -> AsyncIterator[Model]:
     settings, folder = reruns.settings, reruns.record.path.parent
     policy = load_fixed(settings, reruns.model, kind=reruns.kind)
-    opening = opened_engine(settings, policy, reruns.model, folder, kind=reruns.kind, apart=True)
+    opening = opened_engine(settings, policy, reruns.model, folder, kind=reruns.kind)
     async with opening as engine:
         yield Model(policy, engine)

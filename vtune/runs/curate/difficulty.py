@@ -319,10 +319,7 @@ class _Sampler:
         spec = self._spec
         model = resolved(spec.model)
         policy = load_fixed(spec, model, kind=spec.engine)
-        # Apart: what is drawn after an interruption is what would have been drawn.
-        opening = open_fixed(
-            spec, policy, model, self._folder, kind=spec.engine, apart=True, runs_code=self._sandbox
-        )
+        opening = open_fixed(spec, policy, model, self._folder, kind=spec.engine, runs_code=self._sandbox)
         self._agent = await self._open.enter_async_context(opening)
         self._pictures = policy.pictures
         return self._agent

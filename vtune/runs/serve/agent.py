@@ -134,7 +134,7 @@ async def _serve(
     policy = load_fixed(settings, model, kind=kind)
     look = black if settings.call_images == "black" else None
     # Apart: who else asks has no part in what is drawn.
-    opening = open_fixed(settings, policy, model, out, kind=kind, apart=True, observation_transform=look)
+    opening = open_fixed(settings, policy, model, out, kind=kind, observation_transform=look)
     async with opening as agent:
         service = AgentService(agent, policy.pictures, settings, name=name, content=content)
         app = app_of(service, token=serving.token, max_bytes=serving.max_bytes)
