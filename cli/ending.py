@@ -10,8 +10,8 @@ from types import FrameType
 
 from vtune.errors import WITHIN
 
-AGAIN_S = 0.1
-"""After which a lost Ctrl-C comes again; one collection of garbage may lose it more than once."""
+AGAIN_S = 0.02
+"""After which a lost Ctrl-C is sent again: before anybody has pressed twice."""
 
 
 class Resumable:
@@ -90,27 +90,39 @@ def heed_sigterm() -> None:
         signal.signal(signal.SIGTERM, _as_ctrl_c)
 
 
-def heed_lost_interrupts() -> None:
-    """Have a Ctrl-C come again that Python has dropped.
+class LostInterrupts:
+    """Within it, a Ctrl-C that Python has dropped is sent again.
 
     Where it arrives in a finalizer, it is reported as "Exception ignored" and the command goes on. That is
     no rare moment: garbage of imports is collected for half a second, and finalizers are the first to run.
     """
-    sys.unraisablehook = _send_again
 
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
 
-def _send_again(lost: "sys.UnraisableHookArgs") -> None:
-    if not issubclass(lost.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
-        return
-    number = signal.SIGINT
-    if not callable(signal.getsignal(number)):  # then it was SIGTERM, which is heard once
-        number = signal.SIGTERM
-        signal.signal(number, _as_ctrl_c)
-    # From here it would be raised in this function, and be lost as the first was.
-    again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
+    def __enter__(self) -> None:
+        sys.unraisablehook = self._dropped
+
+    def __exit__(self, *_: object) -> None:
+        # What ends with the interpreter, such as the last upload of a tracker, may be interrupted once.
+        sys.unraisablehook = sys.__unraisablehook__
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _dropped(self, lost: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(lost)
+            return
+        number = signal.SIGINT
+        if not callable(signal.getsignal(number)):  # then it was SIGTERM, which is heard once
+            number = signal.SIGTERM
+            signal.signal(number, _as_ctrl_c)
+        if self._timer is not None:
+            self._timer.cancel()
+        # From here it would be raised in this function, and be lost as the first was.
+        self._timer = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+        self._timer.daemon = True
+        self._timer.start()
 
 
 def _as_ctrl_c(number: int, frame: FrameType | None) -> None:

@@ -22,7 +22,7 @@ from .compare import compare
 from .curate import curate
 from .demo import demo
 from .doctor import doctor
-from .ending import RESUMABLE, Ending, heed_lost_interrupts, heed_sigint, heed_sigterm, ignore_sigint
+from .ending import RESUMABLE, Ending, LostInterrupts, heed_sigint, heed_sigterm, ignore_sigint
 from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
@@ -173,13 +173,13 @@ def _kept(error: BrokenPart) -> str | None:
 def start() -> None:
     """Run the command as a process of its own, which ends with it."""
     heed_sigterm()
-    heed_lost_interrupts()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Not every locale has the signs of curves, or what a model wrote: they are spelled out, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")
     ending = Ending()
     try:
-        main()
+        with LostInterrupts():
+            main()
     except SystemExit as status:
         ending.code = status.code if isinstance(status.code, int) else int(status.code is not None)
         raise

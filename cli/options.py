@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +16,10 @@ class NoArguments(TyperCommand):
         """Parse the words of a command line; a bare one is refused with the option that it needs."""
         given, bare, _ = self.make_parser(ctx).parse_args(args=list(args))
         first = self.params[0]
-        if bare and first.name not in given and "--help" not in args:
-            ctx.fail(f"{bare[0]!r} stands without an option: did you mean {first.opts[0]} {bare[0]}?")
+        if bare and bare[0].isprintable() and "--help" not in args:
+            option = "--set" if "=" in bare[0] else first.opts[0]
+            if option == "--set" or first.name not in given:
+                ctx.fail(f"unexpected argument {bare[0]!r}; did you mean `{option} {quote(bare[0])}`?")
         return super().parse_args(ctx, args)
 
 

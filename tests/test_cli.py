@@ -181,10 +181,12 @@ def test_an_unknown_option_is_exit_2() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("rl", "codev"), "did you mean --recipe codev?"),
-        (("sft", "--out", "x", "my.yaml"), "did you mean --recipe my.yaml?"),
-        (("eval", "vstar", "--model", "m"), "did you mean --suite vstar?"),
+        (("rl", "codev"), "did you mean `--recipe codev`?"),
+        (("sft", "--out", "x", "my file.yaml"), "did you mean `--recipe 'my file.yaml'`?"),
+        (("eval", "vstar", "--model", "m"), "did you mean `--suite vstar`?"),
+        (("rl", "--recipe", "codev", "--set", "a=b", "c=d"), "did you mean `--set c=d`?"),
         (("eval", "--suite", "vstar", "m"), "unexpected extra argument"),
+        (("rl", "a\x1b[31mb"), "unexpected extra argument"),
     ],
 )
 def test_a_bare_word_is_told_its_option(words: tuple[str, ...], said: str) -> None:

@@ -206,6 +206,31 @@ def test_what_a_finalizer_swallows_comes_again(number: str, handler: str, broken
     assert "KeyboardInterrupt" not in ended.stderr
 
 
+ENDS = """
+import atexit, os, signal, time
+from vtune.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def flush(number):
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)
+    print("flushed", number)
+
+for number in (2, 1, 0):
+    atexit.register(flush, number)
+
+main.app = lambda: None
+main.start()
+"""
+
+
+def test_what_ends_with_the_interpreter_is_interrupted_once() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDS], cwd=ROOT, capture_output=True, text=True)
+    assert ended.stdout == "flushed 1\nflushed 2\n"
+
+
 def test_a_rank_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> None:
     """What rank 0 says is the user's to read: the error is that of another."""
     (tmp_path / "sitecustomize.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")

@@ -11,7 +11,8 @@ def starting_without_sigint() -> Iterator[None]:
     """Processes that this thread starts meanwhile have Ctrl-C blocked.
 
     While Python starts they cannot yet ignore it, and would end with a traceback beside what the command
-    itself has to say. The command hears what came meanwhile when the block ends.
+    itself has to say. They unblock it once they can. What comes to this thread meanwhile is heard when the
+    block ends.
     """
     resource_tracker.ensure_running()  # its first start unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

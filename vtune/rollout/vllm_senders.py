@@ -46,24 +46,30 @@ from vtune.rollout.transfer import BlockingLink, Link
 
 
 class _Metadata(list[ParamMeta]):
-    """What is known of all weights: vLLM 0.32 calls it, later ones read it."""
+    """A list that can also be called: vLLM 0.32 calls `metadata()`, 0.33 reads `metadata`."""
 
     def __call__(self) -> "_Metadata":
         return self
+
+    # From 0.33 on what equals the last one is not sent again, and servers of 0.32 would then take no weights
+    # while the sender waits for them.
+    def __eq__(self, other: object) -> bool:
+        return False
 
 
 class Source(WeightSource):
     """The policy's weights as vLLM's senders read them: once for each `weights`."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        # Not when it is first asked for, in the middle of a transfer.
+        self._metadata = _Metadata(ParamMeta(*one) for one in plain_shapes(policy))
         self.weights: Weights | None = None
         """Of the next transfer."""
 
     @cached_property
     def metadata(self) -> _Metadata:
         """Name, type and shape of each weight, in order."""
-        return _Metadata(ParamMeta(*one) for one in plain_shapes(self._policy))
+        return self._metadata
 
     def iter_full(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Name and whole tensor of each weight, in order."""

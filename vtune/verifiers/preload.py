@@ -1,5 +1,7 @@
 """Preloaded by the server that forks workers: what verifies is imported once, before a reply comes."""
 
+import signal
+
 import math_verify  # noqa: F401
 
 from vtune.verifiers import VERIFIERS
@@ -11,3 +13,9 @@ tuple(VERIFIERS.values())
 # worker that would be 0.2 s of its first answer, and use up that one's whole time slice.
 for answer, truth in (("x^2+1", "1+x^2"), (r"\sqrt{3}", "1.7"), (r"\{1,2\}", "(1,2)")):
     same_value(parsed(truth), parsed(answer))
+
+# Ctrl-C is blocked while this is imported, see `starting_without_sigint`. What others fork here may want to
+# hear it, but not what has come so far: to ignore it drops that.
+handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+signal.signal(signal.SIGINT, handler)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -303,8 +303,9 @@ def _nothing() -> None:
 def _start(process: BaseProcess) -> None:
     for _ in range(STARTS):
         try:
-            with starting_without_sigint():  # the first starts the fork server, which imports for a second
-                process.start()
+            with starting_without_sigint():  # it imports for a second
+                forkserver.ensure_running()
+            process.start()
             return
         except (EOFError, ConnectionError):  # the fork server died: as it was asked, or a moment before
             time.sleep(PAUSE)

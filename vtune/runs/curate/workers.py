@@ -116,6 +116,7 @@ def _on_cores() -> Iterator[Look]:
 def _follow() -> None:
     """End with the process that started this one, and at its word alone: Ctrl-C reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # a program that they start may want it
     Thread(target=_end_with_parent, daemon=True).start()
 
 
