@@ -16,6 +16,7 @@ from vtune.curate.duplicates import (
     duplicate_key,
     repeated,
 )
+from vtune.curate.filters import Like
 from vtune.curate.item import Item
 from vtune.curate.likeness import BITS, Index, Key, PictureKey, key_of, look_of, normalised, similarity
 from vtune.errors import DataError
@@ -56,7 +57,7 @@ def apart(**changes: object) -> Contamination:
     return Contamination(**(values | changes))  # type: ignore[arg-type]
 
 
-def dropped(spec: Duplicates, rows: list[Item]) -> dict[int, str]:
+def dropped(spec: Duplicates, rows: list[Item]) -> dict[int, Like]:
     return dict(repeated(spec, [(row.source, duplicate_key(spec, row)) for row in rows], random.Random(0)))
 
 
@@ -95,8 +96,8 @@ def test_plain_pictures_are_the_same_by_their_files_alone() -> None:
     assert {look_of(file) for file in files} == {0}
     rows = [item("What colour?", pictures=(file,)) for file in files]
     assert set(dropped(both(), rows)) == {2}
-    keys = [(row.source, benchmark_key(apart(), row)) for row in rows]
-    assert set(Benchmarks(apart(), [("bench", keys[1][1])]).contaminated(keys)) == {1}
+    keys = [benchmark_key(apart(), row) for row in rows]
+    assert set(Benchmarks(apart(), [keys[1]]).contaminated(keys)) == {1}
 
 
 def test_the_same_picture_with_another_question_is_no_duplicate() -> None:
@@ -114,8 +115,10 @@ def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
     ]
     found = dropped(both(), rows)
     assert set(found) == {2}
-    assert "row 0" in found[2]
-    assert "from a" in found[2]
+    assert found[2].row == 0
+    assert (
+        found[2].named("a/7", "a.parquet, row 7").endswith("and the same question as a/7 (a.parquet, row 7)")
+    )
     assert dropped(both(image_distance=None), rows) == {}
 
 
@@ -139,7 +142,7 @@ def test_the_first_of_several_stays_and_the_reason_names_it() -> None:
 )
 def test_signs_tell_questions_apart(one: str, other: str) -> None:
     assert dropped(both(), [item(one, pictures=()), item(other, pictures=())]) == {}
-    keys = [(text, benchmark_key(apart(), item(text, pictures=()))) for text in (one, other)]
+    keys = [benchmark_key(apart(), item(text, pictures=())) for text in (one, other)]
     assert Benchmarks(apart(), keys[:1]).contaminated(keys[1:]) == {}
 
 
@@ -234,31 +237,32 @@ def test_similarity_estimates_the_share_of_common_runs() -> None:
 
 def test_a_picture_of_a_benchmark_is_found_also_when_it_was_encoded_anew() -> None:
     spec = apart()
-    theirs = [("bench", benchmark_key(spec, item("Which?", pictures=(encoded(photo(0)),))))]
+    theirs = [benchmark_key(spec, item("Which?", pictures=(encoded(photo(seed)),))) for seed in (3, 0)]
     rows = [
         item("Another question", pictures=(encoded(photo(0), "JPEG"),)),
         item("Which?", pictures=(encoded(photo(1)),)),
         item("Two pictures", pictures=(encoded(photo(2)), encoded(photo(0)))),
     ]
-    keys = [(row.source, benchmark_key(spec, row)) for row in rows]
+    keys = [benchmark_key(spec, row) for row in rows]
     found = Benchmarks(spec, theirs).contaminated(keys)
     assert set(found) == {0, 2}
-    assert "picture of bench" in found[0]
+    assert found[0].named("held/1", "bench").endswith("bits differ) of held/1 (bench)")
+    assert {like.row for like in found.values()} == {1}
 
 
 def test_only_equal_files_count_without_a_distance() -> None:
     spec = apart(image_distance=None)
-    theirs = [("bench", benchmark_key(spec, item(pictures=(encoded(photo(0)),))))]
+    theirs = [benchmark_key(spec, item(pictures=(encoded(photo(0)),)))]
     rows = [item(pictures=(encoded(photo(0), "JPEG"),)), item(pictures=(encoded(photo(0)),))]
-    keys = [(row.source, benchmark_key(spec, row)) for row in rows]
+    keys = [benchmark_key(spec, row) for row in rows]
     assert set(Benchmarks(spec, theirs).contaminated(keys)) == {1}
 
 
 def test_questions_count_alone_where_there_is_no_picture_or_a_similarity_is_given() -> None:
     rows = [item("What is the capital?"), item("What is the capital?", pictures=(encoded(photo(0)),))]
     for spec, found in ((apart(), {0}), (apart(text_similarity=0.9), {0, 1})):
-        theirs = [("bench", benchmark_key(spec, item("what is the capital")))]
-        keys = [(row.source, benchmark_key(spec, row)) for row in rows]
+        theirs = [benchmark_key(spec, item("what is the capital"))]
+        keys = [benchmark_key(spec, row) for row in rows]
         assert set(Benchmarks(spec, theirs).contaminated(keys)) == found
 
 

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from PIL import Image
 from pydantic import Field, model_validator
 
-from vtune.curate.filters import FILTERS, Corpus, FilterPart
+from vtune.curate.filters import FILTERS, Corpus, FilterPart, Like
 from vtune.curate.item import Item, Selected
 from vtune.curate.likeness import BITS, Index, Key, distance, key_of, similarity
 from vtune.schema.message import Picture
@@ -55,7 +55,7 @@ def duplicate_key(spec: Duplicates, item: Item) -> Key:
     return key_of(item, looks=looks, texts=spec.text_similarity < 1 and spec.match != "images")
 
 
-def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.Random) -> Mapping[int, str]:
+def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.Random) -> Mapping[int, Like]:
     """Index -> reason of the rows that are like an earlier one.
 
     Where pictures have to be alike, a row without any is like none by its pictures; with `match: both`
@@ -67,7 +67,7 @@ def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.R
         rng: Not used: the first one stays.
     """
     index = Index(image_distance=spec.image_distance, texts=spec.text_similarity < 1)
-    dropped: dict[int, str] = {}
+    dropped: dict[int, Like] = {}
     for number, (_, key) in enumerate(entries):
         by = "text" if spec.match == "text" or not key.pictures else "pictures"
         if spec.match == "images" and not key.pictures:
@@ -75,7 +75,7 @@ def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.R
         for other in index.candidates(key, by=by):
             why = _alike(spec, entries[other][1], key)
             if why is not None:
-                dropped[number] = f"{why} as row {other} of what is left, from {entries[other][0]}"
+                dropped[number] = Like(f"{why} as", other)
                 break
         else:
             index.add(number, key, by=by)
@@ -92,39 +92,39 @@ class Benchmarks:
 
     Args:
         spec: When something counts as theirs.
-        entries: (suite, key) of each of their rows.
+        entries: The key of each of their rows.
     """
 
-    def __init__(self, spec: Contamination, entries: Sequence[tuple[str, Key]]) -> None:
+    def __init__(self, spec: Contamination, entries: Sequence[Key]) -> None:
         self._spec = spec
         self._entries = entries
         self._index = Index(image_distance=spec.image_distance, texts=spec.text_similarity is not None)
-        for number, (_, key) in enumerate(entries):
+        for number, key in enumerate(entries):
             self._index.add(number, key, by="pictures")
             self._index.add(number, key, by="text")
 
-    def contaminated(self, entries: Sequence[tuple[str, Key]]) -> Mapping[int, str]:
-        """Index -> reason of the rows, (source, key) each, that a benchmark holds too."""
-        found = {number: self._reason(key) for number, (_, key) in enumerate(entries)}
+    def contaminated(self, entries: Sequence[Key]) -> Mapping[int, Like]:
+        """Index -> reason of the rows that a benchmark holds too, with the index of its row."""
+        found = {number: self._reason(key) for number, key in enumerate(entries)}
         return {number: why for number, why in found.items() if why is not None}
 
-    def _reason(self, key: Key) -> str | None:
+    def _reason(self, key: Key) -> Like | None:
         for number in self._index.candidates(key, by="pictures"):
-            suite, theirs = self._entries[number]
+            theirs = self._entries[number]
             for picture in key.pictures:
                 bits = min(
                     (bits for other in theirs.pictures if (bits := distance([picture], [other])) is not None),
                     default=BITS,
                 )
                 if bits <= (self._spec.image_distance or 0) and self._near(picture.content, theirs):
-                    return f"shows a picture of {suite} ({bits} of {BITS} bits differ)"
+                    return Like(f"shows a picture ({bits} of {BITS} bits differ) of", number)
         for number in self._index.candidates(key, by="text"):
-            suite, theirs = self._entries[number]
+            theirs = self._entries[number]
             if self._spec.text_similarity is None:
                 if key.text == theirs.text and not key.pictures and not theirs.pictures:
-                    return f"asks a question of {suite}"
+                    return Like("asks the question of", number)
             elif (same := similarity(key, theirs)) >= self._spec.text_similarity:
-                return f"asks a question of {suite} (similarity {same:.2f})"
+                return Like(f"asks a question (similarity {same:.2f}) of", number)
         return None
 
     def _near(self, content: bytes, theirs: Key) -> bool:

@@ -22,14 +22,28 @@ Records = Literal["samples", "traces"]
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """A reason to drop a row that names another one; whoever knows where that stands fills it in."""
+
+    why: str
+    """Ends before the other row: `the same question as`."""
+    row: int
+    """Index of the other one."""
+
+    def named(self, identity: str, place: str) -> str:
+        """The reason as people read it."""
+        return f"{self.why} {identity} ({place})"
+
+
+@dataclass(frozen=True, slots=True)
 class Corpus:
     """A filter over all rows."""
 
     key: Callable[[Any, Item], Any]
     """(section, row) -> what the decision needs to know of it."""
-    decide: Callable[[Any, Sequence[tuple[str, Any]], random.Random], Mapping[int, str]]
+    decide: Callable[[Any, Sequence[tuple[str, Any]], random.Random], Mapping[int, str | Like]]
     """(section, (source, key) of each row in order, chance) -> index -> the reason to drop it. There may be
-    no row."""
+    no row. A reason may name another of these rows (`Like`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -759,7 +759,27 @@ def test_suites_whose_data_are_here_are_kept_apart_from_and_others_are_told(
     assert result["benchmarks"] == {names[0]: True, names[1]: False}
     ((told, why),) = [(row["id"], row["reason"]) for row in drops(out)]
     assert told == "leak/0"
-    assert f"a picture of {names[0]}" in why
+    assert why == f"shows a picture (0 of 256 bits differ) of {held[0].id} ({names[0]})"
+
+
+@pytest.mark.parametrize("name", ["duplicates", "contamination"])
+def test_a_drop_names_the_other_row_by_its_id_file_and_row(tmp_path: Path, name: str) -> None:
+    first, second, held = (tmp_path / f"{name}.parquet" for name in ("first", "second", "held"))
+    rows = list(numbered(4))
+    write_samples(first, [*rows[:1], replace(rows[3], id="bad", verifier="none"), *rows[1:3]])
+    write_samples(second, [replace(rows[3], id="m/0"), replace(rows[2], id="m/1")])
+    write_samples(held, [sample("Something else", "1", id="held/0"), replace(rows[2], id="held/1")])
+    data = {"suites": [], "data": [str(held)]} if name == "contamination" else {}
+    sources = {"first": source(first), "second": source(second)}
+    recipe = write_recipe(tmp_path / "r.yaml", sources, [{"filter": "verifiable"}, {"filter": name} | data])
+    curate(recipe, tmp_path / "out")
+    why = [(row["id"], row["reason"]) for row in drops(tmp_path / "out") if row["filter"] == name]
+    if name == "duplicates":
+        assert [one for one, _ in why] == ["m/1"]
+        assert why[0][1].endswith(f"the same question as n/2 ({first}, row 3)")
+    else:
+        assert [one for one, _ in why] == ["n/2", "m/1"]
+        assert all(reason.endswith(f" of held/1 ({held}, row 1)") for _, reason in why)
 
 
 def test_a_filter_that_looks_at_nothing_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from vtune.config import find, load_recipe, shipped
 from vtune.curate.duplicates import ROUND, SMALLER, Benchmarks, Contamination, benchmark_key
 from vtune.curate.filters import FILTERS, Corpus, FilterPart
-from vtune.curate.item import Item
+from vtune.curate.item import Item, identity
 from vtune.curate.likeness import Key
 from vtune.data.formats.samples import NAME as SAMPLES
 from vtune.runs.curate.recipe import DataRecipe
@@ -57,16 +57,27 @@ def in_a_benchmark(
     Raises:
         VtuneError: If a suite or a file of one cannot be read.
     """
-    theirs = [(item.source, benchmark_key(spec, item)) for item in _items(spec)]
-    return Benchmarks(spec, theirs).contaminated(entries)
+    places: list[tuple[str, str, int]] = []
+    theirs: list[Key] = []
+    for item, row in _items(spec):
+        places.append((identity(item.record), item.source, row))
+        theirs.append(benchmark_key(spec, item))
+    found = Benchmarks(spec, theirs).contaminated([key for _, key in entries])
+    reasons = {}
+    for number, like in found.items():
+        name, benchmark, row = places[like.row]
+        # A suite may have several files: there the id alone finds a question.
+        reasons[number] = like.named(name, f"{benchmark}, row {row}" if benchmark in spec.data else benchmark)
+    return reasons
 
 
-def _items(spec: Contamination) -> Iterator[Item]:
+def _items(spec: Contamination) -> Iterator[tuple[Item, int]]:
+    """The questions of all benchmarks that are here, with their numbers in each."""
     for name, source in _sources(spec).items():
         if _is_here(source):
-            for sample, pictures in read_questions(source, limit=None):
+            for row, (sample, pictures) in enumerate(read_questions(source, limit=None)):
                 images = tuple(Picture(data=data) for data in pictures)
-                yield Item(replace(sample, images=images), name, Path())
+                yield Item(replace(sample, images=images), name, Path()), row
 
 
 def _sources(spec: Contamination) -> Mapping[str, Source]:

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vtune.curate.filters import FILTERS
+from vtune.curate.filters import FILTERS, Like
 from vtune.curate.item import Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import RunFailed
@@ -116,6 +116,10 @@ def _sift(
     reasons = decide.decide(spec, entries, random.Random(f"{ledger.columns[column]} {seed}"))
     for number, reason in sorted(reasons.items()):
         source, position, name = places[number]
+        if isinstance(reason, Like):
+            other_source, other, other_name = places[reason.row]
+            file, row = rows.stands(other_source, other)
+            reason = reason.named(other_name, f"{file}, row {row}")
         ledger.drop(source, Dropped(position, column, name, reason))
 
 

@@ -73,12 +73,12 @@ class Ledger:
             raise RuntimeError("the ledger is used outside its `with`")
         self._rows.left[source][gone.position] = 0
         self.counts[source][gone.column] += 1
-        part = self._rows.place(source, gone.position)
+        file, row = self._rows.stands(source, gone.position)
         line = {
             "source": source,
             "id": gone.identity,
-            "file": str(part.path),
-            "row": part.row + gone.position - part.first,
+            "file": file,
+            "row": row,
             "filter": self.columns[gone.column],
             "reason": gone.reason,
         }

@@ -182,6 +182,11 @@ class Rows:
         parts = self.parts[source]
         return parts[bisect_right([part.first for part in parts], position) - 1]
 
+    def stands(self, source: str, position: int) -> tuple[str, int]:
+        """File of a position, and its row there."""
+        part = self.place(source, position)
+        return str(part.path), part.row + position - part.first
+
     def positions(self, source: str) -> list[int]:
         """What is left of a source."""
         return [position for position, left in enumerate(self.left[source]) if left]

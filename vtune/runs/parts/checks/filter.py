@@ -108,7 +108,9 @@ class _Trial:
                 Ledger(rows, columns, out / "drops.jsonl", recipe.seed) as ledger,
             ):
                 filter_rows(recipe, rows, ledger, looks, reviews, out, show=False)
-            lines = [json.loads(line) for line in (out / "drops.jsonl").read_text("utf-8").splitlines()]
+            # A reason may name another row by its file, which lies elsewhere the next time.
+            written = (out / "drops.jsonl").read_text("utf-8").replace(f"{out}/", "")
+            lines = [json.loads(line) for line in written.splitlines()]
         for line in lines:
             if line["filter"] != self.name:
                 raise Broken(f"a row cannot be used: {line['reason']}", "correct `keeps`, `drops`, `beside`")
