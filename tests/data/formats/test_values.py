@@ -98,10 +98,14 @@ def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_pat
         (b"no picture", "cannot be opened"),
         ({"bytes": None, "path": None}, "neither bytes nor a path"),
         ({"bytes": b"", "path": "gone.png"}, "its bytes are empty, and there is no picture at"),
+        ("pics", "/pics: it is a folder"),
+        ("pics/", "/pics: it is a folder"),
+        ("", "cannot be opened (0 bytes)"),
         (7, "a picture: bytes, a path or base64"),
     ],
 )
 def test_what_is_no_picture_is_told(value: object, why: str, tmp_path: Path) -> None:
+    (tmp_path / "pics").mkdir()
     with pytest.raises(DataError) as caught:
         pictures("images", value, tmp_path)
     assert why in str(caught.value)

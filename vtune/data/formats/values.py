@@ -222,7 +222,7 @@ def _decoded(text: str, base: Path) -> bytes | None:
     """The bytes of a data URI or of base64; None for what is a path."""
     if text.startswith("data:"):
         text = text.partition(",")[2]
-    elif len(text) < _PATH and (Path(text).suffix or _is_file(base / text)):
+    elif 0 < len(text) < _PATH and (Path(text).suffix or _is_there(base / text)):
         return None
     try:
         return base64.b64decode("".join(text.split()), validate=True)
@@ -230,9 +230,10 @@ def _decoded(text: str, base: Path) -> bytes | None:
         return None
 
 
-def _is_file(path: Path) -> bool:
+def _is_there(path: Path) -> bool:
+    """A folder, too: whoever reads it says what it is."""
     try:
-        return path.is_file()
+        return path.exists()
     except (OSError, ValueError):
         # No file system has such a name: it is base64.
         return False
