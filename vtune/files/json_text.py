@@ -2,17 +2,45 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vtune.errors import DataError
 from vtune.files.reading import MAX_DOCUMENT, read_text
+from vtune.files.terminal import brief
 
 MAX_DEPTH = 64
 """Of levels of lists and objects, ours: what walks through a value later calls itself at every level."""
 MAX_PARTS = 1_000_000
 """Lists and objects of one value, ours: each takes 60 to 250 bytes, fifty times its text."""
+
+
+class KeyTwice(ValueError):
+    """An object has a key twice, and only one of its values would be read."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise KeyTwice(f"the key `{brief(key)}` is given twice")
+    return found
+
+
+_ONCE = json.JSONDecoder(object_pairs_hook=_once)
+"""Made once: `json.loads` would make one for each text."""
+
+
+def parse_row(text: str) -> Any:
+    """The value of a JSON text that is a row of data; in no object may a key stand twice.
+
+    Raises:
+        ValueError: As `parse_json`, and of a key that comes twice (`KeyTwice`).
+    """
+    return _parsed(text, MAX_PARTS, _ONCE.decode)
 
 
 def parse_json(
@@ -29,14 +57,18 @@ def parse_json(
         ValueError: If it is not JSON, is nested more deeply than 64 levels, or has too many parts.
         TypeError: If it is not a text.
     """
+    return _parsed(text, parts, partial(json.loads, parse_constant=parse_constant))
+
+
+def _parsed(text: str | bytes, parts: int, load: Callable[[Any], Any]) -> Any:
     opened = _opened(text) if isinstance(text, str | bytes) else 0
     if opened > parts:
         raise ValueError(f"it has {opened} lists and objects, more than the limit of {parts}")
     try:
-        value = json.loads(text, parse_constant=parse_constant)
+        value = load(text)
     except RecursionError:
         raise _too_deep() from None
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, KeyTwice):
         raise
     except ValueError as error:
         if "set_int_max_str_digits" not in str(error):

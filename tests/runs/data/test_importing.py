@@ -287,6 +287,20 @@ def test_an_export_leaves_the_list_of_an_import_beside_it_alone(tmp_path: Path) 
     assert (tmp_path / "out.problems.txt").read_text() == listed
 
 
+@pytest.mark.parametrize("line", ['{"data_source": "b", %s', '{%s, "extra_info": {"a": 1, "a": 1}}'])
+def test_a_row_with_a_key_given_twice_is_left_out(line: str, tmp_path: Path) -> None:
+    row = json.dumps({"data_source": "a", "prompt": "How many?", "reward_model": {"ground_truth": "3"}})
+    odd = line % (row[1:] if line.startswith('{"data') else row[1:-1])
+    file, out = tmp_path / "a.jsonl", tmp_path / "out.parquet"
+    file.write_text(f"{row}\n{odd}\n")
+    result = import_data("samples", [file], out, options=Options(), strict=False)
+    key = "data_source" if line.startswith('{"data') else "a"
+    told = f"{file}, row 1: the key `{key}` is given twice"
+    assert Path(result["problems_file"]).read_text().startswith(told)
+    with pytest.raises(DataError, match=f"the key `{key}` is given twice"):
+        import_data("samples", [file], out, options=Options(), strict=True)
+
+
 def test_many_bad_rows_are_told_in_a_few_lines_and_all_stand_in_a_file(tmp_path: Path) -> None:
     rows = [{"problem": "Which?", "answer": "A"}] + [{"problem": "", "answer": "A"}] * 40
     file = lines(tmp_path / "questions.jsonl", rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from vtune.errors import DataError
-from vtune.files.json_text import kind_of_value, parse_json
+from vtune.files.json_text import KeyTwice, kind_of_value, parse_json, parse_row
 from vtune.files.reading import MAX_DOCUMENT, open_input, read_lines, read_text
 from vtune.schema.fields import Row
 from vtune.schema.parquet import scan_rows
@@ -132,8 +132,11 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
     for number, line in enumerate(read_lines(stream)):
         if line.strip():
             try:
-                # A table from Windows begins with a mark.
-                yield number, as_row(parse_json(line.removeprefix(b"\xef\xbb\xbf").strip()))
+                # A table from Windows begins with a mark. Half of a surrogate pair is told with its column.
+                text = line.removeprefix(b"\xef\xbb\xbf").strip().decode("utf-8", "surrogatepass")
+                yield number, as_row(parse_row(text))
+            except KeyTwice as error:
+                yield number, DataError(str(error), fix="remove one, or rename it")
             except ValueError as error:
                 yield number, DataError(f"the line is not JSON: {error}", fix="correct or drop the line")
 
