@@ -485,6 +485,21 @@ def test_a_file_without_rows_is_told_by_its_name(tmp_path: Path) -> None:
     assert caught.value.where == str(file)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "hf"])
+def test_another_encoding_is_told_once_for_the_file(encoding: str, name: str, tmp_path: Path) -> None:
+    row = '{"data_source": "é", "prompt": "Which?", "reward_model": {"ground_truth": "3"}}'
+    file, columns = tmp_path / ("a.jsonl" if name == "hf" else name), tmp_path / "columns.yaml"
+    file.write_text(f"[{row}, {row}]" if file.suffix == ".json" else f"{row}\n" * 3, encoding=encoding)
+    columns.write_text("{source: a, question: prompt, answer: data_source}")
+    layout, options = ("hf", Options(columns=columns)) if name == "hf" else ("samples", Options())
+    with pytest.raises(DataError, match="not UTF-8") as caught:
+        import_data(layout, [file], tmp_path / "out.parquet", options=options, strict=False)
+    _, told = str(caught.value).splitlines()[:2]
+    assert "save the file as UTF-8" in told
+    assert (f"{file}, row" in told) == (encoding == "latin-1" and file.suffix == ".jsonl")
+
+
 BOM = b"\xef\xbb\xbf"
 
 

@@ -63,6 +63,8 @@ def text_rows(files: Iterable[TextFile]) -> Iterator[Located]:
         except OSError as error:
             unread = DataError(f"cannot read {file.address}: {error.strerror or error}", fix="check the file")
             yield file.address, None, unread
+        except DataError as error:
+            yield file.address, None, DataError(error.what, where=file.address, fix=error.fix)
 
 
 def columns(rows: Iterable[Row | DataError], wanted: Sequence[str]) -> list[str]:

@@ -208,7 +208,7 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
     name = path.stem if path.is_file() else names.split
     try:
         for number, (address, there, row) in enumerate(_chosen(path, names)):
-            spot = (Path(address), there) if path.is_dir() and address else None
+            spot = (Path(address), there) if address and path.exists() else None
             place = Place(path, number, name, spot)
             yield place, row if isinstance(row, DataError | Cells) else dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from json import detect_encoding
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,6 +13,7 @@ from vtune.schema.fields import Row
 from vtune.schema.parquet import scan_rows
 
 ENDINGS = (".parquet", ".jsonl", ".json")
+UTF8 = "save the file as UTF-8"
 DOCUMENT_PARTS = 10_000_000
 """Lists and objects of a JSON file that is read as a whole, ours: COCO's largest has 4 million."""
 
@@ -90,6 +92,8 @@ def read_json(file: Path) -> Any:
         return parse_json(read_text(file, limit=MAX_DOCUMENT), parts=DOCUMENT_PARTS)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="is it the right file?") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8: {error.reason}", where=str(file), fix=UTF8) from None
     except ValueError as error:
         raise DataError(f"not JSON: {error}", where=str(file), fix="download the file again") from None
 
@@ -128,8 +132,11 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
 
     Raises:
         OSError: If the stream cannot be read, or a line is too long.
+        DataError: If it begins in UTF-16 or UTF-32, whose lines end otherwise.
     """
     for number, line in enumerate(read_lines(stream)):
+        if not number:
+            _check_encoding(line)
         if line.strip():
             try:
                 # A table from Windows begins with a mark. Half of a surrogate pair is told with its column.
@@ -137,8 +144,21 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
                 yield number, as_row(parse_row(text))
             except KeyTwice as error:
                 yield number, DataError(str(error), fix="remove one, or rename it")
+            except UnicodeDecodeError as error:
+                yield number, DataError(f"the line is not UTF-8: {error.reason}", fix=UTF8)
             except ValueError as error:
                 yield number, DataError(f"the line is not JSON: {error}", fix="correct or drop the line")
+
+
+def _check_encoding(begin: bytes) -> None:
+    """Check that a text that begins like this may be UTF-8.
+
+    Raises:
+        DataError: If it has a mark of another encoding, or every other byte of its first characters is 0.
+    """
+    found = detect_encoding(begin)
+    if begin[:4].strip(b"\0") and not found.startswith("utf-8"):
+        raise DataError(f"the file is not UTF-8 but {found[:6].upper()}", fix=UTF8)
 
 
 def as_row(row: object) -> Row | DataError:
