@@ -15,6 +15,10 @@ from vtune.errors import RecipeError, RunFailed
 from vtune.files.reading import kind_of
 from vtune.files.terminal import one_line
 
+OTHER_FORMATS = frozenset(
+    {".jsonl", ".json", ".csv", ".tsv", ".txt", ".yaml", ".yml", ".html", ".xlsx", ".arrow", ".gz", ".zip"}
+)
+"""Endings by which a file that is Parquet would be taken for something else."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 """What the machine says where a disk is full, or a quota."""
 
@@ -42,6 +46,22 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
         probe.unlink()
     except OSError as error:
         raise unwritable(path, error, option) from None
+
+
+def check_parquet_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
+    """`check_file_output` for a Parquet file: everybody else reads a file as its name says.
+
+    Raises:
+        RecipeError: As `check_file_output`, or if the name says another format.
+    """
+    if path.suffix.lower() in OTHER_FORMATS:
+        lines = "; `vtune data export samples` makes JSON lines of samples"
+        raise RecipeError(
+            f"{_shown(path)} is called {path.suffix}, and this command writes Parquet",
+            fix=f"{option} {_shown(path.with_suffix('.parquet'))}"
+            + (lines if path.suffix.lower() in (".json", ".jsonl") else ""),
+        )
+    check_file_output(path, inputs=inputs, option=option)
 
 
 def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:

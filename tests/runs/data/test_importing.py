@@ -92,6 +92,24 @@ def test_a_second_import_does_not_read_what_the_first_wrote(tmp_path: Path) -> N
     assert first["kept"] == len(list(read_samples(out))) == 3
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".JSON", ".csv", ".tsv"])
+def test_parquet_is_not_written_under_the_name_of_another_format(ending: str, tmp_path: Path) -> None:
+    out = tmp_path / f"x{ending}"
+    photographs = ("--instances", tmp_path / "i.json", "--images", tmp_path)
+    for command in (
+        ("import", "samples", tmp_path / "a.jsonl", "--out", out),
+        ("export", "verl", tmp_path / "a.parquet", "--out", out),
+        ("make", "traces", "--data", tmp_path / "a.parquet", "--out", out),
+        ("make", "coco", *photographs, "--out", out),
+        ("make", "coco", *photographs, "--out", tmp_path / "x.parquet", "--traces", out),
+    ):
+        ended = vtune("data", *command)
+        assert ended.code == 2
+        assert f"x{ending} is called {ending}, and " in ended.err
+        assert ".parquet" in ended.err
+    assert not out.exists()
+
+
 def test_a_missing_path_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no file or folder at"):
         import_data("verl", [tmp_path / "no"], tmp_path / "a.parquet", options=Options(), strict=False)

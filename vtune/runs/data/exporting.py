@@ -8,7 +8,7 @@ from typing import Any
 
 from vtune.data.formats.table import FORMATS, Writer, plain_name, writer_of
 from vtune.errors import DataError, RecipeError
-from vtune.files.writing import atomic_file, check_file_output
+from vtune.files.writing import OTHER_FORMATS, atomic_file, check_file_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
@@ -53,7 +53,7 @@ def export_data(
         raise RecipeError(
             f"{out} is not called .jsonl, and `{name}` writes JSON lines", fix="give --out another name"
         )
-    if writer.columns is not None and out.suffix in (".json", ".jsonl"):
+    if writer.columns is not None and out.suffix.lower() in OTHER_FORMATS:
         # Trainers read a file as its name says.
         raise RecipeError(
             f"{out} is called {out.suffix}, and `{name}` writes Parquet", fix="call it .parquet"

@@ -13,7 +13,7 @@ from vtune.data.formats.source import Place
 from vtune.data.formats.table import Format, format_of, plain_name
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError
-from vtune.files.writing import check_file_output
+from vtune.files.writing import check_parquet_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
@@ -68,7 +68,7 @@ def import_data(
     for option in ("images", "verifier", "tools", "columns"):
         if getattr(options, option) is not None and option not in layout.takes:
             raise RecipeError(f"--{option} has no effect with the format {name}", fix="leave it out")
-    check_file_output(out, inputs=[path for path in paths if path.exists()])
+    check_parquet_output(out, inputs=[path for path in paths if path.exists()])
     plain = plain_name(name)
     if layout.read is not read_hub and plain in OURS["format"]:
         for path in paths:

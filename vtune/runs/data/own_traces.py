@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError
 from vtune.config import Strict, load_recipe
 from vtune.data.traces import LEGIBLE, Look, Region, code_trace, regions, showable, tool_trace
 from vtune.errors import DataError, RecipeError
-from vtune.files.writing import check_file_output
+from vtune.files.writing import check_parquet_output
 from vtune.report.progress import Rows
 from vtune.reward.recipe import RIGHT, RewardRecipe
 from vtune.rollout.prompts import Style, ask
@@ -82,7 +82,7 @@ def make_box_traces(
         RecipeError: If `out` or `tiny` cannot be written, `out` is what is read, or a tool needs settings.
         DataError: If a sample cannot be read, none can be looked at, or a tool refuses to show a region.
     """
-    check_file_output(out, inputs=data)
+    check_parquet_output(out, inputs=data)
     if tiny is not None:
         check_tiny(tiny)
     left_out: Counter[str] = Counter()
@@ -143,7 +143,7 @@ def make_run_traces(run: Path, out: Path) -> dict[str, Any]:
             where=str(settings),
             fix="take a run with call_images: shown",
         )
-    check_file_output(out, inputs=files)
+    check_parquet_output(out, inputs=files)
     left_out: Counter[str] = Counter()
     best: dict[str, tuple[int, int, Path, int]] = {}
     for file, number, trajectory in _read(files, "choose"):

@@ -10,7 +10,7 @@ from vtune.data.coco import coco_samples, coco_traces
 from vtune.environments import ENVIRONMENTS, check_environment
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
-from vtune.files.writing import check_file_output, write_atomically
+from vtune.files.writing import check_parquet_output, write_atomically
 from vtune.registry import Parts
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, describe_problem, first_problems
@@ -47,7 +47,7 @@ def make_coco(
     """
     for option, path in (("--out", out), ("--traces", traces)):
         if path is not None:
-            check_file_output(path, inputs=[instances, images], option=option)
+            check_parquet_output(path, inputs=[instances, images], option=option)
     if traces is not None and os.path.realpath(traces) == os.path.realpath(out):
         raise RecipeError(f"{out} cannot hold samples and traces", fix="name two files")
     by_source: Counter[str] = Counter()
