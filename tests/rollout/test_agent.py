@@ -381,6 +381,33 @@ def test_a_run_that_is_cancelled_ends_its_session_and_no_other(policy: Policy, s
     assert all(session.closed for session in sandbox.sessions)
 
 
+@pytest.mark.parametrize("steps", range(6))
+def test_of_a_run_that_is_cancelled_only_what_has_ended_counts_as_done(policy: Policy, steps: int) -> None:
+    """After Ctrl-C the progress of an evaluation stays where it was; it went to its end."""
+    counts = {"done": 0, "ended": 0}
+    agent = Agent(
+        ScriptedEngine(policy.chat, [LOOK, ANSWER]),
+        FakeSandbox(),  # type: ignore[arg-type]
+        policy.chat,
+        policy.pictures,
+        recipe(),
+    )
+
+    def count(name: str) -> None:
+        counts[name] += 1
+
+    async def story() -> None:
+        jobs = [job(rollout=number) for number in range(3)]
+        run = asyncio.create_task(agent.run(jobs, lambda: count("done"), lambda *_: count("ended")))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+    asyncio.run(story())
+    assert counts["done"] == counts["ended"]
+
+
 def test_two_runs_share_the_room_and_the_older_one_is_served_first(policy: Policy) -> None:
     sandbox = FakeSandbox(capacity=3)
     agent = Agent(

@@ -198,8 +198,7 @@ class Agent:
         except ServiceError as error:
             stop, outcome = "error", None
             self._note_failure(job.sample, book, str(error))
-        finally:
-            done()
+        done()  # not of one that is cancelled: it has not ended
         return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 
     def _start(self, job: Job, seen: PrefetchedPictures, results: Results) -> Start:
