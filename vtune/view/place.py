@@ -14,12 +14,15 @@ Kind = Literal["run", "evaluation", "trajectories", "samples"]
 
 SWEEP = "sweep.yaml"
 """In a folder whose runs lie one folder deeper than others: see `vtune.runs.sweep.table`."""
+CURATED = ("curation.json", "drops.jsonl")
+"""Files of which `vtune curate` leaves one at least beside its `recipe.yaml`, which is not a run's."""
 PREPARED = "prepared"
 """In such a folder, what runs start from: shown when it is named itself."""
 DEPTH = 2
 """How far below a folder that is no run itself runs are looked for: `runs/demo/eval/after_rl` (ours)."""
 
 GIVE = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, or a Parquet file"
+GIVE_RUN = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, e.g. runs/codev-tiny"
 
 RESUME = "run the same command again with --resume"
 """What to do about an evaluation that is not finished."""
@@ -144,6 +147,30 @@ def runs_below(folder: Path) -> list[Place]:
     return sorted(_below(folder, DEPTH), key=_begun)
 
 
+def is_curation(folder: Path) -> bool:
+    """Whether `vtune curate` made a folder: with its `recipe.yaml`, it looks like a run."""
+    return any((folder / name).is_file() for name in CURATED) and not (folder / "metrics.jsonl").is_file()
+
+
+def check_run_folder(path: Path, *, fix: str = GIVE_RUN) -> None:
+    """Check that there is a folder, and that it is not a curation's.
+
+    Args:
+        path: What somebody named as the folder of a run.
+        fix: The remedy where there is no such folder.
+
+    Raises:
+        DataError: If it is not so.
+    """
+    if not path.exists():
+        raise DataError(f"there is no folder {path}", fix=fix)
+    if is_curation(path):
+        raise DataError(
+            f"{path} is the folder of a curation, not of a run",
+            fix=f"its report is {path / 'page.html'}, and `vtune show {path}` lists its rows",
+        )
+
+
 def no_trajectories(folder: Path) -> DataError:
     """Why a folder has no trajectories to read."""
     if (folder / "suite.yaml").is_file() and not (folder / "results.json").is_file():
@@ -195,7 +222,8 @@ def _begun(place: Place) -> tuple[bool, int, str]:
 
 def _files(folder: Path) -> list[Place]:
     """The Parquet files of a folder that is not a run; a damaged one is opened, which says what it is."""
-    if any((folder / name).is_file() for name in ("suite.yaml", "recipe.yaml")):
+    settings = any((folder / name).is_file() for name in ("suite.yaml", "recipe.yaml"))
+    if settings and not is_curation(folder):
         return []
     found = []
     for file in sorted(folder.glob("*.parquet")):
@@ -213,6 +241,8 @@ def _below(folder: Path, depth: int) -> list[Place]:
     name = folder.resolve().name
     if (folder / "suite.yaml").is_file() and not (folder / "recipe.yaml").is_file():
         return [Place(folder, name, "evaluation")]
+    if is_curation(folder):
+        return []
     if (folder / "recipe.yaml").is_file():
         return [Place(folder, name, "run")]
     swept = (folder / SWEEP).is_file()

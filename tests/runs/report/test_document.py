@@ -130,6 +130,42 @@ def test_a_folder_of_runs_and_evaluations_is_all_of_them(tmp_path: Path) -> None
         run_report([tmp_path / "eval" / "begun"])
 
 
+def curated(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("recipe.yaml", "curation.json"):
+        (folder / name).touch()
+    return folder
+
+
+def test_a_curation_is_no_run_that_is_not_finished(tmp_path: Path) -> None:
+    one = curated(tmp_path / "data" / "cur")
+    for path, why in (
+        (one, "is the folder of a curation, not of a run"),
+        (one.parent, "only curations"),
+    ):
+        ended = vtune("report", path)
+        assert (ended.code, why in ended.err) == (2, True), ended
+        assert "page.html" in ended.err
+    write_run(tmp_path / "rl", LINES)
+    assert run_report([tmp_path])["unfinished"] == []
+
+
+@pytest.mark.parametrize("options", [(), ("--credit",), ("--csv",)])
+def test_a_folder_that_is_not_there_is_called_so(tmp_path: Path, options: tuple[str, ...]) -> None:
+    ended = vtune("report", tmp_path / "gone", *options)
+    assert ended.code == 2
+    assert f"there is no folder {tmp_path / 'gone'}" in ended.err
+
+
+def test_where_nothing_is_finished_there_is_no_report(tmp_path: Path) -> None:
+    (tmp_path / "eval" / "begun").mkdir(parents=True)
+    (tmp_path / "eval" / "begun" / "suite.yaml").touch()
+    ended = vtune("report", tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "no evaluation is finished" in ended.err
+    assert str(tmp_path / "eval" / "begun") in ended.err
+
+
 def test_a_broken_run_in_a_folder_hides_no_other_and_one_that_was_named_is_an_error(tmp_path: Path) -> None:
     for name in ("good", "broken", "recipe"):
         write_run(tmp_path / name, LINES)

@@ -131,6 +131,18 @@ def test_samples_are_shown_too(tmp_path: Path) -> None:
     assert "Which glyph?" in vtune("show", str(data), "signs/1").out
 
 
+def test_the_folder_of_a_curation_shows_its_rows(tmp_path: Path) -> None:
+    """It has a `recipe.yaml`, and was taken for a run without trajectories."""
+    folder = tmp_path / "cur"
+    folder.mkdir()
+    for name in ("recipe.yaml", "curation.json"):
+        (folder / name).touch()
+    write_samples(folder / "samples.parquet", [SAMPLE])
+    assert [place.kind for place in find_places(folder)] == ["samples"]
+    assert runs_below(tmp_path) == []
+    assert "1 of 1" in vtune("show", folder).out
+
+
 def test_nothing_of_a_trajectory_steers_the_terminal(run: Path) -> None:
     for words in (("show", str(run)), ("show", str(run), "step-000004/0"), ("show", str(run), "x\x1b[2J")):
         shown = vtune(*words)

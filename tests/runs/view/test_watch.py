@@ -141,3 +141,17 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
             (tmp_path / name).touch()
         with pytest.raises(DataError, match="is not the folder of a run"):
             watched(tmp_path)
+
+
+def test_what_is_not_there_or_of_a_curation_is_called_so(tmp_path: Path) -> None:
+    for name in ("recipe.yaml", "curation.json"):
+        (tmp_path / name).touch()
+    gone = tmp_path / "gone"
+    for path, why, remedy in (
+        (gone, f"there is no folder {gone}", "`vtune sft` or `rl` writes"),
+        (tmp_path, "is the folder of a curation, not of a run", "page.html"),
+    ):
+        ended = vtune("watch", path)
+        assert ended.code == 2
+        assert why in ended.err
+        assert remedy in ended.err

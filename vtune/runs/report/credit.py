@@ -21,11 +21,13 @@ from vtune.report.progress import Rows
 from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
+from vtune.view.place import check_run_folder
 
 THETAS = tuple(k / 10 for k in range(1, 11))
 """Thresholds at which shares are reported (the axis of Dong et al., figure 2)."""
 BINS = 10
 """Of similarity (figure 2c)."""
+GIVE = "give a folder that `vtune rl` wrote, e.g. runs/codev-tiny"
 
 _STEP = re.compile(r"step-(\d+)(?:-rank-\d+)?\.parquet")
 
@@ -61,6 +63,7 @@ def run_credit(paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def _run(path: Path) -> dict[str, Any]:
+    check_run_folder(path, fix=GIVE)
     recipe, transferred = _recipe(path / "recipe.yaml")
     steps = [_analysed(step, found, recipe) for step, found in _stored(path)]
     transfers = [one.transfer for one in steps]
@@ -90,7 +93,7 @@ def _recipe(path: Path) -> tuple[Credit, bool]:
     if not path.is_file():
         raise DataError(
             f"{path.parent} is not the folder of a run: it has no recipe.yaml",
-            fix="give a folder that `vtune rl` wrote, e.g. runs/codev-tiny",
+            fix=GIVE,
         )
     try:
         section = (read_values(path, fix=RESTORE) or {}).get("credit")

@@ -1,6 +1,6 @@
 """`vtune report`: what run folders say about themselves, as one document."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from vtune.schema.audit import read_audit
 from vtune.schema.parquet import fingerprint
 from vtune.schema.source_names import EVAL
 from vtune.uses import USES
-from vtune.view.place import runs_below, told_apart
+from vtune.view.place import GIVE_RUN, RESUME, check_run_folder, is_curation, runs_below, told_apart
 
 Series = dict[str, list[float]]
 
@@ -56,10 +56,12 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         `unfinished`: paths of runs and evaluations in such a folder that have nothing to tell yet.
 
     Raises:
-        DataError: If a folder is of no such kind, a file is broken in one that was given itself, or all that
-            is in such a folder is broken.
+        DataError: If a folder is of no such kind, a file is broken in one that was given itself, or nothing
+            in such a folder can be shown: all is broken, or none has something to tell yet.
     """
     given = paths
+    for folder in given:
+        check_run_folder(folder)
     spread = [one for path in paths for one in _spread(path)]
     paths = [path for path in spread if path in paths or _has_numbers(path)]
     evaluations = [path for path in paths if _is_evaluation(path)]
@@ -83,15 +85,24 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
         "evaluations": _told_apart(each(evaluations, partial(_evaluation, replies=replies))),
         "sweeps": each(sweeps, sweep_table),
     }
-    if unreadable and not any(shown.values()):
-        path, why = next(iter(unreadable.items()))
-        more = len(unreadable) - 1
-        others = f"; so {'is' if more == 1 else 'are'} {more} more" if more else ""
-        raise DataError(f"{path} is broken: {why}{others}", fix="restore its files, or name another folder")
-    return shown | {
-        "unreadable": unreadable,
-        "unfinished": [str(path) for path in spread if path not in paths],
-    }
+    unfinished = [str(path) for path in spread if path not in paths]
+    if not any(shown.values()):
+        raise _nothing(unreadable, unfinished)
+    return shown | {"unreadable": unreadable, "unfinished": unfinished}
+
+
+def _nothing(unreadable: Mapping[str, str], unfinished: Sequence[str]) -> DataError:
+    """Why nothing can be shown: of what is broken, which somebody can repair, before what is not finished."""
+    if not unreadable:
+        return DataError(
+            "no run has done a step yet, and no evaluation is finished",
+            where=", ".join(unfinished),
+            fix=f"wait for the process that is working there, or {RESUME}",
+        )
+    path, why = next(iter(unreadable.items()))
+    more = len(unreadable) - 1
+    others = f"; so {'is' if more == 1 else 'are'} {more} more" if more else ""
+    return DataError(f"{path} is broken: {why}{others}", fix="restore its files, or name another folder")
 
 
 def _told_apart(shown: Sequence[dict[str, object]]) -> list[dict[str, object]]:
@@ -154,12 +165,14 @@ def _uses(environment: object, folder: Path) -> dict[str, object]:
 
 
 def _run(path: Path, *, replies: bool) -> dict[str, object]:
+    if path.is_dir() and any(is_curation(child) for child in path.iterdir()):
+        raise DataError(
+            f"there is no run and no evaluation in {path}, only curations",
+            fix="the report of a curation is the page.html in its folder",
+        )
     for name in ("recipe.yaml", "metrics.jsonl"):
         if not (path / name).is_file():
-            raise DataError(
-                f"{path} is not the folder of a run: it has no {name}",
-                fix="give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, e.g. runs/codev-tiny",
-            )
+            raise DataError(f"{path} is not the folder of a run: it has no {name}", fix=GIVE_RUN)
     lines = read_metrics(path / "metrics.jsonl")
     sources: dict[str, list[MetricsLine]] = {}
     for line in lines:

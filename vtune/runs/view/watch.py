@@ -10,10 +10,11 @@ from vtune.metrics.replies import last_replies
 from vtune.report.training import state_of
 from vtune.runs.report.document import run_begun, run_report
 from vtune.runs.start import is_running
-from vtune.view.place import runs_below
+from vtune.view.place import check_run_folder, runs_below
 
 EVERY = 2.0
 """Seconds between looks at the folder (ours)."""
+GIVE = "give a folder that `vtune sft` or `rl` writes; `vtune show` and `view` take the others"
 
 
 def watched(path: Path) -> dict[str, Any]:
@@ -28,13 +29,12 @@ def watched(path: Path) -> dict[str, Any]:
     Raises:
         DataError: If it is not the folder of a run.
     """
+    check_run_folder(path, fix=GIVE)
     if not (path / "recipe.yaml").is_file():
         runs = [place.path for place in runs_below(path) if place.kind == "run"] if path.is_dir() else []
         raise DataError(
             f"{path} is not the folder of a run: it has no recipe.yaml",
-            fix=f"watch a run in it, such as {runs[-1]}, which began last"
-            if runs
-            else "give a folder that `vtune sft` or `rl` writes; `vtune show` and `view` take the others",
+            fix=f"watch a run in it, such as {runs[-1]}, which began last" if runs else GIVE,
         )
     run = _run(path)
     replies = last_replies(path)
