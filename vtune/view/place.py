@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from vtune.errors import DataError
+from vtune.config import read_values
+from vtune.errors import RESTORE, DataError
 from vtune.schema.parquet import columns
 
 Kind = Literal["run", "evaluation", "trajectories", "samples"]
@@ -175,6 +176,13 @@ def no_trajectories(folder: Path) -> DataError:
     """Why a folder has no trajectories to read."""
     if (folder / "suite.yaml").is_file() and not (folder / "results.json").is_file():
         return DataError("the evaluation is not finished", where=str(folder), fix=RESUME)
+    if (folder / "recipe.yaml").is_file() and not is_curation(folder):
+        recipe = read_values(folder / "recipe.yaml", fix=RESTORE)
+        if isinstance(recipe, dict) and "rollout" in recipe:
+            fix = "its recipe says with `trajectories_every` which steps keep them, from the first one on"
+            return DataError("the run has kept no trajectories yet", where=str(folder), fix=fix)
+        fix = f"`vtune report {folder}` has its numbers; `vtune eval` with one of its checkpoints draws some"
+        return DataError("a run of `vtune sft` keeps no trajectories", where=str(folder), fix=fix)
     fix = "give a folder of `vtune rl` or `vtune eval`"
     return DataError("there are no trajectories", where=str(folder), fix=fix)
 

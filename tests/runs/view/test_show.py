@@ -162,6 +162,36 @@ def test_what_is_not_there_is_said(run: Path) -> None:
         assert said in shown.err
 
 
+@pytest.mark.parametrize(
+    ("recipe", "why", "remedy"),
+    [
+        ("epochs: 2.0\n", "a run of `vtune sft` keeps no trajectories", "`vtune report"),
+        ("rollout: {}\n", "has kept no trajectories yet", "`trajectories_every`"),
+    ],
+)
+def test_a_run_without_trajectories_says_why(recipe: str, why: str, remedy: str, tmp_path: Path) -> None:
+    """It was an empty list, and no error."""
+    run = make_run(tmp_path / "run", {})
+    (run / "recipe.yaml").write_text(recipe)
+    for verb in ("show", "faithfulness"):
+        ended = vtune(verb, run)
+        assert (ended.code, ended.out) == (2, "")
+        assert why in ended.err
+        assert remedy in ended.err
+
+
+@pytest.mark.parametrize(("count", "said"), [(30, "seed-29"), (60, " and 20 more")])
+def test_of_a_folder_of_many_runs_all_are_named_or_how_many_more(
+    count: int, said: str, tmp_path: Path
+) -> None:
+    for number in range(count):
+        make_run(tmp_path / f"seed-{number}", {})
+    ended = vtune("show", tmp_path)
+    assert ended.code == 2
+    assert f"holds {count} things to look at" in ended.err
+    assert ended.err.rstrip().endswith(said)
+
+
 def test_a_list_does_not_load_torch(run: Path) -> None:
     code = (
         "import sys; from vtune.cli.main import app; sys.argv = ['vtune', 'show', sys.argv[1], '--json']\n"

@@ -1,6 +1,7 @@
 """`vtune show`: a list of trajectories, or one of them."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.evaluate.unfinished import not_finished, unfinished
 from vtune.runs.view.opened import Opened
 from vtune.schema.trajectory import Trajectory
-from vtune.view.place import Place, find_places
+from vtune.view.place import Place, find_places, no_trajectories
+
+NAMED = 350
+"""Characters of the names of what is in a folder (ours): longer lines of errors are cut in their middle."""
 
 
 def run_show(
@@ -35,8 +39,9 @@ def run_show(
     """
     places = find_places(path)
     if len(places) > 1:
-        names = ", ".join(str(place.path) for place in places[:8])
-        raise RecipeError(f"{path} holds several things to look at", fix=f"choose one: {names}")
+        raise RecipeError(f"{path} holds {len(places)} things to look at", fix=_choice(path, places))
+    if places[0].kind == "run" and not places[0].files():
+        raise no_trajectories(places[0].path)
     opened = Opened(places[0], data)
     try:
         if opened.index.failed:
@@ -59,6 +64,15 @@ def run_show(
         )
     finally:
         opened.index.close()
+
+
+def _choice(path: Path, places: Sequence[Place]) -> str:
+    """The remedy where a folder holds several things: their names in it, as many as fit, one at least."""
+    names = [place.path.relative_to(path).as_posix() for place in places]
+    ends = accumulate(len(name) + len(", ") for name in names)
+    named = max(1, sum(end <= NAMED for end in ends))
+    more = f" and {len(names) - named} more" if named < len(names) else ""
+    return f"choose one of {path}: {', '.join(names[:named])}{more}"
 
 
 def _head(path: Path, place: Place) -> dict[str, Any]:
