@@ -28,6 +28,8 @@ GIVE_RUN = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, e.g. r
 RESUME = "run the same command again with --resume"
 """What to do about an evaluation that is not finished."""
 
+_RECORDS = (".json", ".jsonl", ".yaml", ".html")
+"""How the other files end that are kept in the folder of a run."""
 _STEP = re.compile(r"step-(\d+)")
 _WRITTEN = re.compile(r"(step-\d{6,}(-rank-\d+)?|from-\d{8,})\.parquet")
 """What a run calls its files of trajectories, and an unfinished evaluation its portions."""
@@ -97,6 +99,7 @@ def find_places(path: Path) -> list[Place]:
         DataError: If there is nothing.
     """
     if path.is_file():
+        check_no_record(path)
         kind = _kind_of_file(path)
         if kind is None:
             raise DataError(
@@ -169,6 +172,22 @@ def check_run_folder(path: Path, *, fix: str = GIVE_RUN) -> None:
         raise DataError(
             f"{path} is the folder of a curation, not of a run",
             fix=f"its report is {path / 'page.html'}, and `vtune show {path}` lists its rows",
+        )
+
+
+def check_no_record(path: Path) -> None:
+    """Check that a path is not that of a log, or of settings, which a run keeps beside its trajectories.
+
+    Raises:
+        DataError: If it is one.
+    """
+    above = (path.parent, path.parent.parent) if path.parent.name == "replies" else (path.parent,)
+    kept_by = [one for one in above if any((one / name).is_file() for name in ("suite.yaml", "recipe.yaml"))]
+    if path.is_file() and path.suffix in _RECORDS and kept_by:
+        raise DataError(
+            "this file holds neither trajectories nor samples: it is kept beside them",
+            where=str(path),
+            fix=f"give the folder: {kept_by[0]}",
         )
 
 

@@ -192,6 +192,18 @@ def test_of_a_folder_of_many_runs_all_are_named_or_how_many_more(
     assert ended.err.rstrip().endswith(said)
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "recipe.yaml", "replies/step-000000.jsonl"])
+def test_of_a_log_of_a_run_its_folder_is_asked_for(name: str, run: Path) -> None:
+    """The remedy was an import of JSON lines."""
+    file = run / name
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    for verb in ("show", "view", "faithfulness"):
+        ended = vtune(verb, file)
+        assert ended.code == 2
+        assert f"fix  give the folder: {run}\n" in ended.err
+
+
 def test_a_list_does_not_load_torch(run: Path) -> None:
     code = (
         "import sys; from vtune.cli.main import app; sys.argv = ['vtune', 'show', sys.argv[1], '--json']\n"
