@@ -118,13 +118,19 @@ def _rerun(exchanges: str | None, model: str | None, agent: str | None, *, vllm:
         RecipeError: If only a part of it is said.
     """
     from vtune.errors import RecipeError
-    from vtune.runs.audit.counterfactual import RerunWith
+    from vtune.runs.audit.counterfactual import RerunWith, asked_exchanges
 
-    if exchanges is not None and model is not None:
-        return RerunWith(exchanges=exchanges, model=model, agent=agent, vllm=vllm)
-    if exchanges is not None or model is not None or agent is not None or vllm:
+    if exchanges is None:
+        given = {"--model": model is not None, "--agent": agent is not None, "--vllm": vllm}
+        if any(given.values()):
+            raise RecipeError(
+                f"{next(name for name in given if given[name])} needs --counterfactual",
+                fix="name exchanges, such as --counterfactual black,shown, or leave it out",
+            )
+        return None
+    asked_exchanges(exchanges)  # a misspelt one is named before anything else is asked for
+    if model is None:
         raise RecipeError(
-            "--counterfactual, --model, --agent and --vllm belong together",
-            fix="name exchanges and the model that drew the trajectories, or none of them",
+            "--counterfactual needs --model", fix="name the model that drew the trajectories with --model"
         )
-    return None
+    return RerunWith(exchanges=exchanges, model=model, agent=agent, vllm=vllm)

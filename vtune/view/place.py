@@ -100,7 +100,7 @@ def find_places(path: Path) -> list[Place]:
     """
     if path.is_file():
         check_no_record(path)
-        kind = _kind_of_file(path)
+        kind = kind_of_file(path)
         if kind is None:
             raise DataError(
                 "this file holds neither trajectories nor samples",
@@ -255,7 +255,7 @@ def _files(folder: Path) -> list[Place]:
     found = []
     for file in sorted(folder.glob("*.parquet")):
         try:
-            kind = _kind_of_file(file)
+            kind = kind_of_file(file)
         except DataError:
             kind = "trajectories"
         if kind is not None:
@@ -283,8 +283,12 @@ def _below(folder: Path, depth: int) -> list[Place]:
     return found
 
 
-def _kind_of_file(path: Path) -> Kind | None:
-    """What a Parquet file holds; None where it is neither."""
+def kind_of_file(path: Path) -> Kind | None:
+    """What a Parquet file holds; None where it is neither.
+
+    Raises:
+        DataError: If it cannot be read.
+    """
     names = columns(path).keys()
     if {"sample_id", "messages", "calls"} <= names:
         return "trajectories"

@@ -201,8 +201,9 @@ def test_what_cannot_be_drawn_again_is_refused_with_a_remedy(
     asks = ["--counterfactual", "black", "--model", tiny]
     for words, what, fix in (
         ([runs["uses"], "--counterfactual", "blck", "--model", tiny], "no exchange 'blck'", "`black`"),
-        ([runs["uses"], "--counterfactual", "black"], "belong together", "the model that drew"),
-        ([runs["uses"], "--agent", "codev"], "belong together", "or none of them"),
+        ([runs["uses"], "--counterfactual", "blck"], "no exchange 'blck'", "did you mean `black`"),
+        ([runs["uses"], "--counterfactual", "black"], "needs --model", "the model that drew"),
+        ([runs["uses"], "--agent", "codev"], "--agent needs --counterfactual", "or leave it out"),
         ([file, "--data", puzzles, *asks], "how these trajectories were drawn", "--agent"),
         ([tmp_path / "dark", *asks], "blackened already", "call_images: shown"),
         (

@@ -27,7 +27,7 @@ from vtune.tools import ToolName
 from vtune.verifiers import verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.spaces import Space
-from vtune.view.place import check_no_record, no_trajectories, portions_of
+from vtune.view.place import check_no_record, kind_of_file, no_trajectories, portions_of
 
 SEED = 0
 """Of the bootstrap where no run says one: the same trajectories give the same intervals."""
@@ -88,6 +88,12 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
     if not path.exists():
         raise DataError(f"there is no file or folder {path}", fix="give a run folder or a Parquet file")
     check_no_record(path)
+    if path.is_file() and kind_of_file(path) == "samples":
+        raise DataError(
+            "this is a file of samples, not of trajectories",
+            where=str(path),
+            fix="give a run, or a Parquet file of trajectories, and these samples behind --data",
+        )
     folder = path if path.is_dir() else path.parent
     files: tuple[Path, ...] = (path,)
     if path.is_dir():
