@@ -78,6 +78,17 @@ def test_a_run_that_continues_shows_its_curves_from_the_beginning(run: Path) -> 
     assert "1.5" in out.getvalue()
 
 
+@pytest.mark.parametrize(("done", "show", "said"), [(4, True, True), (4, False, False), (3, True, False)])
+def test_a_run_that_is_continued_with_no_step_left_says_so(
+    done: int, show: bool, said: bool, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Training("sft", run, 4, done=done, show=show):
+        pass
+    assert capsys.readouterr().err == (
+        f"{run}: all 4 steps are done, nothing is left to train\n" if said else ""
+    )
+
+
 def test_a_file_that_somebody_has_changed_is_said_and_ends_nothing(run: Path) -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, height=60, color_system=None)

@@ -18,7 +18,7 @@ from vtune.metrics.by_source import steps_done
 from vtune.metrics.changes import TELLING, changes, telling
 from vtune.metrics.log import MetricsLine, read_metrics_from
 from vtune.metrics.replies import last_replies
-from vtune.report.progress import Numbers, Steps
+from vtune.report.progress import Numbers, Steps, say
 from vtune.report.watch import duration, render_watch
 from vtune.schema.source_names import ALL
 
@@ -112,9 +112,14 @@ class Training:
         console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
         screen = show and console.is_terminal
         self._lines = Steps(title, total, done=done, show=show and not screen)
+        # No word of the run as a whole: an evaluation at its end may still be missing.
+        trained = f"{folder}: all {total} steps are done, nothing is left to train"
+        self._at_once = trained if show and done >= total else None
         self._screen = _Screen(folder, total, console) if screen else None
 
     def __enter__(self) -> Self:
+        if self._at_once is not None:
+            say(self._at_once)
         self._lines.__enter__()
         if self._screen is not None:
             self._screen.start()

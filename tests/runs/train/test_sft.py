@@ -89,6 +89,7 @@ def test_a_broken_run_goes_on_with_the_same_losses(
     # Nothing is left to do, and that is told.
     again = vtune(*words, "--resume", "--json")
     assert (again.code, json.loads(again.out)["loss"]) == (0, None)
+    assert "all 12 steps are done, nothing is left to train" in again.err
     assert numbers(broken) == numbers(unbroken)
 
 
