@@ -194,7 +194,8 @@ def traces(
 ) -> None:
     """Make cold-start traces of your own samples, for `vtune sft`."""
     if bool(data) == (run is not None):
-        raise typer.BadParameter("give samples with --data, or a run with --run", param_hint="--data")
+        said = "give samples with --data, or a run with --run" + (", not both" if data else "")
+        raise typer.BadParameter(said, param_hint="--data")
     if run is not None and prompt is not None:
         raise RecipeError(
             "--prompt has no effect with --run: a trajectory keeps the prompt that its policy read",

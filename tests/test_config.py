@@ -247,3 +247,10 @@ def test_a_list_without_its_wrong_item_is_not_said_to_be_too_short(tmp_path: Pat
         with pytest.raises(RecipeError, match=words) as caught:
             load_recipe(path, Holder, [])
         assert str(caught.value).startswith("1 problem(s)")
+
+
+def test_data_in_the_place_of_a_recipe_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    path.write_bytes(b"PAR1\x15\x04\xff")
+    with pytest.raises(RecipeError, match="is a Parquet file, not a recipe"):
+        load_recipe(path, Plan)

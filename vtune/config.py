@@ -189,6 +189,11 @@ def _document(path: Path) -> tuple[yaml.Node | None, Any]:
     except yaml.YAMLError as error:
         raise _not_yaml(path, error) from None
     except UnicodeDecodeError as error:
+        if error.object.startswith(b"PAR1"):
+            raise RecipeError(
+                f"{path} is a Parquet file, not a recipe",
+                fix="name it in a recipe; `vtune recipes list` shows what ships",
+            ) from None
         raise RecipeError(
             f"not UTF-8: {error.reason}", where=f"{path}, byte {error.start}", fix="save it as UTF-8"
         ) from None

@@ -34,7 +34,7 @@ def unreadable_picture(row: dict[str, Any]) -> None:
 # What is done to the data, the row that is named, and what the message says.
 DATA: dict[str, tuple[Callable[[Path, Path], Path], str, str]] = {
     "missing file": (lambda good, out: out, "", "cannot read"),
-    "broken Parquet": (broken, "", "not a Parquet file"),
+    "broken Parquet": (broken, "", "the Parquet file is cut short"),
     "a file of something else": (
         lambda good, out: good.with_name("traces.parquet"),
         "",

@@ -217,7 +217,7 @@ def test_a_file_that_is_not_parquet_is_refused(content: bytes, tmp_path: Path) -
     path = tmp_path / "broken.parquet"
     path.write_bytes(content)
     for read in (parquet.read_samples, parquet.read_trajectories):
-        with pytest.raises(DataError, match="not a Parquet file"):
+        with pytest.raises(DataError, match=r"Parquet file is cut short|not a Parquet file"):
             list(read(path))
 
 
@@ -226,7 +226,7 @@ def test_a_file_that_breaks_off_is_refused(tmp_path: Path) -> None:
     parquet.write_samples(path, [replace(SAMPLE, id=f"signs/{n}") for n in range(50)])
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DataError, match="not a Parquet file"):
+    with pytest.raises(DataError, match="the Parquet file is cut short"):
         parquet.count_rows(path)
     path.write_bytes(b"PAR1" + bytes(100) + whole[104:])
     with pytest.raises(DataError):

@@ -146,7 +146,7 @@ def test_a_file_that_is_missing_or_of_another_kind_is_refused_before_it_is_read(
         sample_store([tmp_path / "none.parquet"])
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1 not really")
-    with pytest.raises(DataError, match="not a Parquet file"):
+    with pytest.raises(DataError, match="the Parquet file is cut short"):
         trajectory_store([broken])
     write_samples(tmp_path / "samples.parquet", [SAMPLE])
     with pytest.raises(DataError, match="no column `sample_id`"):

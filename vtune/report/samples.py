@@ -78,7 +78,7 @@ def render_validation(result: Mapping[str, Any]) -> RenderableType:
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     good = sum(result["by_source"].values())
     kept = f"{good} of {result['rows']} rows are good: {sources or GAP}"
-    return Group(*problems, _line(kept), *_turned(result))
+    return Group(*problems, *([_line(kept)] if result["rows"] else []), *_turned(result))
 
 
 def render_inspection(result: Mapping[str, Any]) -> RenderableType:

@@ -479,7 +479,7 @@ def test_a_damaged_shard_costs_its_own_rows_alone(tmp_path: Path) -> None:
     result = import_data("hf", [folder], out, options=Options(columns=columns), strict=False)
     assert [sample.question for sample in read_samples(out)] == ["Which 0?", "Which 2?"]
     (problem,) = result["problems"]
-    assert "an incomplete one" in problem["what"]
+    assert "cut short" in problem["what"]
     assert problem["file"] == str(folder / "train-1.parquet")
 
 

@@ -123,6 +123,12 @@ def test_looks_together_never_cover_most_of_a_picture() -> None:
     assert area <= 0.5 * WIDE[0] * WIDE[1]
 
 
+def test_samples_and_a_run_are_not_given_together(tmp_path: Path) -> None:
+    told = vtune("data", "make", "traces", "--run", tmp_path, "--data", "a.parquet", "--out", "b.parquet")
+    assert told.code == 2
+    assert "not both" in " ".join(told.err.split())
+
+
 def test_what_cannot_be_looked_at_is_left_out_and_counted(tmp_path: Path) -> None:
     data, out = tmp_path / "mine.parquet", tmp_path / "traces.parquet"
     blind, bare = sample(id="mine/1", evidence=()), sample(id="mine/2", tools=())

@@ -153,3 +153,24 @@ def test_a_row_with_a_bomb_is_listed_with_its_file_and_a_remedy(tmp_path: Path, 
     assert "a picture cannot be opened" in problem["what"]
     assert "store a PNG or JPEG of at most 64 Mi pixels and 2000:1" in problem["fix"]
     assert vtune("data", "validate", tmp_path / "a.parquet").code in (1, 2)
+
+
+def test_a_file_that_is_the_problem_is_told_with_what_to_do(tmp_path: Path) -> None:
+    whole, cut, photo = tmp_path / "whole.parquet", tmp_path / "cut.parquet", tmp_path / "a.jpg"
+    write_samples(whole, [GOOD])
+    cut.write_bytes(whole.read_bytes()[:-9])
+    photo.write_bytes(encoded(9, 9))
+    for path, what, remedy in (
+        (cut, "the Parquet file is cut short", "copy, download or make it again"),
+        (photo, "not a Parquet file", "give a Parquet file"),
+        (tmp_path, "it is a folder", "name files of it: cut.parquet, whole.parquet"),
+    ):
+        told = vtune("data", "validate", path)
+        assert told.code == 2
+        assert what in told.out
+        assert remedy in told.out
+        assert "data validate" not in told.out
+        assert "0 of 0" not in told.out
+        with pytest.raises(DataError, match="1 problem") as caught:
+            check_data([path])
+        assert caught.value.fix == "give other files, or make these again"

@@ -139,7 +139,7 @@ def spoilt(path: Path, **changes: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "given", "said"),
     [
-        (cut, [], "not a Parquet file, or an incomplete one"),
+        (cut, [], "the Parquet file is cut short or damaged"),
         (lambda path: spoilt(path, images=(Picture(b"none"),)), [], "row 3: a picture cannot be opened"),
         (lambda path: spoilt(path, tools=("image_zoom_in_tool",)), [], "no section tools.zoom"),
         (lambda path: spoilt(path, evidence=()), [], "has no evidence boxes, and the recipe has no judge"),

@@ -164,7 +164,7 @@ def test_a_damaged_file_hides_no_other(run: Path, tmp_path: Path) -> None:
     assert held(page)["ones"]
     for file in files:
         file.write_bytes(b"PAR1")
-    with pytest.raises(DataError, match="not a Parquet file") as caught:
+    with pytest.raises(DataError, match="the Parquet file is cut short") as caught:
         write_page([run], page)
     assert str(run) in caught.value.where
     assert caught.value.fix

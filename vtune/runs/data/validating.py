@@ -210,9 +210,10 @@ def check_data(
     if not problems:
         return
     lines = [f"  {line}" for line in first_problems(problems)]
-    raise DataError(
-        "\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=f"`{lister}` lists all of them"
-    )
+    fix = f"`{lister}` lists all of them"
+    if all(problem["row"] is None for problem in problems):
+        fix = "give other files, or make these again"
+    raise DataError("\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=fix)
 
 
 def check_brought(sample: Sample, where: str) -> None:

@@ -19,6 +19,10 @@ from vtune.schema.fields import Row
 from vtune.schema.parquet.groups import GROUP_BYTES, GROUP_ROWS, row_groups
 from vtune.schema.parquet.json_columns import json_reader
 
+MAGIC = b"PAR1"
+"""What a Parquet file begins with."""
+_NAMED = 5
+"""Files of a folder that a message names (ours)."""
 _READ_ROWS = 16
 """Rows that are read at once at most; fewer where they are large (ours)."""
 _SCAN_BYTES = 2**20
@@ -216,13 +220,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     except OSError as error:
         raise _unreadable(path, error) from None
     except pa.ArrowException as error:
-        raise DataError(
-            f"not a Parquet file, or an incomplete one: {_first_sentence(error)}",
-            where=str(path),
-            fix="import JSON lines with `vtune data import samples`"
-            if path.suffix in (".jsonl", ".json")
-            else "make or download it again; `vtune data validate` checks a file",
-        ) from None
+        raise _not_parquet(path, error) from None
     with file:
         _check_sizes(path, file)
         yield file
@@ -351,7 +349,28 @@ def at_row(path: Path, number: int, error: DataError) -> DataError:
     return DataError(error.what, where=f"{place}, {error.where}" if error.where else place, fix=error.fix)
 
 
+def _not_parquet(path: Path, error: pa.ArrowException) -> DataError:
+    with open_input(path) as stream:
+        begun = stream.read(len(MAGIC)) == MAGIC
+    if begun:
+        what, fix = "the Parquet file is cut short or damaged", "copy, download or make it again"
+    elif path.suffix in (".jsonl", ".json"):
+        what, fix = "not a Parquet file", "import JSON lines with `vtune data import samples`"
+    else:
+        what, fix = "not a Parquet file", "give a Parquet file; `vtune data import` makes one of other files"
+    return DataError(f"{what}: {_first_sentence(error)}", where=str(path), fix=fix)
+
+
 def _unreadable(path: Path, error: OSError) -> DataError:
+    if path.is_dir():
+        names = sorted(file.name for file in path.glob("*.parquet"))
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return DataError(
+            f"cannot read {path}: it is a folder",
+            fix=f"name files of it: {', '.join(names[:_NAMED])}{more}"
+            if names
+            else "give Parquet files: there are none in it",
+        )
     if error.strerror:
         what = f"cannot read {path}: {error.strerror}"
         return DataError(what, fix="check the path; `vtune data make` makes data")
