@@ -115,6 +115,14 @@ def test_a_box_that_fills_the_picture_is_answered_without_a_look(tmp_path: Path)
     assert trace.messages[-1].content.endswith("<answer>3</answer>")
 
 
+def test_how_many_traces_have_no_call_is_said(tmp_path: Path) -> None:
+    whole = (Evidence("cup", 0, (10.0, 10.0, 600.0, 400.0)),)
+    data = tmp_path / "s.parquet"
+    write_samples(data, [sample(), sample(id="s/whole", evidence=whole)])
+    made = make_box_traces([data], tmp_path / "t.parquet", prompt="codev")
+    assert (made["traces"], made["without_a_call"]) == (2, 1)
+
+
 def test_looks_together_never_cover_most_of_a_picture() -> None:
     row = tuple(Evidence("cup", 0, (x, 10.0, x + 150.0, 300.0)) for x in (0.0, 160.0, 320.0, 480.0))
     shown = regions(sample(evidence=row))

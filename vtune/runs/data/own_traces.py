@@ -76,7 +76,8 @@ def make_box_traces(
         tiny: Also build a tiny model with random weights here, whose tokenizer knows the words of the traces.
 
     Returns:
-        `file`, `traces`, `left_out`: reason -> samples, and `tiny`: the model's folder.
+        `file`, `traces`, `left_out`: reason -> samples, `without_a_call`: traces that answer at once, and
+        `tiny`: the model's folder.
 
     Raises:
         RecipeError: If `out` or `tiny` cannot be written, `out` is what is read, or a tool needs settings.
@@ -86,6 +87,7 @@ def make_box_traces(
     if tiny is not None:
         check_tiny(tiny)
     left_out: Counter[str] = Counter()
+    calls: Counter[bool] = Counter()
 
     def made(toolbox: Toolbox, loop: asyncio.Runner) -> Iterator[Trajectory]:
         for file in data:
@@ -95,7 +97,9 @@ def make_box_traces(
                     if isinstance(made_of, str):
                         left_out[made_of] += 1
                         continue
-                    yield loop.run(_box_trace(*made_of, prompt, toolbox))
+                    trace = loop.run(_box_trace(*made_of, prompt, toolbox))
+                    calls[bool(trace.calls)] += 1
+                    yield trace
                 except DataError as error:
                     raise at_row(file, number, error) from None
 
@@ -105,6 +109,7 @@ def make_box_traces(
         try:
             fix = "samples need evidence boxes, and a tool to look with"
             result = _written(out, made(toolbox, loop), left_out, fix)
+            result["without_a_call"] = calls[False]
         finally:
             loop.run(tools.aclose())
     if tiny is not None:
