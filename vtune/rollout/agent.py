@@ -50,6 +50,8 @@ class Job:
     policy_version: int
     key: tuple[int, ...]
     """Seeds the draw and the sandbox; unique in a run. Its last number is that of the rollout."""
+    apart: bool = False
+    """See `Request`."""
 
 
 class Agent:
@@ -282,6 +284,7 @@ class Agent:
             cohort=cohort,
             messages=tuple(book.messages),
             question=job.sample.id,
+            apart=job.apart,
         )
 
     def _append(

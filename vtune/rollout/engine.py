@@ -46,6 +46,8 @@ class Request:
     """The same conversation in words, for a model that takes no token ids; `images` count `pixels`."""
     question: str = ""
     """Id of the sample, for a policy that has its replies by question."""
+    apart: bool = False
+    """Whether chance is dealt to it by its own key, whatever is drawn with it; most engines always do so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,9 @@ class TransformersEngine:
         max_batch: Rows drawn at the same time, at most.
         waiting: Covered while a batch is drawn.
         threads: CPU threads while turns are drawn; None: as many as at other times.
-        apart: Whether chance is dealt to each row by its own key. Then a turn is drawn alike whatever else is
-            drawn with it (as far as arithmetic goes: sums of another batch may differ in their last bit).
+        apart: Whether chance is dealt to each row by its own key, whether its request asks for that or not.
+            Then a turn is drawn alike whatever else is drawn with it (as far as arithmetic goes: sums of
+            another batch may differ in their last bit).
     """
 
     cohorts = 2
@@ -155,7 +156,8 @@ class TransformersEngine:
     async def _draw_batch(self, asked: "Sequence[_Asked]") -> None:
         requests = [request for request, _ in asked]
         rows = DrawnRows(self._policy.chat, requests, [self._closing(request) for request in requests])
-        for ended in _Draw(self._policy, requests, rows, apart=self._apart).steps():
+        apart = self._apart or any(request.apart for request in requests)
+        for ended in _Draw(self._policy, requests, rows, apart=apart).steps():
             for row in ended:
                 if not asked[row][1].done():
                     asked[row][1].set_result(rows.completion(row, self._version))

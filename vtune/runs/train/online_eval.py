@@ -280,6 +280,7 @@ class OnlineEvaluation:
                 policy_version=step,
                 # As in an evaluation by itself: chance is the same after every step.
                 key=(suite.seed, 0, number * ranks.world + ranks.rank, rollout),
+                apart=True,
             )
             for number, (sample, images) in numbered
             for rollout in range(suite.rollouts)
