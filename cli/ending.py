@@ -11,7 +11,7 @@ from types import FrameType
 from vtune.errors import WITHIN
 
 AGAIN_S = 0.02
-"""After which a lost Ctrl-C is sent again: before anybody has pressed twice."""
+"""Seconds after which a lost Ctrl-C is sent again (ours): before anybody has pressed twice."""
 
 
 class Resumable:
