@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 LAYERS = [
     {"errors"},
     {"files", "parts", "sections", "signals"},
-    {"registry"},
+    {"kinds", "registry"},
     {"uses"},
     {"config", "schema"},
     {"sandbox", "looks"},

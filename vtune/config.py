@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.reading import read_text
 from vtune.files.yaml_text import explained, read_yaml
+from vtune.kinds import check_kind
 from vtune.registry import or_yours
 from vtune.sections import Named, Open
 from vtune.sections import Strict as Strict
@@ -85,6 +86,7 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         RecipeError: With every problem found, each with its line (or its override).
     """
     root, values = _read(path)
+    check_kind(path, values, kind)
     lines = dict(_lines(root, path))
     first = [override for override in overrides if override.partition("=")[0] in kind.decides]
     given = {_apply(values, override) for override in first}

@@ -11,6 +11,7 @@ import pytest
 from tests.data.formats.published import MAKERS
 from tests.environments.worlds import MAZE, maze, using
 from tests.runs.commands import vtune
+from vtune.config import dump_recipe, load_recipe
 from vtune.data import lens
 from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
@@ -18,10 +19,12 @@ from vtune.errors import DataError, RecipeError
 from vtune.reward import format as form
 from vtune.reward.format import format_reward
 from vtune.runs.data import importing
+from vtune.runs.data.own_traces import make_box_traces
 from vtune.runs.recipes.chain import writers
 from vtune.runs.recipes.chain.nodes import Node, shipped_nodes
 from vtune.runs.recipes.chain.walk import check_joins
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
+from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message
 from vtune.schema.parquet import write_samples
 from vtune.schema.trajectory import Call
@@ -461,6 +464,36 @@ def test_every_layout_has_a_specimen_that_imports_as_the_published_files_do(
     published = MAKERS[name](tmp_path / "published")
     assert made["kept"] > 0
     assert set(made["by_verifier"]) <= set(published.verifiers)
+
+
+def test_a_run_on_the_disk_has_taught_what_its_own_recipe_says(
+    shipped: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    samples = list(lens.samples(1, 4, seed=0, split="train"))
+    write_samples(Path("signs.parquet"), samples)
+    make_box_traces([Path("signs.parquet")], Path("cold.parquet"), prompt="plain")
+    text = find_shipped("rl/codev-tiny").path.read_text()
+    text = text.replace("runs/demo/sft/", "runs/school/").replace("runs/demo/data/train", "signs")
+    Path("mine.yaml").write_text(text)
+    newest = Path("runs/school/checkpoints/newest")
+    newest.mkdir(parents=True)
+
+    untaught = breaks(check_joins(["mine.yaml"], shipped=shipped))
+    assert "prompt" in {join["about"] for join in untaught}
+
+    school = load_recipe(find_shipped("sft/codev-tiny").path, SFTRecipe, ["data=[cold.parquet]"])
+    Path("runs/school/recipe.yaml").write_text(dump_recipe(school))
+    found = check_joins(["mine.yaml"], shipped=shipped)
+    assert breaks(found) == []
+    (policy,) = [join for join in found["joins"] if (join["reader"], join["about"]) == ("rl/mine", "policy")]
+    assert policy["writer"] == "sft/recipe.yaml of runs/school"
+
+    Path("runs/school/recipe.yaml").write_text("sources: {}\n")
+    found = check_joins(["mine.yaml"], shipped=shipped)
+    (policy,) = [join for join in found["joins"] if (join["reader"], join["about"]) == ("rl/mine", "policy")]
+    assert policy["level"] == "note"
+    assert "nobody knows what runs/school was taught: not the recipe of a run" in policy["why"]
 
 
 def test_a_sweep_still_joins_once_its_cold_start_is_there(

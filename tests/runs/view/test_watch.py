@@ -14,6 +14,7 @@ from tests.runs.commands import vtune
 from tests.view.runs import LOOKED, make_run
 from vtune.errors import DataError
 from vtune.report.watch import render_watch, watch_line
+from vtune.runs.report.document import run_report
 from vtune.runs.start import is_running, locked
 from vtune.runs.view import watch
 from vtune.runs.view.watch import follow, watched
@@ -87,8 +88,17 @@ def test_a_run_that_has_only_just_begun_has_done_no_step(run: Path) -> None:
         assert (state["done"], state["total"], state["running"]) == (0, 20, True)
         assert watch_line(state) == f"{run.name}: step 0/20"
         assert "0 %" in printed(render_watch(state))
-    with pytest.raises(DataError, match=r"no metrics\.jsonl"):
-        watched(run)
+        with pytest.raises(DataError, match=r"no numbers yet[^$]*wait for its first step"):
+            run_report([run])
+
+
+def test_a_run_that_ended_before_its_first_step_is_one_that_is_not_running(run: Path) -> None:
+    (run / "metrics.jsonl").unlink()
+    assert vtune("watch", str(run)).out == f"{run.name}: step 0/20, not running\n"
+    ended = vtune("report", str(run))
+    assert ended.code == 2
+    assert "no numbers yet: its first step has not ended" in ended.err
+    assert "--resume" in ended.err
 
 
 def test_new_steps_are_followed_until_the_end(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from vtune.metrics.replies import last_replies, stored_replies
 from vtune.metrics.tightening import tightenings
 from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.report.results import read_results
+from vtune.runs.start import is_running
 from vtune.runs.sweep.table import is_sweep, sweep_table
 from vtune.schema.audit import read_audit
 from vtune.schema.parquet import fingerprint
@@ -170,9 +171,11 @@ def _run(path: Path, *, replies: bool) -> dict[str, object]:
             f"there is no run and no evaluation in {path}, only curations",
             fix="the report of a curation is the page.html in its folder",
         )
-    for name in ("recipe.yaml", "metrics.jsonl"):
-        if not (path / name).is_file():
-            raise DataError(f"{path} is not the folder of a run: it has no {name}", fix=GIVE_RUN)
+    if not (path / "recipe.yaml").is_file():
+        raise DataError(f"{path} is not the folder of a run: it has no recipe.yaml", fix=GIVE_RUN)
+    if not (path / "metrics.jsonl").is_file():
+        fix = "wait for its first step" if is_running(path) else RESUME
+        raise DataError("no numbers yet: its first step has not ended", where=str(path), fix=fix)
     lines = read_metrics(path / "metrics.jsonl")
     sources: dict[str, list[MetricsLine]] = {}
     for line in lines:

@@ -66,8 +66,8 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """What the run says of itself; one that has only just begun has no numbers yet."""
-    if is_running(path) and not (path / "metrics.jsonl").is_file():
+    """What the run says of itself; one that has not ended its first step has no numbers yet."""
+    if not (path / "metrics.jsonl").is_file():
         return run_begun(path)
     runs: Any = run_report([path])["runs"]
     (run,) = runs

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from vtune.errors import VtuneError
 from vtune.runs.recipes.chain.joins import Join
+from vtune.runs.recipes.chain.nodes import run_node
 from vtune.runs.recipes.chain.writers import Product, Workshop, unwritten
 
 _LOCAL = re.compile(r"[./~]|(runs|models|data|checkpoints)/")
@@ -55,10 +57,24 @@ def policy_of(reader: str, model: str, shop: Workshop) -> tuple[Join, Product | 
     if writers:
         return Join(writers[0].by, reader, "policy", writers[0].path, model), writers[0]
     if Path(model).exists():
-        return Join("a folder that is here", reader, "policy", model, model), None
+        return _policy_here(reader, model)
     if _LOCAL.match(model) or model.count("/") != 1:
         return broken(NOBODY, reader, "policy", model, unwritten(model)), None
     return Join("the hub", reader, "policy", model, model), None
+
+
+def _policy_here(reader: str, model: str) -> tuple[Join, Product | None]:
+    """A folder on this machine; of a run, its own recipe says what the policy was taught."""
+    join = Join("a folder that is here", reader, "policy", model, model)
+    folder = Path(run_folder(model))
+    if not (folder / "recipe.yaml").is_file():
+        return join, None
+    try:
+        node = run_node(folder)
+    except VtuneError as error:
+        why = f"nobody knows what {folder} was taught: {said(error)}"
+        return replace(join, level="note", why=why, fix=error.fix), None
+    return replace(join, writer=node.title), Product(str(folder), "policy", node.title, node=node)
 
 
 def run_folder(model: str) -> str:

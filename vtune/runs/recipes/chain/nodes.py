@@ -7,6 +7,7 @@ from typing import Any
 
 from vtune.config import Strict, load_recipe, read_values
 from vtune.errors import RecipeError
+from vtune.kinds import kind_of
 from vtune.runs.curate.recipe import DataRecipe, PassRate
 from vtune.runs.evaluate.groups import Group
 from vtune.runs.evaluate.suite import AgentRecipe, EvalSuite
@@ -24,16 +25,6 @@ KINDS: dict[str, type[Strict]] = {
     "group": Group,
 }
 """Kind -> what a file of it is read into; sweeps are read with the recipe that they vary."""
-_MARKS = {
-    "sources": "data",
-    "scorer": "eval",
-    "variants": "sweep",
-    "call_images": "agent",
-    "members": "group",
-    "rollout": "rl",
-    "batch_size": "sft",
-}
-"""A key at the top -> the kind that has it, in the order in which they are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +124,19 @@ def chosen(names: Sequence[str], shipped: Sequence[Node]) -> Chosen:
     return Chosen([*everything.values()], [*(asked or there).values()], replaced)
 
 
+def run_node(folder: Path) -> Node:
+    """The recipe that the folder of a run keeps, as one of the walk under the folder's name.
+
+    Raises:
+        RecipeError: If it is not one of training, or cannot be read.
+    """
+    path = folder / "recipe.yaml"
+    kind = _kind(path)
+    if kind not in ("sft", "rl"):
+        raise RecipeError("not the recipe of a run", where=str(path), fix="name the folder of a run")
+    return Node(kind, f"recipe.yaml of {folder}", path, load_recipe(path, KINDS[kind]), ())
+
+
 def _check_alone(node: Node, other: Node | None) -> None:
     """Check that no other file has its kind and name: one of the two would not be looked at.
 
@@ -159,8 +163,7 @@ def _node(kind: str | None, path: Path) -> Node:
 
 def _kind(path: Path) -> str | None:
     """Its kind, by the keys at its top; None where it is of none."""
-    values = _mapping(path)
-    return next((kind for key, kind in _MARKS.items() if key in values), None)
+    return kind_of(_mapping(path))
 
 
 def _mapping(path: Path) -> dict[str, Any]:
