@@ -919,6 +919,18 @@ def test_a_missing_file_is_named_before_anything_is_written(tmp_path: Path) -> N
     assert json.loads(plan.out)["sources"]["n"]["missing"] == str(tmp_path / "none.parquet")
 
 
+def test_a_curation_that_takes_the_place_of_another_says_so(tmp_path: Path) -> None:
+    data, out = tmp_path / "data.parquet", tmp_path / "out"
+    write_samples(data, numbered(4))
+    recipe = write_recipe(tmp_path / "mine.yaml", {"s": source(data)}, [])
+    assert "curated with" not in vtune("curate", recipe, "--out", out).err
+    other = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
+    assert f"{out} was curated with other settings (seed, mix.caps.s); its files are replaced" in other.err
+    write_samples(data, numbered(5))
+    more = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
+    assert f"{out} was curated from other data; its files are replaced" in more.err
+
+
 def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:
     from vtune.runs.start import locked
 

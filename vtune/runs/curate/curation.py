@@ -10,12 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from vtune.config import dump_recipe
+from vtune.config import differing_keys, dump_recipe, read_values
 from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
 from vtune.curate.item import ABILITIES, Item, Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
-from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
+from vtune.errors import RESTORE, DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output, write_atomically
 from vtune.judge.endpoint import JudgeEndpoint
@@ -183,10 +183,20 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
             say(f"nothing has changed since {out} was made")
             return before
         check_judges(_judges(recipe), out / "results", pictures=True)
+        _say_replaced(recipe, out)
         # What is there is no longer the result of one run.
         (out / "curation.json").unlink(missing_ok=True)
         with looking(workers) as looks:
             return _curate(recipe, rows, looks, reviews, out, inputs)
+
+
+def _say_replaced(recipe: DataRecipe, out: Path) -> None:
+    """Say that a folder holds the result of other inputs, and which settings differ."""
+    if (out / "curation.json").is_file() and (out / "recipe.yaml").is_file():
+        before = read_values(out / "recipe.yaml", fix=RESTORE)
+        differing = [key for key in differing_keys(before, recipe.model_dump(mode="json")) if key != "uses"]
+        how = f"with other settings ({', '.join(differing)})" if differing else "from other data"
+        say(f"{out} was curated {how}; its files are replaced, replies of models are kept")
 
 
 def _judges(recipe: DataRecipe) -> dict[str, JudgeEndpoint]:
