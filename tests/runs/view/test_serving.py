@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from tests.runs.view.test_show import hostile
 from tests.view.runs import LOOKED, MISSED, make_run
+from vtune.runs.view import serving
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.serving import app_of
 from vtune.schema.labels import read_labels
@@ -46,6 +47,26 @@ def test_a_list_a_trajectory_and_its_pictures(page: TestClient) -> None:
     picture = page.get("api/0/picture/1/step-000000/0")
     assert picture.headers["content-type"] == "image/png"
     assert Image.open(BytesIO(picture.content)).size == (16, 12)
+
+
+def test_long_texts_are_compressed_for_who_takes_that_and_pictures_are_not(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch, run: Path
+) -> None:
+    place = page.get("api/places")
+    assert "content-encoding" not in place.headers
+    monkeypatch.setattr(serving, "PACKED", len(place.content))
+    opened = [Opened(found, show=False) for found in find_places(run)]
+    packing = TestClient(app_of(opened, TOKEN), base_url=f"{HERE}/{TOKEN}/")
+    packed = packing.get("api/places")
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(place.content)
+    assert packed.json()[0]["facets"] == place.json()[0]["facets"]
+    assert HEADERS.items() <= dict(packed.headers).items()
+    plain = packing.get("api/places", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    monkeypatch.setattr(serving, "PACKED", 1)
+    packing = TestClient(app_of(opened, TOKEN), base_url=f"{HERE}/{TOKEN}/")
+    assert "content-encoding" not in packing.get("api/0/picture/1/step-000000/0").headers
 
 
 def test_what_a_run_adds_is_there_at_the_next_question(page: TestClient, run: Path) -> None:
