@@ -43,6 +43,44 @@ def parse_row(text: str) -> Any:
     return _parsed(text, MAX_PARTS, _ONCE.decode)
 
 
+def parse_rows(text: str | bytes, *, parts: int) -> Any:
+    """The value of a JSON text that is an array of rows of data.
+
+    Args:
+        text: As of `parse_json`.
+        parts: As of `parse_json`.
+
+    Returns:
+        The array; in place of a row in which an object has a key twice, the `KeyTwice` that says so.
+
+    Raises:
+        ValueError: As `parse_json`; of a value that is no array, also for a key that comes twice.
+    """
+    found: list[KeyTwice] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any] | KeyTwice:
+        try:
+            return _once(pairs)
+        except KeyTwice as error:
+            found.append(error)
+            return error
+
+    value = _parsed(text, parts, partial(json.loads, object_pairs_hook=once))
+    if not found:
+        return value
+    if not isinstance(value, list):
+        raise found[0]
+    return [_twice_in(row) or row for row in value]
+
+
+def _twice_in(value: Any) -> KeyTwice | None:
+    """The error that stands in a row in place of an object."""
+    if isinstance(value, KeyTwice):
+        return value
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((error for item in inside if (error := _twice_in(item)) is not None), None)
+
+
 def parse_json(
     text: str | bytes, *, parts: int = MAX_PARTS, parse_constant: Callable[[str], Any] | None = None
 ) -> Any:

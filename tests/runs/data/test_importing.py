@@ -305,12 +305,13 @@ def test_an_export_leaves_the_list_of_an_import_beside_it_alone(tmp_path: Path) 
     assert (tmp_path / "out.problems.txt").read_text() == listed
 
 
-@pytest.mark.parametrize("line", ['{"data_source": "b", %s', '{%s, "extra_info": {"a": 1, "a": 1}}'])
-def test_a_row_with_a_key_given_twice_is_left_out(line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+@pytest.mark.parametrize("line", ['{"data_source": "b", %s', '{%s, "extra_info": [{"a": 1, "a": 1}]}'])
+def test_a_row_with_a_key_given_twice_is_left_out(line: str, name: str, tmp_path: Path) -> None:
     row = json.dumps({"data_source": "a", "prompt": "How many?", "reward_model": {"ground_truth": "3"}})
     odd = line % (row[1:] if line.startswith('{"data') else row[1:-1])
-    file, out = tmp_path / "a.jsonl", tmp_path / "out.parquet"
-    file.write_text(f"{row}\n{odd}\n")
+    file, out = tmp_path / name, tmp_path / "out.parquet"
+    file.write_text(f"{row}\n{odd}\n" if name == "a.jsonl" else f"[{row},\n{odd}]")
     result = import_data("samples", [file], out, options=Options(), strict=False)
     key = "data_source" if line.startswith('{"data') else "a"
     told = f"{file}, row 1: the key `{key}` is given twice"

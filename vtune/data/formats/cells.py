@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from vtune.data.formats.source import DOCUMENT_PARTS, as_row, json_lines
 from vtune.errors import DataError
-from vtune.files.json_text import parse_json
+from vtune.files.json_text import parse_rows
 from vtune.files.reading import MAX_DOCUMENT, MAX_LINE, open_input, read_lines
 from vtune.schema.fields import Row
 
@@ -115,7 +115,7 @@ def _json(stream: BinaryIO) -> Iterator[Row | DataError]:
     try:
         if len(text) > MAX_DOCUMENT:
             raise ValueError(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
-        rows = parse_json(text.removeprefix(b"\xef\xbb\xbf"), parts=DOCUMENT_PARTS)
+        rows = parse_rows(text.removeprefix(b"\xef\xbb\xbf"), parts=DOCUMENT_PARTS)
     except ValueError as error:
         yield DataError(f"not JSON: {error}", fix="write [{…}, …], or JSON lines")
         return

@@ -1,13 +1,13 @@
 """Rows of the files in which data sets are published: Parquet, JSON lines, JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from json import detect_encoding
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from vtune.errors import DataError
-from vtune.files.json_text import KeyTwice, kind_of_value, parse_json, parse_row
+from vtune.files.json_text import KeyTwice, kind_of_value, parse_json, parse_row, parse_rows
 from vtune.files.reading import MAX_DOCUMENT, open_input, read_lines, read_text
 from vtune.schema.fields import Row
 from vtune.schema.parquet import scan_rows
@@ -82,14 +82,18 @@ def read_rows(path: Path) -> Iterator[Raw]:
             yield Place(file, None, name), error
 
 
-def read_json(file: Path) -> Any:
+def read_json(file: Path, parse: Callable[..., Any] = parse_json) -> Any:
     """The content of a JSON file.
+
+    Args:
+        file: The file.
+        parse: `parse_json`, or `parse_rows` where it holds rows.
 
     Raises:
         DataError: If it cannot be read, or is not JSON.
     """
     try:
-        return parse_json(read_text(file, limit=MAX_DOCUMENT), parts=DOCUMENT_PARTS)
+        return parse(read_text(file, limit=MAX_DOCUMENT), parts=DOCUMENT_PARTS)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error.strerror}", fix="is it the right file?") from None
     except UnicodeDecodeError as error:
@@ -104,7 +108,7 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
     elif file.suffix == ".jsonl":
         yield from _lines(file)
     elif file.suffix == ".json":
-        content = read_json(file)
+        content = read_json(file, parse_rows)
         if not isinstance(content, list):
             raise DataError("not a JSON array of rows", where=str(file), fix="write [{…}, …], or JSON lines")
         for number, row in enumerate(content):
@@ -143,7 +147,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
                 text = line.removeprefix(b"\xef\xbb\xbf").strip().decode("utf-8", "surrogatepass")
                 yield number, as_row(parse_row(text))
             except KeyTwice as error:
-                yield number, DataError(str(error), fix="remove one, or rename it")
+                yield number, as_row(error)
             except UnicodeDecodeError as error:
                 yield number, DataError(f"the line is not UTF-8: {error.reason}", fix=UTF8)
             except ValueError as error:
@@ -165,4 +169,6 @@ def as_row(row: object) -> Row | DataError:
     """A value of JSON as a row, or why it cannot be one."""
     if isinstance(row, dict):
         return row
+    if isinstance(row, KeyTwice):
+        return DataError(str(row), fix="remove one, or rename it")
     return DataError(f"a row is {kind_of_value(row)}, not an object", fix='write {"column": value, …}')
