@@ -1,6 +1,7 @@
 """How a process ends: at Ctrl-C and SIGTERM, and where it has a process group."""
 
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -33,14 +34,14 @@ RESUMABLE = Resumable()
 
 
 class Ending:
-    """Ends a process with its code where threads of collectives live on.
+    """Ends a process that has loaded torch with its code, and does without the interpreter's teardown.
 
-    Gloo's threads may hold tensors of the last collective for a moment longer than the one that waited for
-    it. If the interpreter is being torn down by then, freeing one aborts the process
-    (pytorch/pytorch#190489, "terminate called without an active exception"): one that had done all its work
-    would end as if it had crashed. Destroying the group does not help while anything refers to it. So such a
-    process ends right before the teardown: other threads have ended by then, and what was registered with
-    `atexit` after this has run.
+    That takes a second and a half of a processor, for libraries that end with the process. And where it has
+    a process group, gloo's threads may hold tensors of the last collective for a moment longer than the one
+    that waited for it: if the interpreter is being torn down by then, freeing one aborts the process
+    (pytorch/pytorch#190489, "terminate called without an active exception"), and one that had done all its
+    work would end as if it had crashed. Destroying the group does not help while anything refers to it. By
+    this end, other threads have ended, and what was registered with `atexit` after this has run.
     """
 
     def __init__(self) -> None:
@@ -49,17 +50,12 @@ class Ending:
         atexit.register(self._now)
 
     def _now(self) -> None:
-        if self.code is None or not _grouped():
+        if self.code is None or "torch" not in sys.modules:
             return
+        logging.shutdown()  # registered before this, and so not yet run
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(self.code)
-
-
-def _grouped() -> bool:
-    """Whether this process has joined a process group."""
-    distributed = sys.modules.get("torch.distributed.distributed_c10d")
-    return distributed is not None and bool(distributed.is_initialized())
 
 
 def heed_sigint() -> None:
