@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from vtune.metrics.paired import Pair, paired
-from vtune.metrics.power import at_best, detectable, power, power_of, shown_by_seeds
+from vtune.metrics.power import DISCORDANT, at_best, detectable, power, power_of, shown_by_seeds
 from vtune.metrics.seeds import over_seeds
 
 
@@ -49,7 +49,7 @@ def test_vstar_shows_nothing_under_five_points() -> None:
 
 
 def test_several_rollouts_show_less_than_one_does() -> None:
-    """What is called noise is never what `paired` can show of the same answers."""
+    """What is shown at best is never more than what `paired` can show of the same answers."""
     pairs = [Pair(str(n), 0.5, 1.0 if n < 10 else 0.5) for n in range(60)]
     found = power(60, 0.7, answers=120)
     assert found["paired_at_best"] == pytest.approx(at_best(120)) == pytest.approx(0.0812, abs=5e-4)
@@ -60,7 +60,15 @@ def test_several_rollouts_show_less_than_one_does() -> None:
 
 def test_a_score_of_0_and_few_questions_promise_nothing() -> None:
     assert power(92, 0.0)["unpaired"] > 0.05
-    assert power(3, 0.5)["paired"] == power(3, 0.5)["unpaired"] == 1.0
+    assert (power(3, 0.5)["paired"], power(3, 0.5)["unpaired"]) == (None, 1.0)
+
+
+def test_no_difference_is_larger_than_the_share_of_the_answers_that_differ() -> None:
+    shown = [power(questions, 0.5)["paired"] for questions in range(1, 400)]
+    assert all(one is None or one <= DISCORDANT for one in shown)
+    enough = [one is not None for one in shown]
+    assert enough == sorted(enough)
+    assert (enough[0], enough[-1]) == (False, True)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 10])

@@ -19,6 +19,25 @@ def test_questions_of_an_evaluation(clusters: int, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("power", "said"),
+    [
+        (
+            {"paired_at_best": 0.038, "paired": 0.059},
+            "3.8 points from another model shows in 80 of 100 cases at best, "
+            "one of 5.9 where 10.0 % of the answers differ",
+        ),
+        ({"paired_at_best": 0.04, "paired": None}, "and none does where 10.0 % of the answers differ"),
+        ({"paired_at_best": 0.04, "paired": 0.375}, "and none does where 10.0 % of the answers differ"),
+        ({"paired_at_best": 1.0, "paired": 1.0}, "too few to show a difference from another model"),
+    ],
+)
+def test_what_so_many_questions_show_is_no_bound_of_noise(power: dict[str, Any], said: str) -> None:
+    told = _power({"power": {"clusters": 26, "discordant": 0.1, **power}})
+    assert said in told
+    assert "noise" not in told
+
+
+@pytest.mark.parametrize(
     ("recipes", "said"),
     [
         (["a"], "1 recipe, no joins: 1 break, no notes"),

@@ -149,6 +149,18 @@ def test_a_rollout_that_failed_is_no_call_that_nobody_could_audit() -> None:
     assert nobody_audited([*rows, *audited([sample()], looks(TARGET))]) is not None
 
 
+def test_calls_that_failed_are_no_sign_that_a_judge_is_there() -> None:
+    broken = replace(looks(), calls=(Call(tool="python", arguments="{}", status="error", error="NameError"),))
+    rows = audited([sample()], looks(TARGET), broken)
+    assert [row.any_faithful for row in rows] == [None, None]
+    known = [rows[0], replace(rows[1], any_faithful=False)]  # as a judge of looks says it without being asked
+    failed = nobody_audited(known)
+    assert failed is not None
+    assert failed.what == "none of the 1 trajectories with tool calls could be audited"
+    assert judges_of([replace(known[1], by="model")]) == {"boxes": 0, "model": 0}
+    assert nobody_audited(known[1:]) is None
+
+
 def test_numbers_by_boxes_are_said_not_to_compare_with_the_papers() -> None:
     rows = audited([sample(TARGET)], looks(TARGET), looks())
     assert judges_of(rows) == {"boxes": 1, "model": 0}

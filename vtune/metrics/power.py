@@ -32,7 +32,8 @@ def power(clusters: int, score: float, *, answers: int | None = None) -> dict[st
 
     `paired` on the same questions, where a share `discordant` of the answers differ, all of a cluster alike;
     `paired_at_best`, where all that differ do so in one direction, one of a cluster each; `unpaired` on as
-    many questions of the same kind, again with clusters that are alike within.
+    many questions of the same kind, again with clusters that are alike within. `paired` is None where it
+    would be larger than `discordant`, which no difference can be.
 
     Args:
         clusters: Independent questions, at least one.
@@ -42,11 +43,12 @@ def power(clusters: int, score: float, *, answers: int | None = None) -> dict[st
     answers = clusters if answers is None else answers
     # Shrunk as Agresti & Coull 1998 do: a score of 0 has a spread, too.
     middle = (score * clusters + Z * Z / 2) / (clusters + Z * Z)
+    paired = detectable(clusters, math.sqrt(DISCORDANT / clusters))
     return {
         "clusters": clusters,
         "answers": answers,
         "discordant": DISCORDANT,
-        "paired": min(1.0, detectable(clusters, math.sqrt(DISCORDANT / clusters))),
+        "paired": paired if paired <= DISCORDANT else None,
         "paired_at_best": min(1.0, at_best(clusters, step=clusters / answers)),
         "unpaired": min(1.0, REACH * math.sqrt(2 * middle * (1 - middle) / clusters)),
     }

@@ -27,7 +27,7 @@ TELLING = (
 
 BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
 
-NOT_THE_MEAN = "the score is not their mean, so how small a difference is noise is not known"
+NOT_THE_MEAN = "the score is not their mean, so how small a difference they can show is not known"
 
 HABITS = {
     "everything": "all",
@@ -91,21 +91,27 @@ def _without_score(evaluation: Evaluation) -> str:
 
 
 def _power(evaluation: Evaluation) -> str:
-    """How small a difference is noise; evaluations older than `power` do not tell."""
+    """How small a difference so many questions can show; evaluations older than `power` do not tell."""
     power = evaluation.get("power")
     if not power:
         return ""
-    questions = "question" if power["clusters"] == 1 else "questions"
+    questions = f"{power['clusters']} independent question{'s' * (power['clusters'] != 1)}"
     if not is_mean(evaluation):
-        return f"\n  {power['clusters']} independent {questions}: {NOT_THE_MEAN}"
-    least, likely = (100 * power[name] for name in ("paired_at_best", "paired"))
-    discordant = percent(power["discordant"])
+        return f"\n  {questions}: {NOT_THE_MEAN}"
+    return f"\n  {questions}: {_shown(power)}"
+
+
+def _shown(power: Mapping[str, Any]) -> str:
+    """The smallest difference that is shown, at best and where a usual share of the answers differ."""
+    least, likely, discordant = power["paired_at_best"], power["paired"], power["discordant"]
+    if least >= 1:
+        return "too few to show a difference from another model"
+    said = f"a difference of {100 * least:.1f} points from another model shows in 80 of 100 cases at best"
     alike = " (all to a question alike)" if power.get("answers", 0) > power["clusters"] else ""
-    more = f", or {likely:.1f} where {discordant} of the answers differ{alike}" if likely > least else ""
-    return (
-        f"\n  {power['clusters']} independent {questions}: a difference from another model is noise "
-        f"below {least:.1f} points{more}"
-    )
+    where = f"where {percent(discordant)} of the answers differ{alike}"
+    if likely is None or likely > discordant:
+        return f"{said}, and none does {where}"
+    return f"{said}, one of {100 * likely:.1f} {where}" if likely > least else said
 
 
 def is_by_boxes(evaluation: Evaluation) -> bool:

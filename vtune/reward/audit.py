@@ -48,6 +48,8 @@ class AuditRow:
     """Calls that cut out a region and show it to nobody."""
     repeated: int = 0
     """Calls that show what was shown before (red flags `repeated_crop` and `scratchpad`)."""
+    ran: bool = False
+    """A call has not failed: there is something for a judge to look at."""
     looked: bool = False
     """A call has given back a picture."""
     accepted: bool | None = None
@@ -118,8 +120,11 @@ async def audit(
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
-    """How many trajectories with calls each has judged: boxes and a model always, others where they have."""
-    by = Counter(row.by for row in rows if row.calls and row.any_faithful is not None)
+    """How many trajectories with calls each has judged: boxes and a model always, others where they have.
+
+    Calls that failed show nothing, and nobody is asked about them.
+    """
+    by = Counter(row.by for row in rows if row.ran and row.any_faithful is not None)
     counted = {name: count for name, count in by.items() if name is not None}
     return dict.fromkeys((evidence_boxes.NAME, evidence_model.NAME), 0) | counted
 
@@ -179,11 +184,13 @@ def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> N
 
 
 def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
-    """The failure of an audit that could look at no call; None where it could, or there was none.
+    """The failure of an audit that could look at no call; None where it could, or there was none to look at.
 
-    Trajectories whose answer is unscored do not count: `check_scored` says how many may be.
+    Trajectories whose answer is unscored do not count: `check_scored` says how many may be. Nor do those
+    whose calls all failed, which nobody has to look at.
     """
     users = [row for row in rows if row.calls and row.correct is not None]
+    users = [row for row in users if row.ran or row.any_faithful is None]
     if not users or any(row.any_faithful is not None for row in users):
         return None
     (why, times), *_ = Counter(row.why for row in users).most_common(1)
@@ -225,6 +232,7 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         first=first,
         unused=sum(_unused(call) for call in trajectory.calls),
         repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
+        ran=any(call.status == "ok" for call in trajectory.calls),
         looked=any(call.images for call in trajectory.calls),
         accepted=_accepted(trajectory, shows),
         target=_target(sample, trajectory),

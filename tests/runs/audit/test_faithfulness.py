@@ -12,6 +12,7 @@ from tests.judge.server import serve
 from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.habits import NUMBERS, Habits
+from vtune.runs.audit import faithfulness as faithfulness_run
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.reward import Reward
 
@@ -206,6 +207,21 @@ def test_an_audit_that_could_look_at_nothing_leaves_what_an_earlier_one_has_foun
     ended = vtune("faithfulness", tmp_path, "--looks", "passages")
     assert ended.code == 1
     assert "could be audited" in ended.err
+    assert (tmp_path / "audit.json").read_text() == kept
+
+
+def test_an_audit_without_shares_leaves_those_of_an_earlier_one(
+    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("suite.yaml", "trajectories.parquet"):
+        (tmp_path / name).symlink_to(evaluated / name)
+    audited(tmp_path)
+    kept = (tmp_path / "audit.json").read_text()
+    with monkeypatch.context() as patch:
+        patch.setattr(faithfulness_run, "nobody_audited", lambda _: None)  # as where a judge died midway
+        ended = vtune("faithfulness", tmp_path, "--looks", "passages")
+    assert ended.code == 0
+    assert f"{tmp_path} keeps what an earlier audit has found; this one has no shares" in ended.err
     assert (tmp_path / "audit.json").read_text() == kept
 
 

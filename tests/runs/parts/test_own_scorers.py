@@ -216,11 +216,11 @@ def test_a_format_beside_a_scorer_may_not_change(here: Path) -> None:
     assert "lines.py is not the file" in ended.err
 
 
-def test_noise_and_comparisons_are_of_the_mean(here: Path) -> None:
+def test_power_and_comparisons_are_of_the_mean(here: Path) -> None:
     scorer(here, '{"score": 0.125}')
     assert run(here).code == 0
     said = vtune("report", here / "out").out
-    assert "is noise below" not in said
+    assert "another model" not in said
     assert "1 independent question: the score is not their mean" in said
     ended = vtune("compare", here / "out", here / "out")
     assert ended.code == 0, ended.err
@@ -233,7 +233,7 @@ def test_noise_and_comparisons_are_of_the_mean(here: Path) -> None:
         (here / "suite.yaml").read_text().replace("scorer: mine", "scorer: mean")
     )
     assert run(here).code == 0
-    assert "is noise below" in vtune("report", here / "out").out
+    assert "another model" in vtune("report", here / "out").out
     assert "suite's score" not in vtune("compare", here / "out", here / "out").out
     assert json.loads(vtune("compare", here / "out", here / "out", "--json").out)["scored_by"] is None
 
