@@ -919,6 +919,25 @@ def test_a_missing_file_is_named_before_anything_is_written(tmp_path: Path) -> N
     assert json.loads(plan.out)["sources"]["n"]["missing"] == str(tmp_path / "none.parquet")
 
 
+@pytest.mark.parametrize("name", ["samples.parquet", "page.html", "recipe.yaml", "drops.jsonl"])
+def test_files_of_somebody_else_are_not_replaced(name: str, tmp_path: Path) -> None:
+    data, out = tmp_path / "data.parquet", tmp_path / "out"
+    write_samples(data, numbered(4))
+    recipe = write_recipe(tmp_path / "mine.yaml", {"s": source(data)}, [])
+    out.mkdir()
+    (out / name).write_text("mine")
+    (out / "notes.txt").write_text("mine, and in nobody's way")
+    ended = vtune("curate", recipe, "--out", out)
+    assert ended.code == 2
+    assert f"{out} holds {name}, and no curation: they would be replaced" in ended.err
+    assert (out / name).read_text() == "mine"
+    assert {path.name for path in out.iterdir()} == {name, "notes.txt"}
+    (out / name).unlink()
+    assert vtune("curate", recipe, "--out", out).code == 0
+    (out / "curation.json").unlink()  # as where a kill came in between
+    assert vtune("curate", recipe, "--out", out).code == 0
+
+
 def test_a_curation_that_takes_the_place_of_another_says_so(tmp_path: Path) -> None:
     data, out = tmp_path / "data.parquet", tmp_path / "out"
     write_samples(data, numbered(4))

@@ -43,6 +43,8 @@ from vtune.uses import prints as using
 
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
 """Files that a run leaves beside its records, `curation.json` and the queue."""
+REVIEWS = "results/reviews.jsonl"
+"""What judges and people have said; there from the first start in a folder on."""
 
 
 def check_curation(recipe: DataRecipe) -> dict[str, Any]:
@@ -174,8 +176,9 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
     check_folder_output(out)
     if out.is_dir():
         check_file_output(out / f"{recipe.records}.parquet", inputs=read)
+        _check_own(out, [f"{recipe.records}.parquet", *MADE])
     rows = Rows(recipe.records, recipe.used)
-    with locked(out), Results(out / "results" / "reviews.jsonl") as reviews:
+    with locked(out), Results(out / REVIEWS) as reviews:
         take_reviews(out / "queue.jsonl", reviews)
         inputs = _inputs(recipe, out)
         before = _unchanged(out, inputs)
@@ -188,6 +191,21 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         (out / "curation.json").unlink(missing_ok=True)
         with looking(workers) as looks:
             return _curate(recipe, rows, looks, reviews, out, inputs)
+
+
+def _check_own(out: Path, names: Sequence[str]) -> None:
+    """Check that files which this command writes are those of an earlier curation, if they are there.
+
+    Raises:
+        RecipeError: If somebody else's would be replaced.
+    """
+    if any((out / name).exists() for name in ("curation.json", REVIEWS)):
+        return
+    if foreign := [name for name in names if (out / name).exists()]:
+        raise RecipeError(
+            f"{out} holds {', '.join(foreign)}, and no curation: they would be replaced",
+            fix="choose another --out, or move them away",
+        )
 
 
 def _say_replaced(recipe: DataRecipe, out: Path) -> None:
