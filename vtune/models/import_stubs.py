@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +49,14 @@ def without_mlflow() -> Iterator[None]:
         yield
     finally:
         del sys.modules["mlflow"]
+
+
+def without_gpu() -> None:
+    """Tell DeepSpeed, before it is imported, where there is no GPU: it would else warn that it found none."""
+    import torch
+
+    if not torch.cuda.is_available():
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
 def skip_muon() -> None:

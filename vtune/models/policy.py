@@ -12,7 +12,7 @@ from vtune.files.writing import open_to_others
 from vtune.models.chat import Chat
 from vtune.models.families import family_of
 from vtune.models.families.family import Family
-from vtune.models.import_stubs import uncollected, without_mlflow, without_optimizers
+from vtune.models.import_stubs import uncollected, without_gpu, without_mlflow, without_optimizers
 from vtune.models.pictures import PictureReader, PixelBudget
 from vtune.models.shape import shape_of
 from vtune.models.source import check_local, quiet, unloadable
@@ -314,6 +314,7 @@ def save_policy(
     from transformers.utils.hub import cached_file
 
     quiet()
+    without_gpu()
     size = {"max_shard_size": "1000TB"} if one_file else {}
     with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
         model.save_pretrained(folder, state_dict=state_dict, **size)

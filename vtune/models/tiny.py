@@ -14,7 +14,8 @@ import torch
 from vtune.files.writing import open_to_others
 from vtune.models.families import FAMILIES
 from vtune.models.families.family import Family, TinyModel
-from vtune.models.import_stubs import without_mlflow
+from vtune.models.import_stubs import without_gpu, without_mlflow
+from vtune.models.source import quiet
 
 TAGS = (
     "<think>",
@@ -55,6 +56,8 @@ def build_tiny(
     model = _model(tokenizer, known.tiny)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
+    quiet()
+    without_gpu()
     with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
         model.save_pretrained(folder)
     for weights in folder.glob("*.safetensors"):

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from vtune.files.terminal import clean, one_line
 
 Numbers = Mapping[str, float | None]
+T = TypeVar("T")
 
 STOPS = "writing a checkpoint at the end of this step, then ending"
 """What is said of a run that was told to stop."""
@@ -112,6 +114,14 @@ class Rows:
         if self._show and time.monotonic() - self._last > EVERY:
             self._last, self._silent = time.monotonic(), False
             say(f"{self._title}: {self._done}{self._of} rows")
+
+
+def followed(title: str, rows: Iterable[T], total: int) -> Iterator[T]:
+    """Rows as they are taken, with progress where that takes a while."""
+    with Rows(title, total=total, brief=True) as progress:
+        for row in rows:
+            yield row
+            progress.advance()
 
 
 class Bytes:

@@ -5,6 +5,7 @@ from pathlib import Path
 from vtune.data import lens, shortcut
 from vtune.data.shortcut import Shortcut
 from vtune.files.writing import check_folder_output
+from vtune.report.progress import followed
 from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.schema.parquet import write_samples, write_trajectories
 
@@ -43,9 +44,10 @@ def make_lens(
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"
         rows = lens.samples(level, count, seed=seed, split=split, guessable=guessable)  # type: ignore[arg-type]
-        made[name] = {"path": str(path), "rows": write_samples(path, rows)}
+        made[name] = {"path": str(path), "rows": write_samples(path, followed(name, rows, count))}
     path = out / "traces.parquet"
-    count = write_trajectories(path, lens.traces(level, traces, seed=seed, guessable=guessable))
+    shown = followed("traces", lens.traces(level, traces, seed=seed, guessable=guessable), traces)
+    count = write_trajectories(path, shown)
     made["traces"] = {"path": str(path), "rows": count}
     return made | _model(tiny, level, seed)
 
@@ -82,13 +84,13 @@ def make_shortcut(
     made: dict[str, object] = {}
     path = out / "train.parquet"
     rows = shortcut.samples(train, world, seed=seed, split="train", relation="same")
-    made["train"] = {"path": str(path), "rows": write_samples(path, rows)}
+    made["train"] = {"path": str(path), "rows": write_samples(path, followed("train", rows, train))}
     for relation in shortcut.RELATIONS:
         path = out / f"{relation}.parquet"
         rows = shortcut.samples(heldout, world, seed=seed, split="heldout", relation=relation)
-        made[relation] = {"path": str(path), "rows": write_samples(path, rows)}
+        made[relation] = {"path": str(path), "rows": write_samples(path, followed(relation, rows, heldout))}
     path = out / "traces.parquet"
-    count = write_trajectories(path, shortcut.traces(traces, world, seed=seed))
+    count = write_trajectories(path, followed("traces", shortcut.traces(traces, world, seed=seed), traces))
     made["traces"] = {"path": str(path), "rows": count}
     return made | _model(tiny, shortcut.LEVEL, seed)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from vtune.data import shapes
 from vtune.files.writing import check_folder_output
+from vtune.report.progress import followed
 from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.schema.parquet import write_samples, write_trajectories
 
@@ -35,9 +36,10 @@ def make_shapes(
     for name, split, count in (("train", "train", train), ("heldout", "heldout", heldout)):
         path = out / f"{name}.parquet"
         stream = shapes.samples(count, seed=seed, split=split, grid=grid)  # type: ignore[arg-type]
-        made[name] = {"path": str(path), "rows": write_samples(path, stream)}
+        made[name] = {"path": str(path), "rows": write_samples(path, followed(name, stream, count))}
     path = out / "traces.parquet"
-    rows = write_trajectories(path, shapes.traces(traces, seed=seed, grid=grid))
+    shown = followed("traces", shapes.traces(traces, seed=seed, grid=grid), traces)
+    rows = write_trajectories(path, shown)
     made["traces"] = {"path": str(path), "rows": rows}
     if tiny is not None:
         made["tiny"] = add_tiny(tiny, shapes.corpus(seed=seed, grid=grid), seed=seed)

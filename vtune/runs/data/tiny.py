@@ -5,6 +5,7 @@ from pathlib import Path
 
 from vtune.errors import RecipeError
 from vtune.files.writing import check_folder_output
+from vtune.report.progress import say
 
 
 def check_tiny(folder: Path) -> None:
@@ -22,5 +23,6 @@ def add_tiny(folder: Path, corpus: Iterable[str], *, seed: int) -> dict[str, obj
     """Build a tiny model, with random weights and a tokenizer of these texts; returns its path."""
     from vtune.models.tiny import build_tiny
 
+    say(f"building a tiny model in {folder}: tokenizer and random weights")
     build_tiny(folder, corpus, seed=seed)
     return {"path": str(folder)}

@@ -12,6 +12,7 @@ from vtune.data.trail_world import World
 from vtune.data.trails import Split
 from vtune.errors import RecipeError
 from vtune.files.writing import check_folder_output
+from vtune.report.progress import followed
 from vtune.runs.data.indexing import METADATA, index_passages, index_pictures
 from vtune.runs.data.tiny import add_tiny, check_tiny
 from vtune.schema.parquet import write_samples, write_trajectories
@@ -79,10 +80,12 @@ def _write_world(
     made: dict[str, object] = {}
     for split, count in samples.items():
         file = out / f"{split}.parquet"
-        rows = write_samples(file, trails.samples(world, count, seed=seed, split=split))
+        rows = write_samples(
+            file, followed(split, trails.samples(world, count, seed=seed, split=split), count)
+        )
         made[split] = {"path": str(file), "rows": rows}
     file = out / "traces.parquet"
-    rows = write_trajectories(file, trails.traces(world, traces, seed=seed))
+    rows = write_trajectories(file, followed("traces", trails.traces(world, traces, seed=seed), traces))
     made["traces"] = {"path": str(file), "rows": rows}
     made["corpus"] = {"path": str(out / "corpus.jsonl"), "rows": _write_corpus(out / "corpus.jsonl", world)}
     made["banners"] = {"path": str(out / "banners"), "rows": _write_banners(out / "banners", world)}
