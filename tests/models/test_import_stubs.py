@@ -1,13 +1,15 @@
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
 import scipy.optimize
+import torch
 
 from tests.runs.commands import python
-from vtune.models.import_stubs import uncollected, without_optimizers
+from vtune.models.import_stubs import uncollected, without_gpu, without_optimizers
 
 NAME = "scipy.optimize"
 
@@ -89,3 +91,17 @@ def test_what_was_imported_is_collected_when_it_becomes_garbage_and_a_frozen_hea
         "print(gc.get_freeze_count() > 5000)\n"
     )
     assert (ended.stdout, ended.returncode) == ("0\nTrue\nTrue\n", 0), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("gpu", "said", "told"), [(False, None, "cpu"), (True, None, None), (False, "cuda", "cuda")]
+)
+def test_deepspeed_is_told_that_there_is_no_gpu_and_nothing_else(
+    gpu: bool, said: str | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DS_ACCELERATOR", said or "")
+    if said is None:
+        monkeypatch.delenv("DS_ACCELERATOR")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    without_gpu()
+    assert os.environ.get("DS_ACCELERATOR") == told
