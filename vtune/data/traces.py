@@ -30,7 +30,7 @@ MARGIN = 0.25
 MOST = 0.5
 """Share of a picture that looks may cover together (ours, as `most_of_input`): more is not a look."""
 LOOKS = 4
-"""Regions that one call shows at most (ours; the sandbox returns five)."""
+"""Evidence boxes that a trace looks at, at most (ours; the sandbox returns five pictures of a call)."""
 LEGIBLE = 28
 """Pixels per side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
 
@@ -39,11 +39,11 @@ def regions(sample: Sample) -> list[Region]:
     """What is worth a look: the evidence boxes with a margin, while they are a part of their picture.
 
     Args:
-        sample: Its pictures hold their bytes.
+        sample: Its pictures hold their bytes; of more than `LOOKS` boxes there is no trace.
     """
     found: list[Region] = []
     covered: dict[int, float] = {}
-    for item in sample.evidence[:LOOKS]:
+    for item in sample.evidence:
         width, height = size_of(sample.images[item.image].data or b"")
         x0, x1 = _widened(item.bbox[0], item.bbox[2], width)
         y0, y1 = _widened(item.bbox[1], item.bbox[3], height)

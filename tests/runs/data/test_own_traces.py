@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.runs.commands import vtune
 from vtune.config import find, load_recipe
-from vtune.data.traces import regions, showable
+from vtune.data.traces import LOOKS, regions, showable
 from vtune.errors import DataError, RecipeError
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.score import Scorer
@@ -129,6 +129,21 @@ def test_looks_together_never_cover_most_of_a_picture() -> None:
     area = sum((x1 - x0) * (y1 - y0) for _, (x0, y0, x1, y1), _ in shown)
     assert shown
     assert area <= 0.5 * WIDE[0] * WIDE[1]
+
+
+@pytest.mark.parametrize("tool", ["python", "image_zoom_in_tool"])
+def test_a_sample_with_more_boxes_than_a_trace_looks_at_is_left_out_and_counted(
+    tool: str, tmp_path: Path
+) -> None:
+    places = [(40.0 * number, 40.0, 40.0 * number + 30, 70.0) for number in range(LOOKS + 1)]
+    cups = tuple(Evidence("cup", 0, place) for place in places)
+    data, out = tmp_path / "cups.parquet", tmp_path / "traces.parquet"
+    few = sample(id="cups/few", tools=(tool,), evidence=cups[:LOOKS])
+    write_samples(data, [few, sample(id="cups/many", tools=(tool,), evidence=cups)])
+    made = make_box_traces([data], out, prompt="codev")
+    (trace,) = read_trajectories(out)
+    assert (trace.sample_id, sum(len(call.crops) for call in trace.calls)) == ("cups/few", LOOKS)
+    assert made["left_out"] == {f"with more boxes than a trace looks at ({LOOKS})": 1}
 
 
 def test_samples_and_a_run_are_not_given_together(tmp_path: Path) -> None:

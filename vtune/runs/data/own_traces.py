@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from vtune.config import Strict, load_recipe
-from vtune.data.traces import LEGIBLE, Look, Region, code_trace, regions, showable, tool_trace
+from vtune.data.traces import LEGIBLE, LOOKS, Look, Region, code_trace, regions, showable, tool_trace
 from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_parquet_output
 from vtune.report.progress import Rows
@@ -67,7 +67,8 @@ def make_box_traces(
 
     A sample that offers `python` is looked at by code, which enlarges what is small; another by the first
     tool that says how it looks (`ToolPart.look`), one turn each. Where boxes fill half of the picture, there
-    is nothing to look closer at: the trace answers.
+    is nothing to look closer at: the trace answers. A sample with more boxes than a trace looks at is left
+    out: its answer would count what the trace has not seen.
 
     Args:
         data: Files of samples.
@@ -238,6 +239,8 @@ def _unseen(sample: Sample) -> str:
     tool = _looks_with(sample)
     if tool is None:
         return "without a tool to look with"
+    if len(sample.evidence) > LOOKS:
+        return f"with more boxes than a trace looks at ({LOOKS})"
     sides = [min(item.bbox[2] - item.bbox[0], item.bbox[3] - item.bbox[1]) for item in sample.evidence]
     too_small = tool == ZOOM and min(sides) < LEGIBLE
     return "with a box too small for a zoom, which enlarges nothing" if too_small else ""
