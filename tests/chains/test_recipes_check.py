@@ -21,13 +21,14 @@ from vtune.reward.format import format_reward
 from vtune.runs.data import importing
 from vtune.runs.data.own_traces import make_box_traces
 from vtune.runs.recipes.chain import writers
+from vtune.runs.recipes.chain.joins import calls_of
 from vtune.runs.recipes.chain.nodes import Node, shipped_nodes
 from vtune.runs.recipes.chain.walk import check_joins
 from vtune.runs.recipes.shipped import find_shipped, shipped_recipes
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.schema.message import Message
 from vtune.schema.parquet import write_samples
-from vtune.schema.trajectory import Call
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 
 
@@ -105,6 +106,20 @@ def test_the_chains_of_the_papers_are_walked(everything: dict[str, Any]) -> None
         ("data/search-4k", "rl/credit-search-8b"),
         ("rl/credit-search-4b", "sweep/credit-ablation"),
     }
+
+
+def test_how_many_calls_traces_have_is_said_for_each_trace(everything: dict[str, Any]) -> None:
+    told = {join["written"] for join in everything["joins"] if join["about"] == "traces"}
+    assert "0 or 1 calls a trace, of python" in told
+    made = [trace_of(calls) for calls in ((), ("python",), ("python", "image_zoom_in_tool"))]
+    assert calls_of(made) == "0 to 2 calls a trace, of image_zoom_in_tool, python"
+    assert calls_of(made[1:2]) == "1 call a trace, of python"
+    assert calls_of(made[:1]) == "no calls"
+
+
+def trace_of(tools: Sequence[str]) -> Trajectory:
+    calls = tuple(Call(tool=tool, arguments="{}", status="ok") for tool in tools)
+    return Trajectory(sample_id="mine/0", source="mine", messages=(), calls=calls)
 
 
 @dataclass(frozen=True)

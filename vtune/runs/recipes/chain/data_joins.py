@@ -12,7 +12,7 @@ from vtune.rollout.prompts import STYLES
 from vtune.runs.curate.pass_rate_rows import check_rows
 from vtune.runs.curate.recipe import PassRate
 from vtune.runs.recipes.chain.file_joins import NOBODY, broken, file_joins, policy_of
-from vtune.runs.recipes.chain.joins import Join, by_source, counted, listed, prompt_join
+from vtune.runs.recipes.chain.joins import Join, by_source, calls_of, counted, listed, prompt_join
 from vtune.runs.recipes.chain.nodes import Node
 from vtune.runs.recipes.chain.policies import asked
 from vtune.runs.recipes.chain.writers import Workshop, source_rows
@@ -50,8 +50,7 @@ def _content(rows: list[Sample | Trajectory]) -> str:
         return (
             f"{counted(s.verifier for s in samples)}; tools {by_source(samples, lambda s: listed(s.tools))}"
         )
-    calls = [f"{len(row.calls)} calls" for row in rows if isinstance(row, Trajectory)]
-    return f"traces of {counted(calls)}"
+    return f"traces: {calls_of([row for row in rows if isinstance(row, Trajectory)])}"
 
 
 def _taken(tools: object, rename: bool) -> str:

@@ -11,7 +11,7 @@ from vtune.reward.recipe import RewardRecipe
 from vtune.rollout.transcript import check_trace
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.chain.file_joins import broken
-from vtune.runs.recipes.chain.joins import Join, counted, judged_by, listed
+from vtune.runs.recipes.chain.joins import Join, calls_of, judged_by, listed
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
@@ -34,14 +34,12 @@ class Policy:
 
 def traces_join(writer: str, reader: str, file: str, traces: Sequence[Trajectory]) -> Join:
     """Whether a cold start can learn from traces."""
-    written = f"{counted(f'{len(trace.calls)} calls' for trace in traces)} of "
-    written += listed(sorted({call.tool for trace in traces for call in trace.calls}))
     for trace in traces:
         try:
             check_trace(trace, where=f"trace of {trace.sample_id!r}")
         except VtuneError as error:
             return broken(writer, reader, "traces", file, error)
-    return Join(writer, reader, "traces", written, "turns of the assistant, an answer at the end")
+    return Join(writer, reader, "traces", calls_of(traces), "turns of the assistant, an answer at the end")
 
 
 def protocol_joins(policy: Policy, suite: EvalSuite, name: str, samples: Sequence[Sample]) -> Iterator[Join]:
