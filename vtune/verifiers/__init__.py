@@ -41,6 +41,8 @@ VERIFIERS: Parts[Verifier] = Parts(
 VERDICT_IS = "return Verdict(score, why), or `answered(score, why)` of vtune.verifiers.verifier"
 """The remedy where a verifier gives something else."""
 
+PARTIAL_CREDIT = "say partial_credit=True in its Verifier(…), or give 0 or 1"
+"""The remedy where a verifier gives partial credit, and does not say so."""
 
 LONGEST_REPLY = 4000
 """Characters of a reply that the log of a broken verifier has, ours."""
@@ -64,8 +66,8 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
 
     Raises:
         DataError: If there is no verifier of that name, or it cannot read the sample.
-        BrokenPart: If a user's own raises, or gives something else than a verdict, or a score below 0; it
-            names the sample, and its cause has the reply.
+        BrokenPart: If a user's own raises, or gives something else than a verdict, a score below 0, or
+            one between 0 and 1 without `partial_credit`; it names the sample, and its cause has the reply.
     """
     verifier, part = verifier_of(sample), (VERIFIERS.kind, sample.verifier)
     try:
@@ -74,6 +76,8 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
             raise ill_made(part, f"it gives {type(verdict).__name__}, not Verdict", VERDICT_IS)
         if verdict.score < 0.0:
             raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
+        if 0.0 < verdict.score < 1.0 and not verifier.partial_credit:
+            raise ill_made(part, f"it scores {verdict.score:.3g}, between 0 and 1", PARTIAL_CREDIT)
         return verdict
     except BrokenPart as failed:
         raise _met(failed, reply, sample) from failed.__cause__

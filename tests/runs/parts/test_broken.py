@@ -362,6 +362,25 @@ def test_a_verifier_that_scores_below_0_is_blamed(worker: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("worker", ["", ", in_worker=True"])
+def test_a_verifier_that_gives_partial_credit_without_saying_so_is_blamed(
+    worker: str, tmp_path: Path
+) -> None:
+    path = of_anls(tmp_path, "return answered(", "return answered(0.5, 'half') if sample else answered(")
+    text = path.read_text().replace("partial_credit=True", f"partial_credit=True{worker}")
+    path.write_text(text)
+    forget(used())
+    use([path])
+    assert verdict_of().score == 0.5
+    path.write_text(text.replace("partial_credit=True", "partial_credit=False"))
+    forget(used())
+    use([path])
+    with pytest.raises(RunFailed, match=r"`anls` of mine\.py is broken: .*it scores 0\.5, between") as failed:
+        verdict_of()
+    assert failed.value.where == str(path)
+    assert "say partial_credit=True in its Verifier(…), or give 0 or 1" in failed.value.fix
+
+
+@pytest.mark.parametrize("worker", ["", ", in_worker=True"])
 def test_a_verifier_of_ones_own_reads_the_row_wherever_it_runs(worker: str, tmp_path: Path) -> None:
     read = '(sample.extra["unit"], sample.evidence[0].label, len(sample.images)) == ("m", "wall", 1)'
     path = of_anls(
