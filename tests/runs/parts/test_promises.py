@@ -213,6 +213,13 @@ def test_a_filter_over_all_rows_is_tried_on_several(
             "a good row",
             "drops the row of `keeps`: 1 words",
         ),
+        (
+            "short.py",
+            '        drops={"prompt": (Message("user", f"{IMAGE}Which of them is it?"),)},\n',
+            "",
+            "a bad row is dropped",
+            "it has no example of a row that it drops: give its FilterPart one in `drops`",
+        ),
         ("short.py", 'f"{count} words" if', "'' if", "a bad row is dropped", "give the reason as a text"),
         (
             "short.py",

@@ -148,6 +148,8 @@ class _Trial:
         for kind in self.kinds:
             found = self.first(kind)
             gone = [found[number] for number in alike if number in found]
+            if not gone and not self.part.drops:
+                raise Broken("it has no example of a row that it drops", "give its FilterPart one in `drops`")
             if not gone:
                 raise Broken("it keeps the row of `drops`", "give the reason to drop it as a text")
             for why in found.values():
