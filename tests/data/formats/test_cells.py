@@ -233,6 +233,37 @@ def test_boxes_pictures_and_options_of_the_verifier_are_read_from_cells(
     assert (second.question, second.images, second.evidence) == ('A 5" cup?', (), ())
 
 
+@pytest.mark.parametrize(
+    ("name", "separator", "told"),
+    [
+        ("my.csv", ";", "separated by `;`"),
+        ("my.csv", "\t", "separated by tabs"),
+        ("my.tsv", ",", "separated by `,`"),
+    ],
+)
+@pytest.mark.parametrize("question", ["Which?", "Which, a;b or c\td?"])
+def test_a_table_with_other_separators_than_its_name_says_is_told_so(
+    name: str, separator: str, told: str, question: str, tmp_path: Path
+) -> None:
+    file = table(tmp_path / name, HEAD, ["1", question, "x"], separator=separator)
+    with pytest.raises(DataError, match="no column `q`") as caught:
+        mapped(file)
+    assert caught.value.fix == f"its cells are {told}: save it as .csv with commas, or as .tsv with tabs"
+
+
+def test_a_table_of_one_column_is_told_which(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no column `q`") as caught:
+        mapped(table(tmp_path / "my.csv", ["text"], ["a;b"]))
+    assert caught.value.fix == "it has text"
+
+
+def test_a_mistyped_column_of_a_map_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    file = table(tmp_path / "my.csv", [*HEAD, "photo"], ["1", "Which?", "x", ""])
+    with pytest.raises(DataError, match="no column `photos`") as caught:
+        mapped(file, "images: photos\n")
+    assert caught.value.fix == "did you mean `photo`? it has id, q, a, photo"
+
+
 def test_a_column_may_be_missing_in_the_first_lines(tmp_path: Path) -> None:
     rows = [{"id": "a", "q": "Which?", "a": "x"}] * 150
     file = lines(tmp_path / "my.jsonl", [*rows, rows[0] | {"kind": "chart"}])

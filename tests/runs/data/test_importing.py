@@ -156,6 +156,14 @@ def test_an_unknown_format_of_an_export_is_told(tmp_path: Path) -> None:
     assert caught.value.fix.startswith("did you mean `vtriune`? To add your own")
 
 
+@pytest.mark.parametrize("name", ["csv", "TSV", ".jsonl", "parquet", "table", "xlsx"])
+def test_a_kind_of_file_in_place_of_a_format_is_told_how_tables_are_read(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="that is a kind of file") as caught:
+        import_data(name, [tmp_path / "t.csv"], tmp_path / "out.parquet", options=Options(), strict=False)
+    assert "import a table of your own as `hf`, with a map of its columns" in caught.value.fix
+    assert caught.value.fix.startswith("save it as CSV") == (name == "xlsx")
+
+
 TOLD = {"published_prompt", "published_tools"}
 
 

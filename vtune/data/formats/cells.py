@@ -93,6 +93,13 @@ def heading(file: TextFile) -> list[str]:
     return []
 
 
+def other_separator(file: TextFile, there: Sequence[str]) -> str:
+    """What seems to separate the cells of a table that was read as one column; empty where nothing does."""
+    if file.separator is None or len(there) != 1:
+        return ""
+    return next((mark for mark in (";", "\t", "|", ",") if mark in there[0]), "")
+
+
 def _open(address: str) -> BinaryIO:
     if "://" not in address:
         return open_input(Path(address))

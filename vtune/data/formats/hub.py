@@ -23,6 +23,7 @@ from vtune.data.formats.cells import (
     TextFile,
     columns,
     heading,
+    other_separator,
     text_file,
     text_rows,
 )
@@ -35,7 +36,7 @@ from vtune.data.formats.specimens import Specimen, picture_file
 from vtune.data.formats.table import FORMATS, Format
 from vtune.data.formats.values import text_of
 from vtune.data.offer import offering
-from vtune.errors import DataError, RecipeError
+from vtune.errors import DataError, RecipeError, nearest
 from vtune.schema.fields import Row, wrong
 from vtune.schema.parquet import columns as columns_of
 from vtune.schema.parquet import scan_rows
@@ -231,7 +232,7 @@ def _chosen(path: Path, names: ColumnMap) -> Iterable[Located]:
         # From the start again: a first row may lack what others have.
         there = columns((row for _, _, row in text_rows(opened)), _wanted(names))
         if there := there or [column for file in opened for column in heading(file)]:
-            _check_columns(path, names, there)
+            _check_columns(path, names, there, other_separator(opened[0], there))
         return text_rows(opened)
     # Packed text has no schema ahead of its rows.
     there = opened.column_names or list(next(iter(opened.take(1)), {}))
@@ -248,12 +249,24 @@ def _wanted(names: ColumnMap) -> list[str]:
     return [column for column in wanted if column is not None]
 
 
-def _check_columns(path: Path, names: ColumnMap, there: list[str]) -> None:
+def _check_columns(path: Path, names: ColumnMap, there: list[str], separator: str = "") -> None:
+    """Check that a data set has the columns of the map.
+
+    Args:
+        path: Of the data set.
+        names: The map.
+        there: The columns that it has.
+        separator: What seems to separate its cells where the whole header was read as one column.
+    """
     for column in _wanted(names):
         if column not in there:
-            raise DataError(
-                f"the data set has no column `{column}`", where=str(path), fix=f"it has {', '.join(there)}"
-            )
+            near, has = nearest(column, there), f"it has {', '.join(there)}"
+            if separator:
+                mark = "tabs" if separator == "\t" else f"`{separator}`"
+                has = f"its cells are separated by {mark}: save it as .csv with commas, or as .tsv with tabs"
+            elif near.startswith("did you mean"):
+                has = f"{near} {has}"
+            raise DataError(f"the data set has no column `{column}`", where=str(path), fix=has)
     for key, word in {"source": names.source, "ability": names.ability, "verifier": names.verifier}.items():
         if isinstance(word, str) and word in there:
             raise RecipeError(

@@ -118,6 +118,11 @@ FORMATS: Parts[Format] = Parts(
 )
 """Name -> layout."""
 
+KINDS_OF_FILES = frozenset({"csv", "tsv", "table", "json", "jsonl", "ndjson", "parquet"})
+"""What a table is called by whoever has one of their own."""
+SPREADSHEETS = frozenset({"excel", "xls", "xlsx", "ods"})
+"""The same of those that have to be saved as CSV first."""
+
 
 def plain_name(name: str) -> str:
     """The name in the table of a format that is called so.
@@ -127,8 +132,21 @@ def plain_name(name: str) -> str:
     """
     aliases = {} if name in FORMATS else _aliases()
     if name not in FORMATS and name not in aliases:
+        kind = name.lower().removeprefix(".")
+        if kind in KINDS_OF_FILES | SPREADSHEETS:
+            raise _kind_of_file(name, saved="save it as CSV, and " if kind in SPREADSHEETS else "")
         raise RecipeError(f"unknown format {name!r}", fix=FORMATS.meant(name, *aliases))
     return aliases.get(name, name)
+
+
+def _kind_of_file(name: str, saved: str) -> RecipeError:
+    """The error for a kind of file in place of a format: tables are read by a map of their columns."""
+    mapped = next(plain for plain, layout in FORMATS.items() if "columns" in layout.takes)
+    return RecipeError(
+        f"unknown format {name!r}: that is a kind of file, and a format says what its columns mean",
+        fix=f"{saved}import a table of your own as `{mapped}`, with a map of its columns (--columns FILE): "
+        "see cli/data.md",
+    )
 
 
 def _aliases() -> dict[str, str]:
