@@ -1,4 +1,5 @@
 import json
+import socket
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -9,9 +10,10 @@ from starlette.testclient import TestClient
 
 from tests.runs.view.test_show import hostile
 from tests.view.runs import LOOKED, MISSED, make_run
+from vtune.errors import RecipeError
 from vtune.runs.view import serving
 from vtune.runs.view.opened import Opened
-from vtune.runs.view.serving import app_of
+from vtune.runs.view.serving import app_of, run_view
 from vtune.schema.labels import read_labels
 from vtune.schema.message import Picture
 from vtune.schema.parquet import write_trajectories
@@ -167,3 +169,10 @@ def test_every_answer_is_guarded_and_in_ascii(page: TestClient) -> None:
         assert answer.content.isascii() or answer.headers["content-type"].startswith("text/")
     assert b"<script>alert" in page.get("api/0/one/step-000004/0").content  # as JSON, which nobody executes
     assert json.loads(page.get("api/0/list?q=rihgt:no").content)["fix"] == "did you mean `right`?"
+
+
+def test_a_port_that_is_taken_is_told_with_the_one_option_that_the_command_has(run: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(RecipeError) as refused:
+        run_view([run], taken.getsockname()[1], data=(), ready=lambda facts: None)
+    assert "cannot be listened on" in refused.value.what
+    assert refused.value.fix == "choose another --port (0 takes a free one)"

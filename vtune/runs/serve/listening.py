@@ -73,12 +73,13 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, options: str = "--port (0 takes a free one) or --host") -> socket.socket:
     """A socket that listens.
 
     Args:
         host: Name or address.
         port: 0 takes a free one.
+        options: That name another address, for the remedy.
 
     Raises:
         RecipeError: If the address cannot be had.
@@ -93,6 +94,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise RecipeError(
             f"{host}:{port} cannot be listened on: {error.strerror}",
-            fix="choose another --port (0 takes a free one) or --host",
+            fix=f"choose another {options}",
         ) from None
     return listener

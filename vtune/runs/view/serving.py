@@ -79,7 +79,7 @@ def run_view(
         raise failed[0]
     token = secrets.token_urlsafe(24)
     try:
-        with listen(HOST, port) as listener:
+        with listen(HOST, port, options="--port (0 takes a free one)") as listener:
             number = listener.getsockname()[1]
             facts = {
                 "url": f"http://{HOST}:{number}/{token}/",
