@@ -147,12 +147,14 @@ def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: 
     """What `--dry-run` does."""
     from vtune.metrics.trackers import check_tracker
     from vtune.report.progress import say
-    from vtune.runs.start import check_start, holds_run
+    from vtune.runs.start import check_start, holds_run, other_work
 
     with stdout_for_the_result():
         check_tracker(start.track)
         if start.out is not None or start.resume:
             check_start(folder, resume=start.resume)
+        elif (other := other_work(folder)) is not None:
+            say(f"{folder} holds {other}: a start needs another --out")
         elif holds_run(folder):
             say(f"{folder} holds a run already: a start needs another --out, or --resume")
         hosts = processes // start.gpus if start.hostfile and start.gpus and processes else None

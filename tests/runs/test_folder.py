@@ -61,6 +61,21 @@ def test_a_folder_that_holds_a_run_takes_no_new_one(run: Path, data: Path, done:
         start_run(run, plan(), [data], resume=False)
 
 
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("files", "what"),
+    [(("recipe.yaml", "curation.json"), "a curation"), (("suite.yaml", "results.json"), "an evaluation")],
+)
+def test_a_folder_of_another_command_takes_no_run(
+    tmp_path: Path, data: Path, files: tuple[str, ...], what: str, resume: bool
+) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    with pytest.raises(RecipeError, match=f"holds {what}") as refused:
+        start_run(tmp_path, plan(), [data], resume=resume)
+    assert refused.value.fix == "choose another --out"
+
+
 def test_somebodys_own_recipe_in_a_folder_is_not_written_over(tmp_path: Path, data: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("# mine\n")
     with pytest.raises(RecipeError, match="holds a run already"):

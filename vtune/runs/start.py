@@ -10,6 +10,7 @@ from vtune.files.locks import lock
 from vtune.files.writing import check_folder_output, unwritable
 from vtune.report.progress import say
 from vtune.uses import USES
+from vtune.view.place import is_curation
 
 _ELSEWHERE = "wait for it to end, or choose another --out"
 
@@ -25,15 +26,27 @@ def check_start(out: Path, *, resume: bool) -> None:
     """Check that a run can begin in a folder, or continue in it.
 
     Raises:
-        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round.
+        RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round,
+            or what another command has made.
     """
     check_folder_output(out)
+    other = other_work(out)
+    if other is not None:
+        raise RecipeError(f"{out} holds {other}", fix="choose another --out")
     if holds_run(out) and not resume:
         raise RecipeError(
             f"{out} holds a run already", fix="continue it with --resume, choose another --out, or remove it"
         )
     if resume and not (out / "recipe.yaml").exists():
         raise RecipeError(f"{out} holds no run to resume", fix="start it without --resume")
+
+
+def other_work(out: Path) -> str | None:
+    """What a folder holds that is no run: a curation or an evaluation; None where it holds neither."""
+    if is_curation(out):
+        return "a curation"
+    evaluated = (out / "suite.yaml").is_file() and not (out / "recipe.yaml").exists()
+    return "an evaluation" if evaluated else None
 
 
 def holds_run(out: Path) -> bool:

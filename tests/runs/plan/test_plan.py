@@ -739,6 +739,9 @@ def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
     asked = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run", "--out", "runs/codev-tiny")
     assert asked.code == 2
     assert vtune("rl", "--recipe", "codev-tiny", *given).code == 2
+    (tmp_path / "runs/codev-tiny/curation.json").touch()
+    curated = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run")
+    assert "runs/codev-tiny holds a curation: a start needs another --out" in curated.err
 
 
 def test_the_numbers_of_a_dry_run_stand_in_tables(tiny: Path, lens: Path, tmp_path: Path) -> None:
