@@ -105,7 +105,8 @@ def test_a_full_disk_is_a_message_that_names_the_output(tmp_path: Path) -> None:
     ):
         raise full
     assert "make room" in failed.value.fix
-    assert "--resume" in failed.value.fix
+    # Not all that write are runs: `vtune curate` and `vtune report --html` have no such option.
+    assert failed.value.fix.endswith("start again, with --resume where the command has it")
     assert list(tmp_path.iterdir()) == []
     with (
         pytest.raises(RunFailed) as refused,

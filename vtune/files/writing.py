@@ -164,7 +164,7 @@ def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | 
     if error.errno in NO_ROOM:
         return RunFailed(
             f"{_shown(path)} cannot be written: {why}",
-            fix=f"{other}make room (`df -h`) and start again, a run with --resume",
+            fix=f"{other}make room (`df -h`) and start again, with --resume where the command has it",
         )
     if isinstance(error, FileExistsError | NotADirectoryError):
         # Where a folder should be, or be made.
