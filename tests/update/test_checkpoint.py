@@ -90,7 +90,7 @@ def test_a_checkpoint_that_could_not_be_filled_is_absent(tmp_path: Path) -> None
 
     with pytest.raises(RunFailed, match="step 2 could not be written: no space") as failed:
         write(tmp_path, 2, fail)
-    assert "--resume" in failed.value.fix
+    assert failed.value.fix.endswith("--resume continues from step-000001")
     assert not list(tmp_path.glob(".*part"))
     assert steps(tmp_path) == [1]
     assert newest_checkpoint(tmp_path) == tmp_path / "step-000001"
@@ -109,8 +109,9 @@ def test_an_error_that_is_not_about_files_is_not_told_as_a_full_disk(tmp_path: P
 
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
         write(tmp_path, 1, exhaust)
-    with pytest.raises(RunFailed, match="could not be written"):
+    with pytest.raises(RunFailed, match="could not be written: a file ends .* no space is left") as full:
         write(tmp_path, 1, fill_up)
+    assert full.value.fix.endswith("--resume begins anew: there is none before")
     assert not list(tmp_path.iterdir())
 
 

@@ -20,6 +20,8 @@ MANIFEST = "manifest.json"
 
 WRITER = ("PytorchStreamWriter", "inline_container")
 """Words of torch's RuntimeErrors that are about a file: it has no class for them."""
+CUT_SHORT = "a file ends too early, as where no space is left on the device"
+"""What they mean."""
 READER = ("PytorchStreamReader", "inline_container")
 """The same of a file that is read."""
 NEWEST = "newest"
@@ -124,10 +126,14 @@ class PendingCheckpoint:
                 shutil.rmtree(self._temporary, ignore_errors=True)
             if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
                 raise
+            # Torch names the place in its source, not what the machine said.
+            why = CUT_SHORT if isinstance(error, RuntimeError) else str(error)
+            before = newest_checkpoint(self._root)
+            then = "begins anew: there is none before" if before is None else f"continues from {before.name}"
             raise RunFailed(
-                f"the checkpoint of step {self._step} could not be written: {error}",
+                f"the checkpoint of step {self._step} could not be written: {why}",
                 where=str(self._final),
-                fix="check that there is room (`df -h`), then --resume continues from the one before",
+                fix=f"check that there is room (`df -h`), then --resume {then}",
             ) from error
 
 
