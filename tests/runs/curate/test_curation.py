@@ -603,6 +603,20 @@ def test_a_judge_that_does_not_answer_is_found_before_the_first_row_is_read(
     assert not dice.exists()
 
 
+def test_a_key_that_the_judge_refuses_is_what_the_remedy_is_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_samples(tmp_path / "n.parquet", numbered(3))
+    monkeypatch.setenv("JUDGE_KEY", "wrong")
+    asks: dict[str, Any] = {"filter": "external_knowledge", "rows": "all", "max_unscored": 1.0}
+    with serve(401) as judge:
+        spec = asks | {"judge": endpoint(judge, api_key_env="JUDGE_KEY")}
+        recipe = write_recipe(tmp_path / "r.yaml", {"n": source(tmp_path / "n.parquet")}, [spec])
+        ended = vtune("curate", recipe, "--out", tmp_path / "out")
+    assert ended.code == 1
+    assert "fix  check the key in JUDGE_KEY, and that it may use this model; then start" in ended.err
+
+
 def test_a_judge_that_fails_is_not_asked_about_rows_that_cannot_change_the_end(tmp_path: Path) -> None:
     data = tmp_path / "n.parquet"
     write_samples(data, numbered(12))

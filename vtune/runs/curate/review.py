@@ -83,7 +83,7 @@ def check_judges(judges: Mapping[str, JudgeEndpoint], results: Path, *, pictures
             raise ServiceError(
                 f"filter `{name}`: {error.what}",
                 where=error.where,
-                fix="start its judge or name another one, then start the same command again",
+                fix=f"{error.fix or 'start its judge or name another one'}; then start the same command again",
             ) from None
         met.append(judge)
 
