@@ -1,4 +1,5 @@
 import json
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -137,6 +138,28 @@ def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path
     assert "more than max_tokens 50" in planned.err
 
 
+def test_all_traces_that_are_too_long_are_counted_and_one_raise_is_enough(
+    tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first, *_), file = read_trajectories(lens / "traces.parquet"), tmp_path / "traces.parquet"
+    ends = [f"<think>{'so ' * words}</think>{first.messages[-1].content}" for words in (1, 600, 900, 700)]
+    turns = [(*first.messages[:-1], replace(first.messages[-1], content=end)) for end in ends]
+    write_trajectories(file, [replace(first, messages=one) for one in turns])
+    words = sft(tiny, file, tmp_path / "run", "--dry-run", *setting(epochs="null", steps=1, batch_size=1))
+    # The longest may be the last in the order of training.
+    monkeypatch.setattr(training, "MEASURED", 4)
+    refused = vtune(*words, *setting(max_tokens=500))
+    assert refused.code == 2
+    assert "3 of 4 traces have more than max_tokens 500, the longest" in refused.err
+    (longest,) = re.findall(r"raise max_tokens to (\d+) \(", refused.err)
+    assert vtune(*words, *setting(max_tokens=int(longest) - 1)).code == 2
+    assert vtune(*words, *setting(max_tokens=longest)).code == 0
+    monkeypatch.setattr(training, "COUNTED", 1)
+    few = vtune(*words, *setting(max_tokens=500))
+    assert "1 of 1 traces looked at has more than max_tokens 500" in few.err
+    assert " at least (" in few.err
+
+
 def test_a_run_that_met_a_trace_too_long_goes_on_with_more_room(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +174,7 @@ def test_a_run_that_met_a_trace_too_long_goes_on_with_more_room(
     ended = vtune(*words)
     assert (ended.code, "more than max_tokens 500" in ended.err) == (2, True), ended.err
     assert "--resume" in ended.err
+    assert "1 of 2 traces has more" in ended.err
     assert vtune(*words, "--resume").code == 2
     ended = vtune(*words, "--resume", *setting(max_tokens=2000))
     assert ended.code == 0, ended.err

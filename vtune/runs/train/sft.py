@@ -43,7 +43,7 @@ from vtune.runs.train.step_row import speed_row
 from vtune.runs.train.stopping import Stopping
 from vtune.schema.parquet import read_trajectories
 from vtune.schema.source_names import ALL
-from vtune.schema.store import trajectory_store
+from vtune.schema.store import Store, trajectory_store
 from vtune.schema.trajectory import Trajectory
 from vtune.update.batch import Item
 from vtune.update.checkpoint import newest_checkpoint
@@ -55,6 +55,9 @@ from vtune.update.ranks import Ranks
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
 from vtune.update.starting import start
+
+COUNTED = 1_000
+"""Traces that are measured at most to say how many are too long; ours."""
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def check_lengths(recipe: SFTRecipe) -> None:
     chat, reader = load_reader(recipe.model, recipe.images)
     traces = trajectory_store([Path(name) for name in recipe.data])
     for number in range(min(len(traces), MEASURED)):
-        _replayed(recipe, traces.shuffled(number, seed=recipe.seed), chat, reader)
+        _replayed(recipe, traces, number, traces.shuffled(number, seed=recipe.seed), chat, reader)
 
 
 def run_sft(
@@ -285,7 +288,8 @@ class _Stream:
     def batch(self, step: int) -> list[Item]:
         """This process's share of the traces of an update; those of the next are read meanwhile."""
         ahead = self._ahead.pop(step, None)
-        items = [self._item(trace) for trace in (self._read(step) if ahead is None else ahead.result())]
+        traces = self._read(step) if ahead is None else ahead.result()
+        items = [self._item(*one) for one in zip(self._numbers(step), traces, strict=True)]
         if step + 1 < self._steps:
             # By one thread: the others are for the pictures that this update waits for.
             self._ahead[step + 1] = self._policy.pictures.submit(self._read, step + 1)
@@ -293,9 +297,8 @@ class _Stream:
 
     def _read(self, step: int) -> list[Trajectory]:
         """The traces of an update, the pictures that they show decoded and cut to patches."""
-        size = self._recipe.batch_size
-        numbers = range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
-        traces = [self._traces.shuffled(number, seed=self._recipe.seed) for number in numbers]
+        seed = self._recipe.seed
+        traces = [self._traces.shuffled(number, seed=seed) for number in self._numbers(step)]
         for trace in traces:
             for number in {number for message in trace.messages for number in message.images}:
                 data = trace.images[number].data
@@ -303,20 +306,61 @@ class _Stream:
                     self._policy.pictures.read(data)
         return traces
 
-    def _item(self, trace: Trajectory) -> Item:
-        book = _replayed(self._recipe, trace, self._policy.chat, self._policy.pictures)
+    def _numbers(self, step: int) -> range:
+        """This process's share of an update: places in the order of the whole run."""
+        size = self._recipe.batch_size
+        return range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
+
+    def _item(self, number: int, trace: Trajectory) -> Item:
+        chat, pictures = self._policy.chat, self._policy.pictures
+        book = _replayed(self._recipe, self._traces, number, trace, chat, pictures)
         images = tuple(picture.data for picture in book.images if picture.data is not None)
         return Item(tuple(book.token_ids), images, tuple(book.loss_mask))
 
 
-def _replayed(recipe: SFTRecipe, trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
-    """A trace as tokens and pictures, if it is not too long."""
+def _replayed(
+    recipe: SFTRecipe,
+    traces: Store[Trajectory],
+    number: int,
+    trace: Trajectory,
+    chat: Chat,
+    reader: PictureReader,
+) -> Transcript:
+    """A trace as tokens and pictures, if it is not too long.
+
+    Args:
+        recipe: Of the run.
+        traces: All of them, which are counted where this one is too long.
+        number: Its place in the order of the whole run.
+        trace: What stands there.
+        chat: Makes tokens.
+        reader: Makes patches.
+    """
     book = replay(trace, chat, reader)
     if len(book.token_ids) > recipe.max_tokens:
-        raise DataError(
-            f"a trace has {len(book.token_ids)} tokens, more than max_tokens {recipe.max_tokens}",
-            where=f"trace of {trace.sample_id!r}",
-            fix="raise max_tokens (a run continues with --resume), or start anew, with a lower "
-            "images.max_pixels or without the trace",
-        )
+        raise _too_long(recipe, traces, number, chat, reader)
     return book
+
+
+def _too_long(
+    recipe: SFTRecipe, traces: Store[Trajectory], number: int, chat: Chat, reader: PictureReader
+) -> DataError:
+    """The error for traces that are too long: how many are, from the first one to the end of its epoch."""
+    left = len(traces) - number % len(traces)
+    looked = min(left, COUNTED)
+    long = []
+    for place in range(number, number + looked):
+        trace = traces.shuffled(place, seed=recipe.seed)
+        length = len(replay(trace, chat, reader).token_ids)
+        if length > recipe.max_tokens:
+            long.append((length, trace.sample_id))
+    most, longest = max(long)
+    least = "" if looked == left else " at least"
+    of = f"{len(traces)} traces" if looked == left else f"{looked} traces looked at"
+    return DataError(
+        f"{len(long)} of {of} {'has' if len(long) == 1 else 'have'} more than max_tokens "
+        f"{recipe.max_tokens}, the longest {most} tokens",
+        where=f"trace of {longest!r}",
+        fix=f"raise max_tokens to {most}{least} (a run continues with --resume), "
+        "or start anew, with a lower images.max_pixels or without what is too long",
+    )
