@@ -80,10 +80,11 @@ def check_judges(judges: Mapping[str, JudgeEndpoint], results: Path, *, pictures
         try:
             ping_judge(judge, pictures=pictures)
         except ServiceError as error:
+            remedy = error.fix or "start its judge or name another one"
             raise ServiceError(
                 f"filter `{name}`: {error.what}",
                 where=error.where,
-                fix=f"{error.fix or 'start its judge or name another one'}; then start the same command again",
+                fix=f"{remedy}; then start the same command again",
             ) from None
         met.append(judge)
 

@@ -57,7 +57,7 @@ from vtune.update.sequence import check_sequence_parallel
 from vtune.update.starting import start
 
 COUNTED = 1_000
-"""Traces that are measured at most to say how many are too long; ours."""
+"""At most so many traces are measured to say how many are too long; ours."""
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
