@@ -58,8 +58,8 @@ def render_list(result: Mapping[str, Any]) -> RenderableType:
     more = result["found"] - len(result["trajectories"])
     line = f"{result['path']}: {result['found']} of {result['all']}"
     fix = f"; {more} more: --limit, or --where to look for fewer" if more else ""
-    lacking = [Text(result["unfinished"])] if result["unfinished"] else []
-    return Group(table, Text(f"{line}{fix}"), *lacking)
+    below = [Text(result[name]) for name in ("hint", "unfinished") if result[name]]
+    return Group(table, Text(f"{line}{fix}"), *below)
 
 
 def _cell(value: Any) -> str:

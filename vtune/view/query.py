@@ -44,6 +44,8 @@ CLOSED: Mapping[str, Sequence[str]] = {
 """Facts of which all values are known: a misspelt one would find nothing, and its opposite everything."""
 OPEN = tuple(name for name in TEXTS if name not in CLOSED)
 """Facts that may be any text, `none` and commas too."""
+USUAL: Mapping[str, str] = {"right": "right:yes", "wrong": "right:no", "faithful": "faithful:yes"}
+"""What those mean, most likely, who write one of these words alone."""
 MOST = 1_000
 """Characters of a query (ours)."""
 
@@ -132,6 +134,27 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
     values = table[query.sort].take(numbers)
     order = "descending" if query.descending else "ascending"
     return numbers.take(pc.array_sort_indices(values, order=order, null_placement="at_end"))
+
+
+def hint_of(table: pa.Table, query: Query) -> str | None:
+    """What to write where a query finds nothing and a word in it is the name, or a value, of a fact.
+
+    Args:
+        table: Of an index.
+        query: What found nothing.
+    """
+    known = {**facets(table), **CLOSED}
+    known[FLAG] = [*get_args(Flag), *known[FLAG]]
+    known[CALL] = [*known[CALL], *(call.partition(":")[0] for call in known[CALL])]
+    for word in (term.values[0] for term in query.terms if not term.name):
+        written = f'"{word}"' if re.search(r"[\s,]", word) else word
+        forms = [f"{name}:{written}" for name, values in known.items() if name != "step" and word in values]
+        forms += [f"{word}:VALUE"] if word in NAMES else []
+        forms = [USUAL[word]] if word in USUAL else forms
+        if forms:
+            meant = " or ".join(f"`{form}`" for form in forms)
+            return f"`{word}` is looked for in the conversations; did you mean {meant}?"
+    return None
 
 
 def of_sample(table: pa.Table, sample: str) -> pa.Table:

@@ -163,6 +163,33 @@ def test_what_is_not_there_is_said(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("wrong", "`right:no`"),
+        ("right", "`right:yes`"),
+        ("repeated_crop", "`flag:repeated_crop`"),
+        ("python", "`call:python`"),
+        ('"judge erred"', '`label:"judge erred"`'),
+        ("timeout", "`status:timeout`"),
+        ("advantage", "`advantage:VALUE`"),
+    ],
+)
+def test_a_word_that_finds_nothing_and_is_a_fact_is_told_how_to_ask_for_it(
+    asked: str, meant: str, run: Path
+) -> None:
+    word = asked.strip('"')
+    hint = f"`{word}` is looked for in the conversations; did you mean {meant}?"
+    asked += " zebra"
+    assert json.loads(vtune("show", str(run), "--where", asked, "--json").out)["hint"] == hint
+    assert hint in " ".join(vtune("show", str(run), "--where", asked).out.split())
+
+
+def test_a_list_that_is_not_empty_and_words_that_are_no_fact_have_no_hint(run: Path) -> None:
+    for asked in ("", "right:no", "zebra", "right:no sort:step"):
+        assert json.loads(vtune("show", str(run), "--where", asked, "--json").out)["hint"] is None
+
+
+@pytest.mark.parametrize(
     ("recipe", "why", "remedy"),
     [
         ("epochs: 2.0\n", "a run of `vtune sft` keeps no trajectories", "`vtune report"),

@@ -21,7 +21,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.view.document import document_of, read_record
 from vtune.view.index import LIKELY_SHOWN_FROM, Index
 from vtune.view.place import Place, stamp
-from vtune.view.query import of_sample, parse_query, select
+from vtune.view.query import hint_of, of_sample, parse_query, select
 from vtune.view.tokens import tokens_of
 
 KEPT = 8
@@ -88,17 +88,24 @@ class Opened:
         }
 
     def find(self, query: str, *, first: int = 0, most: int) -> dict[str, Any]:
-        """Some of the trajectories that a query means, and how many there are.
+        """Some of the trajectories that a query means, and how many there are; `hint` where there are none.
 
         Raises:
             RecipeError: If the query cannot be read.
         """
         table = self.index.table
         labels = {key: str(one.label) for key, one in self.labels().items()}
-        numbers = select(table, parse_query(query), labels)
+        asked = parse_query(query)
+        numbers = select(table, asked, labels)
         shown = table.drop_columns(["text"]).take(numbers[first : first + most]).to_pylist()
         rows = [row | {"label": labels.get(row["key"])} for row in shown]
-        return {"all": table.num_rows, "found": len(numbers), "first": first, "trajectories": rows}
+        return {
+            "all": table.num_rows,
+            "found": len(numbers),
+            "first": first,
+            "trajectories": rows,
+            "hint": None if len(numbers) else hint_of(table, asked),
+        }
 
     def record(self, key: str) -> tuple[Record, Path, int]:
         """The record of a key, with its file and row.

@@ -71,6 +71,7 @@ export function listPage(place, query, found, ask) {
   return [h("h1", {}, place.name), place.problem ? h("p", { class: "text error" }, place.problem) : null, form, h("div", { class: "filters" }, ...selects),
     h("p", {}, `${found.found} of ${found.all}${found.all < place.there ? ` that this file holds, of ${place.there}` : ""}${found.trajectories.length < found.found ? `, ${found.first + 1} to ${last} shown` : ""}`),
     found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, found.all < place.there ? "Nothing in this file is like that." : "Nothing is like that."),
+    found.hint ? h("p", { class: "facts" }, found.hint) : null,
     h("p", { class: "facts" }, found.first > 0 ? h("a", { href: more(Math.max(found.first - ROWS, 0)) }, "those before") : null,
       last < found.found ? h("a", { href: more(last) }, "those after") : null)];
 }
