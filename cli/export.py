@@ -1,14 +1,23 @@
 """`vtune export`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import AsJson
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 DTYPES = ("float32", "bfloat16")
 FORMATS = ("vlmevalkit", "lmms-eval", "inspect", "scripted")
+COMPARED = {
+    "transformers": "largest difference from the source, nats",
+    "vllm": "largest difference of vLLM, nats",
+}
+"""What a table calls the checks of `vtune.runs.train.export.run_export`, both of log-probabilities."""
 
 
 def export(
@@ -36,7 +45,6 @@ def export(
         return
     if dtype is not None and dtype not in DTYPES:
         raise typer.BadParameter(f"{dtype!r} is not one of {', '.join(DTYPES)}", param_hint="--dtype")
-    from vtune.report.values import render_values
     from vtune.runs.agent.engines import vllm_on
     from vtune.runs.train.export import run_export
 
@@ -44,7 +52,13 @@ def export(
 
     with stdout_for_the_result():
         result = run_export(source, out, dtype=dtype, vllm=vllm_on)  # type: ignore[arg-type]
-    show(result, render_values, as_json=as_json)
+    show(result, _table, as_json=as_json)
+
+
+def _table(result: Mapping[str, Any]) -> "RenderableType":
+    from vtune.report.values import render_values
+
+    return render_values({COMPARED.get(name, name): value for name, value in result.items()})
 
 
 def _evaluation(source: Path, out: Path, name: str, *, dtype: str | None, as_json: bool) -> None:

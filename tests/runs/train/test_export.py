@@ -38,6 +38,14 @@ def test_a_checkpoint_without_adapters_is_copied_without_what_is_the_runs(tiny: 
     assert not (tmp_path / ".out.part").exists()
 
 
+def test_what_was_compared_stands_in_the_table_with_its_unit(tiny: Path, tmp_path: Path) -> None:
+    ended = vtune("export", tiny, tmp_path / "out")
+    assert ended.code == 0, ended.err
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in ended.out.splitlines()]
+    assert ["largest difference from the source, nats", "0"] in cells
+    assert ["largest difference of vLLM, nats", "not checked: vllm is not installed"] in cells
+
+
 def test_the_example_of_the_page_writes_a_reply(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
