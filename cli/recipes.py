@@ -32,19 +32,39 @@ def list_recipes(as_json: AsJson = False) -> None:
 
 
 @app.command("show")
-def show_recipe(name: Name) -> None:
+def show_recipe(name: Name, as_json: AsJson = False) -> None:
     """Print a shipped file as it is, comments included."""
+    from vtune.report.values import render_values
     from vtune.runs.recipes.shipped import find_shipped
 
-    typer.echo(find_shipped(name).path.read_text(encoding="utf-8"), nl=False)
+    from .output import show
+
+    entry = find_shipped(name)
+    text = entry.path.read_text(encoding="utf-8")
+    if as_json:
+        found = {"name": f"{entry.kind}/{entry.name}", "path": str(entry.path), "text": text}
+        show(found, render_values, as_json=True)
+        return
+    typer.echo(text, nl=False)
 
 
 @app.command("copy")
-def copy(name: Name, target: Annotated[Path, typer.Argument(help="New file, or a folder.")]) -> None:
+def copy(
+    name: Name,
+    target: Annotated[Path, typer.Argument(help="New file, or a folder.")],
+    as_json: AsJson = False,
+) -> None:
     """Copy a shipped file, to change it."""
+    from vtune.report.values import render_values
     from vtune.runs.recipes.shipped import copy_recipe
 
-    typer.echo(str(copy_recipe(name, target)))
+    from .output import show
+
+    path = str(copy_recipe(name, target))
+    if as_json:
+        show({"path": path}, render_values, as_json=True)
+        return
+    typer.echo(path)
 
 
 @app.command("check")

@@ -360,6 +360,12 @@ def test_recipes_are_listed_shown_and_copied(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["recipes", "show", "rl/codev-tiny"]).stdout
     copied = CliRunner().invoke(app, ["recipes", "copy", "rl/codev-tiny", str(tmp_path)])
     assert Path(copied.stdout.strip()).read_text(encoding="utf-8") == shown
+    as_json = CliRunner().invoke(app, ["recipes", "show", "rl/codev-tiny", "--json"])
+    path = listed["rl/codev-tiny"]["path"]
+    assert json.loads(as_json.stdout) == {"name": "rl/codev-tiny", "path": path, "text": shown}
+    own = str(tmp_path / "own.yaml")
+    as_json = CliRunner().invoke(app, ["recipes", "copy", "rl/codev-tiny", own, "--json"])
+    assert json.loads(as_json.stdout) == {"path": own}
     for name in ("launch/slurm.sbatch", "Dockerfile"):
         assert CliRunner().invoke(app, ["recipes", "copy", name, str(tmp_path)]).exit_code == 0
     assert (tmp_path / "slurm.sbatch").read_text().startswith("#!/bin/bash")
