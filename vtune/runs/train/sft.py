@@ -57,7 +57,7 @@ from vtune.update.sequence import check_sequence_parallel
 from vtune.update.starting import start
 
 COUNTED = 1_000
-"""At most so many traces are measured to say how many are too long; ours."""
+"""Where a trace is too long, this many at most are measured to count all that are; ours."""
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
