@@ -1,11 +1,14 @@
-"""How a process ends: at Ctrl-C and SIGTERM, and where it has a process group."""
+"""How a process ends: at Ctrl-C and SIGTERM, and where it has loaded torch."""
 
 import atexit
+import gc
+import io
 import logging
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
@@ -53,9 +56,19 @@ class Ending:
         if self.code is None or "torch" not in sys.modules:
             return
         logging.shutdown()  # registered before this, and so not yet run
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None where it was closed before the start
+            stream.flush()
+        _flush_files()
         os._exit(self.code)
+
+
+def _flush_files() -> None:
+    """Write out what files of a user's own parts still hold, as the teardown would."""
+    for found in gc.get_objects():
+        # Asked by its type: of some objects of torch the class itself is computed, with a warning.
+        if issubclass(type(found), io.TextIOWrapper | io.BufferedWriter) and not found.closed:
+            with suppress(OSError, ValueError):  # a pipe that nobody reads any more
+                found.flush()
 
 
 def heed_sigint() -> None:

@@ -7,6 +7,7 @@ from tests.runs.commands import vtune
 from vtune.config import load_recipe
 from vtune.errors import RecipeError
 from vtune.kinds import kind_of
+from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.recipes.chain.nodes import KINDS
 from vtune.runs.recipes.shipped import shipped_recipes
 from vtune.runs.sweep.recipe import Sweep
@@ -14,7 +15,8 @@ from vtune.runs.sweep.recipe import Sweep
 SCHEMAS = {**KINDS, "sweep": Sweep}
 FILES = {entry.kind: entry.path for entry in shipped_recipes()}
 """One of each kind."""
-SHARED = {("eval", "agent"), ("agent", "rl")}
+SHARED = {("eval", "agent"), ("agent", "eval"), ("agent", "rl")}
+"""Of which most keys are known, or which have the other mark, too."""
 
 
 def test_the_schema_and_the_files_of_a_kind_have_its_mark() -> None:
@@ -25,7 +27,7 @@ def test_the_schema_and_the_files_of_a_kind_have_its_mark() -> None:
 @pytest.mark.parametrize(("given", "wanted"), list(permutations(sorted(SCHEMAS), 2)))
 def test_a_recipe_of_another_kind_is_named_as_such(given: str, wanted: str) -> None:
     if (given, wanted) in SHARED:
-        pytest.skip("it has the mark of the other kind, too")
+        pytest.skip("its own message is as good")
     with pytest.raises(RecipeError) as caught:
         load_recipe(FILES[given], SCHEMAS[wanted])
     assert str(caught.value).count("\n") <= 1
@@ -37,6 +39,26 @@ def test_a_recipe_of_ones_own_is_still_told_its_unknown_keys(tmp_path: Path) -> 
     (tmp_path / "mine.yaml").write_text(f"{text}\nbatch_size: 3\n")
     with pytest.raises(RecipeError, match="unknown key `batch_size`"):
         load_recipe(tmp_path / "mine.yaml", SCHEMAS["rl"])
+
+
+def test_a_mistyped_mark_is_a_mistyped_key(tmp_path: Path) -> None:
+    text = FILES["agent"].read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("call_images:", "call_image:"))
+    with pytest.raises(RecipeError, match="did you mean `call_images`"):
+        load_recipe(tmp_path / "mine.yaml", SCHEMAS["agent"])
+    suite = f"{FILES['eval'].read_text()}\ncall_images: black\n"
+    (tmp_path / "suite.yaml").write_text(suite.replace("scorer:", "scorrer:"))
+    with pytest.raises(RecipeError, match="did you mean `scorer`"):
+        load_recipe(tmp_path / "suite.yaml", SCHEMAS["eval"])
+
+
+def test_a_mark_may_come_by_set(tmp_path: Path) -> None:
+    lines = FILES["eval"].read_text().splitlines()
+    (scorer,) = [line for line in lines if line.startswith("scorer:")]
+    rest = [line for line in lines if line != scorer and not line.startswith("call_images:")]
+    (tmp_path / "suite.yaml").write_text("\n".join([*rest, "call_images: black"]))
+    found = load_recipe(tmp_path / "suite.yaml", EvalSuite, [scorer.replace(": ", "=").split(" ")[0]])
+    assert found.call_images == "black"
 
 
 def test_the_command_that_a_recipe_is_for_is_named(tmp_path: Path) -> None:

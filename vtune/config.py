@@ -5,6 +5,7 @@ are shown at once, each with its line and, where a key is nearly right, the one 
 """
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import resources
@@ -86,7 +87,7 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         RecipeError: With every problem found, each with its line (or its override).
     """
     root, values = _read(path)
-    check_kind(path, values, kind)
+    check_kind(path, {*values, *(re.split("[.=]", override)[0] for override in overrides)}, kind)
     lines = dict(_lines(root, path))
     first = [override for override in overrides if override.partition("=")[0] in kind.decides]
     given = {_apply(values, override) for override in first}

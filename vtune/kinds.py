@@ -25,6 +25,8 @@ _CALLED = {
     "rl": "a recipe for `vtune rl`",
     "sft": "a recipe for `vtune sft`",
 }
+MISTYPED = 2
+"""Keys that are unknown or missing in a recipe of the right kind, at most; ours. A mistyped one is both."""
 
 
 def kind_of(keys: Iterable[str]) -> str | None:
@@ -38,17 +40,21 @@ def check_kind(path: Path, keys: Collection[str], schema: type[Strict]) -> None:
 
     Args:
         path: The file.
-        keys: At its top.
+        keys: At its top, those that are given elsewhere (`--set`) among them.
         schema: What it is to be read into; one that reads a few keys of several kinds takes any.
 
     Raises:
-        RecipeError: If it is one.
+        RecipeError: If it has the mark of another kind and not its own, and that is not the only difference.
     """
     wanted, found = kind_of(schema.model_fields), kind_of(keys)
     if wanted is None or found in (None, wanted) or schema.model_config.get("extra") == "ignore":
         return
     marks = {kind: key for key, kind in _MARKS.items()}
-    if marks[wanted] not in keys:
+    # What a recipe does not say is filled in where one of its keys decides on others.
+    filled = bool(schema.decides)
+    needed = {key for key, field in schema.model_fields.items() if field.is_required() and not filled}
+    odd = {*keys} - {*schema.model_fields} | needed - {*keys}
+    if marks[wanted] not in keys and len(odd) > MISTYPED:
         raise RecipeError(
             f"{path} is {_CALLED[found]}: it has the key `{marks[found]}`, and no `{marks[wanted]}`",
             fix=f"give {_CALLED[wanted]}",

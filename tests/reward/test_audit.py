@@ -7,6 +7,7 @@ from tests.reward.build import INPUT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RunFailed
 from vtune.reward.audit import (
     AuditRow,
+    _judged,
     audit,
     check_audited,
     check_scored,
@@ -149,16 +150,34 @@ def test_a_rollout_that_failed_is_no_call_that_nobody_could_audit() -> None:
     assert nobody_audited([*rows, *audited([sample()], looks(TARGET))]) is not None
 
 
-def test_calls_that_failed_are_no_sign_that_a_judge_is_there() -> None:
-    broken = replace(looks(), calls=(Call(tool="python", arguments="{}", status="error", error="NameError"),))
-    rows = audited([sample()], looks(TARGET), broken)
-    assert [row.any_faithful for row in rows] == [None, None]
-    known = [rows[0], replace(rows[1], any_faithful=False)]  # as a judge of looks says it without being asked
+def test_what_is_known_without_a_judge_is_no_sign_that_one_is_there() -> None:
+    texts = [replace(looks(), calls=(Call(tool="python", arguments="{}", status=status, output="3"),))
+             for status in ("error", "ok")]  # fmt: skip
+    rows = audited([sample()], looks(TARGET), *texts)
+    assert [row.any_faithful for row in rows] == [None, None, None]
+    by_model = [replace(row, by="model") for row in rows]
+    known = [by_model[0], *(replace(row, any_faithful=False) for row in by_model[1:])]
     failed = nobody_audited(known)
     assert failed is not None
     assert failed.what == "none of the 1 trajectories with tool calls could be audited"
-    assert judges_of([replace(known[1], by="model")]) == {"boxes": 0, "model": 0}
+    assert judges_of(known) == {"boxes": 0, "model": 0}
     assert nobody_audited(known[1:]) is None
+
+
+@pytest.mark.parametrize(("judge", "judged"), [("model", False), ("boxes", True), (None, False)])
+def test_a_model_judges_pictures_alone_and_boxes_every_call(judge: str | None, judged: bool) -> None:
+    text = replace(looks(), calls=(Call(tool="python", arguments="{}", status="error", error="NameError"),))
+    assert _judged(judge, text, False) is judged
+    assert _judged(judge, looks(TARGET), None) is False
+    assert _judged(judge, looks(TARGET), True) is (judge is not None)
+
+
+def test_a_call_that_failed_after_it_had_shown_the_target_was_judged() -> None:
+    shown = looks(TARGET)
+    failed = replace(shown, calls=(replace(shown.calls[0], status="error", error="NameError"),))
+    rows = audited([sample(TARGET)], failed)
+    assert (rows[0].any_faithful, rows[0].judged) == (True, True)
+    assert judges_of(rows) == {"boxes": 1, "model": 0}
 
 
 def test_numbers_by_boxes_are_said_not_to_compare_with_the_papers() -> None:

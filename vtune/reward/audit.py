@@ -48,8 +48,9 @@ class AuditRow:
     """Calls that cut out a region and show it to nobody."""
     repeated: int = 0
     """Calls that show what was shown before (red flags `repeated_crop` and `scratchpad`)."""
-    ran: bool = False
-    """A call has not failed: there is something for a judge to look at."""
+    judged: bool = False
+    """Whether its judge has said what is known of its looks. A model is asked about pictures alone: what
+    calls without one show is known without it."""
     looked: bool = False
     """A call has given back a picture."""
     accepted: bool | None = None
@@ -122,9 +123,9 @@ async def audit(
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
     """How many trajectories with calls each has judged: boxes and a model always, others where they have.
 
-    Calls that failed show nothing, and nobody is asked about them.
+    A model is not asked about calls that gave no picture, such as those that failed.
     """
-    by = Counter(row.by for row in rows if row.ran and row.any_faithful is not None)
+    by = Counter(row.by for row in rows if row.judged)
     counted = {name: count for name, count in by.items() if name is not None}
     return dict.fromkeys((evidence_boxes.NAME, evidence_model.NAME), 0) | counted
 
@@ -187,11 +188,13 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
     """The failure of an audit that could look at no call; None where it could, or there was none to look at.
 
     Trajectories whose answer is unscored do not count: `check_scored` says how many may be. Nor do those
-    whose calls all failed, which nobody has to look at.
+    of which all is known without a judge.
     """
     users = [row for row in rows if row.calls and row.correct is not None]
-    users = [row for row in users if row.ran or row.any_faithful is None]
-    if not users or any(row.any_faithful is not None for row in users):
+    if any(row.judged for row in users):
+        return None
+    users = [row for row in users if row.any_faithful is None]
+    if not users:
         return None
     (why, times), *_ = Counter(row.why for row in users).most_common(1)
     return RunFailed(
@@ -232,7 +235,7 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         first=first,
         unused=sum(_unused(call) for call in trajectory.calls),
         repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
-        ran=any(call.status == "ok" for call in trajectory.calls),
+        judged=_judged(who, trajectory, faithful),
         looked=any(call.images for call in trajectory.calls),
         accepted=_accepted(trajectory, shows),
         target=_target(sample, trajectory),
@@ -243,6 +246,13 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         silent=faithful is None and any(one.silent for one in unknown),
         why=why or ("the answer is unscored" if accuracy is None else ""),
     )
+
+
+def _judged(judge: str | None, trajectory: Trajectory, faithful: bool | None) -> bool:
+    """See `AuditRow.judged`."""
+    if judge is None or faithful is None or not trajectory.calls:
+        return False
+    return faithful or not EVIDENCE[judge].asks_model or any(call.images for call in trajectory.calls)
 
 
 async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> bool | Unscored:

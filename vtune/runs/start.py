@@ -46,7 +46,8 @@ def other_work(out: Path) -> str | None:
     if is_curation(out):
         return "a curation"
     evaluated = (out / "suite.yaml").is_file() and not (out / "recipe.yaml").exists()
-    return "an evaluation" if evaluated else None
+    begun = any((out / name).exists() for name in ("environment.json", "results.json", "trajectories"))
+    return "an evaluation" if evaluated and begun else None
 
 
 def holds_run(out: Path) -> bool:

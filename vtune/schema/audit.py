@@ -15,6 +15,9 @@ PARTS = ("calls", "note", "no_shares", "counterfactual", "judges", "people")
 """What of an audit is kept; the rest an evaluation says itself, or is counted again in seconds. `note` and
 `no_shares` say who judged the calls, which may be another judge than that of the evaluation."""
 
+SHARES = ("calls", "note", "no_shares", "judges")
+"""Those that say what calls showed, and who said so."""
+
 
 def read_audit(folder: Path) -> dict[str, Any]:
     """What was found last, by its part; empty where nothing was kept.

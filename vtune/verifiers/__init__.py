@@ -44,6 +44,9 @@ VERDICT_IS = "return Verdict(score, why), or `answered(score, why)` of vtune.ver
 PARTIAL_CREDIT = "say partial_credit=True in its Verifier(…), or give 0 or 1"
 """The remedy where a verifier gives partial credit, and does not say so."""
 
+ROUNDING = 1e-3
+"""Of a score that is meant to be 0 or 1; ours."""
+
 LONGEST_REPLY = 4000
 """Characters of a reply that the log of a broken verifier has, ours."""
 
@@ -76,7 +79,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
             raise ill_made(part, f"it gives {type(verdict).__name__}, not Verdict", VERDICT_IS)
         if verdict.score < 0.0:
             raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
-        if 0.0 < verdict.score < 1.0 and not verifier.partial_credit:
+        if ROUNDING < verdict.score < 1.0 - ROUNDING and not verifier.partial_credit:
             raise ill_made(part, f"it scores {verdict.score:.3g}, between 0 and 1", PARTIAL_CREDIT)
         return verdict
     except BrokenPart as failed:

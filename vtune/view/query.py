@@ -8,7 +8,7 @@ quotes is meant as it stands: `answer:"none"`, `source:"a,b"`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -146,15 +146,24 @@ def hint_of(table: pa.Table, query: Query) -> str | None:
     known = {**facets(table), **CLOSED}
     known[FLAG] = [*get_args(Flag), *known[FLAG]]
     known[CALL] = [*known[CALL], *(call.partition(":")[0] for call in known[CALL])]
-    for word in (term.values[0] for term in query.terms if not term.name):
+    for word in _fruitless(table, query):
         written = f'"{word}"' if re.search(r"[\s,]", word) else word
         forms = [f"{name}:{written}" for name, values in known.items() if name != "step" and word in values]
         forms += [f"{word}:VALUE"] if word in NAMES else []
-        forms = [USUAL[word]] if word in USUAL else forms
+        forms = [USUAL[word.lower()]] if word.lower() in USUAL else forms
         if forms:
             meant = " or ".join(f"`{form}`" for form in forms)
             return f"`{word}` is looked for in the conversations; did you mean {meant}?"
     return None
+
+
+def _fruitless(table: pa.Table, query: Query) -> Iterator[str]:
+    """The words of a query that stand in no conversation, or that stand for a fact wherever they stand."""
+    for term in query.terms:
+        if term.name or term.negated:
+            continue
+        if term.values[0].lower() in USUAL or not pc.any(_mask(table, term, {})).as_py():
+            yield term.values[0]
 
 
 def of_sample(table: pa.Table, sample: str) -> pa.Table:

@@ -221,7 +221,7 @@ def test_an_audit_without_shares_leaves_those_of_an_earlier_one(
         patch.setattr(faithfulness_run, "nobody_audited", lambda _: None)  # as where a judge died midway
         ended = vtune("faithfulness", tmp_path, "--looks", "passages")
     assert ended.code == 0
-    assert f"{tmp_path} keeps what an earlier audit has found; this one has no shares" in ended.err
+    assert f"{tmp_path} keeps the shares of an earlier audit; this one has none" in ended.err
     assert (tmp_path / "audit.json").read_text() == kept
 
 

@@ -333,7 +333,8 @@ from vtune.verifiers import VERIFIERS, Case, Verifier
 def verify(reply, sample):
     return Verdict(1.0, "as ever")
 
-VERIFIERS.add("flat", Verifier(verify, lambda _: None, lambda _: "any", Case("a", "", "b")))
+case = Case("a", "", "b")
+VERIFIERS.add("flat", Verifier(verify, lambda _: None, lambda _: "any", case, partial_credit=True))
 """
 
 
@@ -959,9 +960,12 @@ def test_a_curation_that_takes_the_place_of_another_says_so(tmp_path: Path) -> N
     assert "curated with" not in vtune("curate", recipe, "--out", out).err
     other = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
     assert f"{out} was curated with other settings (seed, mix.caps.s); its files are replaced" in other.err
-    write_samples(data, numbered(5))
-    more = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
-    assert f"{out} was curated from other data; its files are replaced" in more.err
+    (out / "page.html").unlink()
+    again = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
+    assert (again.code, "replaced" in again.err) == (0, False), "the same settings: nothing of them is lost"
+    (out / "recipe.yaml").write_text("{")
+    broken = vtune("curate", recipe, "--out", out)
+    assert (broken.code, "replaced" in broken.err) == (0, False)
 
 
 def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from vtune.runs.data.validating import validate
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.parquet import read_trajectories, write_samples, write_trajectories
+from vtune.schema.pixels import size_of
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Outcome, Trajectory
@@ -334,3 +335,17 @@ def test_a_model_that_cannot_be_written_is_told_by_its_own_option(tmp_path: Path
         make_box_traces([tmp_path / "mine.parquet"], out, prompt="plain", tiny=tiny)
     assert "--tiny" in caught.value.fix
     assert not out.exists()
+
+
+def test_a_sample_of_whose_boxes_only_some_could_be_looked_at_is_left_out(tmp_path: Path) -> None:
+    width, height = size_of(sample().images[0].data or b"")
+    halves = ((0.0, 0.0, 0.4 * width, 0.9 * height), (0.6 * width, 0.0, float(width), 0.9 * height))
+    cups = tuple(Evidence("cup", 0, place) for place in halves)
+    data, out = tmp_path / "cups.parquet", tmp_path / "traces.parquet"
+    write_samples(data, [sample(id="one", evidence=cups[:1]), sample(id="both", evidence=cups)])
+    made = make_box_traces([data], out, prompt="codev")
+    (trace,) = read_trajectories(out)
+    assert (trace.sample_id, len(trace.calls)) == ("one", 1)
+    assert made["left_out"] == {
+        "with boxes that together fill too much of a picture to look closer at each": 1
+    }

@@ -128,14 +128,14 @@ def test_a_run_without_a_checkpoint_is_no_model_and_says_so(lens: Path, tmp_path
 def test_a_trace_that_is_too_long_is_an_error_and_not_cut(tiny: Path, lens: Path, tmp_path: Path) -> None:
     ended = vtune(*sft(tiny, lens / "traces.parquet", tmp_path / "run", *setting(max_tokens=50)))
     assert ended.code == 2
-    assert "more than max_tokens 50" in ended.err
+    assert "longer than max_tokens (50)" in ended.err
     assert "trace of 'lens/1/0/traces/" in ended.err
     assert not (tmp_path / "run").exists()
     planned = vtune(
         *sft(tiny, lens / "traces.parquet", tmp_path / "run", *setting(max_tokens=50)), "--dry-run"
     )
     assert planned.code == 2
-    assert "more than max_tokens 50" in planned.err
+    assert "longer than max_tokens (50)" in planned.err
 
 
 def test_all_traces_that_are_too_long_are_counted_and_one_raise_is_enough(
@@ -150,13 +150,13 @@ def test_all_traces_that_are_too_long_are_counted_and_one_raise_is_enough(
     monkeypatch.setattr(training, "MEASURED", 4)
     refused = vtune(*words, *setting(max_tokens=500))
     assert refused.code == 2
-    assert "3 of 4 traces have more than max_tokens 500, the longest" in refused.err
+    assert "3 of 4 traces are longer than max_tokens (500), the longest" in refused.err
     (longest,) = re.findall(r"raise max_tokens to (\d+) \(", refused.err)
     assert vtune(*words, *setting(max_tokens=int(longest) - 1)).code == 2
     assert vtune(*words, *setting(max_tokens=longest)).code == 0
     monkeypatch.setattr(training, "COUNTED", 1)
     few = vtune(*words, *setting(max_tokens=500))
-    assert "1 of 1 traces looked at has more than max_tokens 500" in few.err
+    assert "1 of 1 traces looked at is longer than max_tokens (500)" in few.err
     assert " at least (" in few.err
 
 
@@ -172,9 +172,9 @@ def test_a_run_that_met_a_trace_too_long_goes_on_with_more_room(
     short = setting(epochs="null", steps=4, batch_size=1, checkpoints__every=1, max_tokens=500)
     words = sft(tiny, tmp_path / "traces.parquet", run, *short)
     ended = vtune(*words)
-    assert (ended.code, "more than max_tokens 500" in ended.err) == (2, True), ended.err
+    assert (ended.code, "longer than max_tokens (500)" in ended.err) == (2, True), ended.err
     assert "--resume" in ended.err
-    assert "1 of 2 traces has more" in ended.err
+    assert "1 of 2 traces is longer" in ended.err
     assert vtune(*words, "--resume").code == 2
     ended = vtune(*words, "--resume", *setting(max_tokens=2000))
     assert ended.code == 0, ended.err

@@ -184,6 +184,16 @@ def test_a_word_that_finds_nothing_and_is_a_fact_is_told_how_to_ask_for_it(
     assert hint in " ".join(vtune("show", str(run), "--where", asked).out.split())
 
 
+def test_a_word_that_is_left_out_or_found_elsewhere_is_not_hinted_at(run: Path) -> None:
+    def hint(asked: str) -> str | None:
+        found: str | None = json.loads(vtune("show", str(run), "--where", asked, "--json").out)["hint"]
+        return found
+
+    assert "right:no" in (hint("Wrong step:9") or "")
+    assert hint("-wrong step:9") is None
+    assert hint("answer step:9") is None, "stands in conversations, of other steps"
+
+
 def test_a_list_that_is_not_empty_and_words_that_are_no_fact_have_no_hint(run: Path) -> None:
     for asked in ("", "right:no", "zebra", "right:no sort:step"):
         assert json.loads(vtune("show", str(run), "--where", asked, "--json").out)["hint"] is None

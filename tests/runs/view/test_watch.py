@@ -94,6 +94,9 @@ def test_a_run_that_has_only_just_begun_has_done_no_step(run: Path) -> None:
 
 def test_a_run_that_ended_before_its_first_step_is_one_that_is_not_running(run: Path) -> None:
     (run / "metrics.jsonl").unlink()
+    for command in ("watch", "report"):  # the recipe may be somebody's own
+        assert "is not the folder of a run: it has no metrics.jsonl" in vtune(command, str(run)).err
+    (run / "environment.json").write_text("{}")
     assert vtune("watch", str(run)).out == f"{run.name}: step 0/20, not running\n"
     ended = vtune("report", str(run))
     assert ended.code == 2

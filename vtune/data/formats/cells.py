@@ -97,7 +97,8 @@ def other_separator(file: TextFile, there: Sequence[str]) -> str:
     """What seems to separate the cells of a table that was read as one column; empty where nothing does."""
     if file.separator is None or len(there) != 1:
         return ""
-    return next((mark for mark in (";", "\t", "|", ",") if mark in there[0]), "")
+    marks = (mark for mark in (";", "\t", "|", ",") if mark != file.separator)
+    return next((mark for mark in marks if mark in there[0]), "")
 
 
 def _open(address: str) -> BinaryIO:

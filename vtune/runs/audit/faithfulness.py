@@ -38,7 +38,7 @@ from vtune.runs.audit.stored_audit import WithoutLook, stored_audits
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
 from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.evaluate.windows import portions
-from vtune.schema.audit import keep_audit, read_audit
+from vtune.schema.audit import SHARES, keep_audit, read_audit
 from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -142,15 +142,17 @@ def _audited(
 def _keep(path: Path, result: Mapping[str, Any]) -> None:
     """Fill the pages of a folder: a file has none, and one that is only read cannot be written to.
 
-    What an earlier audit has found stays where this one left out so much that it has no shares.
+    Where this audit left out so much that it has no shares, those of an earlier one stay; what does not
+    depend on them, such as answers that were drawn again, is kept in any case.
     """
     if not (path.is_dir() and os.access(path, os.W_OK)):
         return
-    before, no_shares = read_audit(path), result["all"]["no_shares"]
-    if no_shares and before and not before.get("no_shares"):
-        say(f"{path} keeps what an earlier audit has found; this one has no shares")
-        return
-    keep_audit(path, {**result, "no_shares": no_shares})
+    kept = {**result, "no_shares": result["all"]["no_shares"]}
+    before = read_audit(path)
+    if kept["no_shares"] and before and not before.get("no_shares"):
+        say(f"{path} keeps the shares of an earlier audit; this one has none")
+        kept = {name: part for name, part in kept.items() if name not in SHARES}
+    keep_audit(path, kept)
 
 
 def _drawn_again(

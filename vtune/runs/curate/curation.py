@@ -15,7 +15,7 @@ from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
 from vtune.curate.item import ABILITIES, Item, Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
-from vtune.errors import RESTORE, DataError, RecipeError, RunFailed, VtuneError, nearest
+from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output, write_atomically
 from vtune.judge.endpoint import JudgeEndpoint
@@ -209,11 +209,16 @@ def _check_own(out: Path, names: Sequence[str]) -> None:
 
 
 def _say_replaced(recipe: DataRecipe, out: Path) -> None:
-    """Say that a folder holds the result of other inputs, and which settings differ."""
-    if (out / "curation.json").is_file() and (out / "recipe.yaml").is_file():
-        before = read_values(out / "recipe.yaml", fix=RESTORE)
-        differing = [key for key in differing_keys(before, recipe.model_dump(mode="json")) if key != "uses"]
-        how = f"with other settings ({', '.join(differing)})" if differing else "from other data"
+    """Say that a folder holds the result of other settings, and which they are."""
+    if not (out / "curation.json").is_file():
+        return
+    try:
+        before = read_values(out / "recipe.yaml")
+    except DataError:
+        before = {}  # what it was made with is not known any more, and it is replaced
+    differing = [key for key in differing_keys(before, recipe.model_dump(mode="json")) if key != "uses"]
+    if before and differing:
+        how = f"with other settings ({', '.join(differing)})"
         say(f"{out} was curated {how}; its files are replaced, replies of models are kept")
 
 

@@ -249,6 +249,8 @@ def _unseen(sample: Sample) -> str:
 def _looked(sample: Sample) -> tuple[Sample, list[Region]] | str:
     """A sample whose pictures hold their bytes, with what is looked at; or why code cannot show it."""
     shown = regions(sample)
+    if 0 < len(shown) < len(sample.evidence):
+        return "with boxes that together fill too much of a picture to look closer at each"
     if PYTHON in sample.tools and not all(map(showable, shown)):
         # Also a line of one pixel: legible, it would be wider than any picture may be.
         return "with a box too thin, small or large: what code shows of it breaks the limits of pictures"

@@ -174,6 +174,8 @@ def _run(path: Path, *, replies: bool) -> dict[str, object]:
     if not (path / "recipe.yaml").is_file():
         raise DataError(f"{path} is not the folder of a run: it has no recipe.yaml", fix=GIVE_RUN)
     if not (path / "metrics.jsonl").is_file():
+        if not is_running(path) and not (path / "environment.json").is_file():  # the recipe is somebody's own
+            raise DataError(f"{path} is not the folder of a run: it has no metrics.jsonl", fix=GIVE_RUN)
         fix = "wait for its first step" if is_running(path) else RESUME
         raise DataError("no numbers yet: its first step has not ended", where=str(path), fix=fix)
     lines = read_metrics(path / "metrics.jsonl")

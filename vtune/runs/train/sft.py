@@ -56,7 +56,7 @@ from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
 from vtune.update.starting import start
 
-COUNTED = 1_000
+COUNTED = 200
 """Where a trace is too long, this many at most are measured to count all that are; ours."""
 
 
@@ -358,8 +358,8 @@ def _too_long(
     least = "" if looked == left else " at least"
     of = f"{len(traces)} traces" if looked == left else f"{looked} traces looked at"
     return DataError(
-        f"{len(long)} of {of} {'has' if len(long) == 1 else 'have'} more than max_tokens "
-        f"{recipe.max_tokens}, the longest {most} tokens",
+        f"{len(long)} of {of} {'is' if len(long) == 1 else 'are'} longer than max_tokens "
+        f"({recipe.max_tokens}), the longest with {most} tokens",
         where=f"trace of {longest!r}",
         fix=f"raise max_tokens to {most}{least} (a run continues with --resume), "
         "or start anew, with a lower images.max_pixels or without what is too long",

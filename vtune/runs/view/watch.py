@@ -67,7 +67,8 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
 
 def _run(path: Path) -> dict[str, Any]:
     """What the run says of itself; one that has not ended its first step has no numbers yet."""
-    if not (path / "metrics.jsonl").is_file():
+    begun = is_running(path) or (path / "environment.json").is_file()
+    if begun and not (path / "metrics.jsonl").is_file():
         return run_begun(path)
     runs: Any = run_report([path])["runs"]
     (run,) = runs
