@@ -109,11 +109,11 @@ def test_the_chains_of_the_papers_are_walked(everything: dict[str, Any]) -> None
 
 
 def test_how_many_calls_traces_have_is_said_for_each_trace(everything: dict[str, Any]) -> None:
-    told = {join["written"] for join in everything["joins"] if join["about"] == "traces"}
-    assert "0 or 1 calls a trace, of python" in told
+    written = {join["written"] for join in everything["joins"] if join["about"] == "traces"}
+    assert "0 or 1 calls per trace, of python" in written
     made = [trace_of(calls) for calls in ((), ("python",), ("python", "image_zoom_in_tool"))]
-    assert calls_of(made) == "0 to 2 calls a trace, of image_zoom_in_tool, python"
-    assert calls_of(made[1:2]) == "1 call a trace, of python"
+    assert calls_of(made) == "0 to 2 calls per trace, of image_zoom_in_tool, python"
+    assert calls_of(made[1:2]) == "1 call per trace, of python"
     assert calls_of(made[:1]) == "no calls"
 
 

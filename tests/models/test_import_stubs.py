@@ -94,14 +94,14 @@ def test_what_was_imported_is_collected_when_it_becomes_garbage_and_a_frozen_hea
 
 
 @pytest.mark.parametrize(
-    ("gpu", "said", "told"), [(False, None, "cpu"), (True, None, None), (False, "cuda", "cuda")]
+    ("gpu", "said", "expected"), [(False, None, "cpu"), (True, None, None), (False, "cuda", "cuda")]
 )
 def test_deepspeed_is_told_that_there_is_no_gpu_and_nothing_else(
-    gpu: bool, said: str | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+    gpu: bool, said: str | None, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DS_ACCELERATOR", said or "")
     if said is None:
         monkeypatch.delenv("DS_ACCELERATOR")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     without_gpu()
-    assert os.environ.get("DS_ACCELERATOR") == told
+    assert os.environ.get("DS_ACCELERATOR") == expected

@@ -20,8 +20,8 @@ MANIFEST = "manifest.json"
 
 WRITER = ("PytorchStreamWriter", "inline_container")
 """Words of torch's RuntimeErrors that are about a file: it has no class for them."""
-CUT_SHORT = "a file ends too early, as where no space is left on the device"
-"""What they mean."""
+CUT_SHORT = "most likely no space is left on the device"
+"""What they mean most often; torch drops the number of the error."""
 READER = ("PytorchStreamReader", "inline_container")
 """The same of a file that is read."""
 NEWEST = "newest"
@@ -126,8 +126,10 @@ class PendingCheckpoint:
                 shutil.rmtree(self._temporary, ignore_errors=True)
             if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
                 raise
-            # Torch names the place in its source, not what the machine said.
-            why = CUT_SHORT if isinstance(error, RuntimeError) else str(error)
+            why = str(error)
+            if isinstance(error, RuntimeError):
+                # Its first line names the place in torch's source, not what the machine said.
+                why = f"{CUT_SHORT} (torch: {why.partition(chr(10))[0]})"
             before = newest_checkpoint(self._root)
             then = "begins anew: there is none before" if before is None else f"continues from {before.name}"
             raise RunFailed(

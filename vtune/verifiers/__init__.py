@@ -64,6 +64,11 @@ def verifier_of(sample: Sample) -> Verifier:
     return verifier
 
 
+def between_0_and_1(score: float) -> bool:
+    """Whether a score is partial credit, and not 0 or 1 but for rounding."""
+    return ROUNDING < score < 1.0 - ROUNDING
+
+
 def verdict_on(reply: str, sample: Sample) -> Verdict:
     """What the sample's own verifier says of a reply, in this process.
 
@@ -79,7 +84,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
             raise ill_made(part, f"it gives {type(verdict).__name__}, not Verdict", VERDICT_IS)
         if verdict.score < 0.0:
             raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
-        if ROUNDING < verdict.score < 1.0 - ROUNDING and not verifier.partial_credit:
+        if between_0_and_1(verdict.score) and not verifier.partial_credit:
             raise ill_made(part, f"it scores {verdict.score:.3g}, between 0 and 1", PARTIAL_CREDIT)
         return verdict
     except BrokenPart as failed:

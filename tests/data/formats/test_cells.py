@@ -234,7 +234,7 @@ def test_boxes_pictures_and_options_of_the_verifier_are_read_from_cells(
 
 
 @pytest.mark.parametrize(
-    ("name", "separator", "told"),
+    ("name", "separator", "named"),
     [
         ("my.csv", ";", "separated by `;`"),
         ("my.csv", "\t", "separated by tabs"),
@@ -243,12 +243,12 @@ def test_boxes_pictures_and_options_of_the_verifier_are_read_from_cells(
 )
 @pytest.mark.parametrize("question", ["Which?", "Which, a;b or c\td?"])
 def test_a_table_with_other_separators_than_its_name_says_is_told_so(
-    name: str, separator: str, told: str, question: str, tmp_path: Path
+    name: str, separator: str, named: str, question: str, tmp_path: Path
 ) -> None:
     file = table(tmp_path / name, HEAD, ["1", question, "x"], separator=separator)
     with pytest.raises(DataError, match="no column `q`") as caught:
         mapped(file)
-    assert caught.value.fix == f"its cells are {told}: save it as .csv with commas, or as .tsv with tabs"
+    assert caught.value.fix == f"its cells are {named}: save it as .csv with commas, or as .tsv with tabs"
 
 
 def test_a_table_of_one_column_is_told_which(tmp_path: Path) -> None:

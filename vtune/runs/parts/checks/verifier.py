@@ -13,7 +13,7 @@ from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Outcome
 from vtune.schema.verdict import Verdict
-from vtune.verifiers import VERDICT_IS, VERIFIERS, Verifier
+from vtune.verifiers import PARTIAL_CREDIT, VERDICT_IS, VERIFIERS, Verifier, between_0_and_1
 from vtune.verifiers.environment_reward import OUTCOME, with_outcome
 from vtune.verifiers.judge import judged
 from vtune.verifiers.perfect import check_full_marks
@@ -135,9 +135,9 @@ class _VerifierTrial:
         found = [self.verdict(reply, sample).score for reply, sample in self.pairs]
         if min(found) < 0.0:
             raise Broken(f"a score is {min(found):.3g}", "let scores lie in [0, 1]")
-        between = [score for score in found if 0.0 < score < 1.0]
+        between = [score for score in found if between_0_and_1(score)]
         if between and not self.verifier.partial_credit:
-            raise Broken(f"a score is {between[0]:.3g}", "say partial_credit=True, or give 0 or 1")
+            raise Broken(f"a score is {between[0]:.3g}", PARTIAL_CREDIT)
         return "partial credit" if self.verifier.partial_credit else "0 or 1"
 
     def same(self) -> str:

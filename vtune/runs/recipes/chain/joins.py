@@ -298,13 +298,13 @@ def counted(names: Any) -> str:
 
 
 def calls_of(traces: Sequence[Trajectory]) -> str:
-    """How many calls each trace has, and of which tools, e.g. "0 or 1 calls a trace, of python"."""
+    """How many calls each trace has, and of which tools, e.g. "0 or 1 calls per trace, of python"."""
     counts = sorted({len(trace.calls) for trace in traces})
     if counts in ([], [0]):
         return "no calls"
     number = f"{counts[0]} to {counts[-1]}" if len(counts) > 2 else " or ".join(map(str, counts))
     tools = sorted({call.tool for trace in traces for call in trace.calls})
-    return f"{number} {'call' if counts == [1] else 'calls'} a trace, of {listed(tools)}"
+    return f"{number} {'call' if counts == [1] else 'calls'} per trace, of {listed(tools)}"
 
 
 def by_source(samples: Sequence[Sample], tell: Callable[[Sample], str]) -> str:
