@@ -109,7 +109,9 @@ def test_an_error_that_is_not_about_files_is_not_told_as_a_full_disk(tmp_path: P
 
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
         write(tmp_path, 1, exhaust)
-    with pytest.raises(RunFailed, match=r"could not be written: most likely no space is left .*unexpected pos 64") as full:
+    with pytest.raises(
+        RunFailed, match=r"could not be written: most likely no space is left .*unexpected pos 64"
+    ) as full:
         write(tmp_path, 1, fill_up)
     assert full.value.fix.endswith("--resume begins anew: there is none before")
     assert not list(tmp_path.iterdir())
