@@ -225,6 +225,7 @@ def _path(named: "Asked", name: str) -> Path:
 
 def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> None:
     """Evaluate, and show what came of it."""
+    from vtune.report.progress import say
     from vtune.runs.evaluate.against import run_against
     from vtune.runs.evaluate.evaluation import run_eval
     from vtune.runs.evaluate.groups import check_failed, run_several
@@ -249,6 +250,7 @@ def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> No
         where = folder if named.single else folder / name
         again = resume and (named.single or begun(where))
         own, kind = wanted.own_data(_path(named, name)), wanted.kind
+        say(f"writing to {where}")  # torch and the model take seconds to load
         return run_eval(suite, wanted.model, where, limit=wanted.limit, kind=kind, resume=again, own_data=own)
 
     with stdout_for_the_result():

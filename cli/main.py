@@ -27,6 +27,7 @@ from .eval import evaluate
 from .export import export
 from .faithfulness import faithfulness
 from .options import NoArguments
+from .output import fill_closed_streams
 from .report import report
 from .rl import rl
 from .sft import sft
@@ -173,6 +174,7 @@ def _kept(error: BrokenPart) -> str | None:
 def start() -> None:
     """Run the command as a process of its own, which ends with it."""
     heed_sigterm()
+    fill_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Not every locale has the signs of curves, or what a model wrote: they are spelled out, as on stderr.
         sys.stdout.reconfigure(errors="backslashreplace")

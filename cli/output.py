@@ -22,6 +22,19 @@ NAME, WORD, FOLDED = 40, 16, 5
 (ours)."""
 
 
+def fill_closed_streams() -> None:
+    """Put the null device in the place of standard streams that were closed at the start, as by `>&-`.
+
+    The next files to be opened would else get their numbers, and what is printed.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
+
+
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:
     """Print a result on stdout, as a table or as one JSON document; nothing in it can steer a terminal."""
     if as_json:

@@ -242,3 +242,24 @@ def test_a_rank_that_is_ended_while_it_starts_says_nothing(tmp_path: Path) -> No
         text=True,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_stream_that_was_closed_at_the_start_gets_nothing_and_no_file_takes_its_place(
+    number: int, tmp_path: Path
+) -> None:
+    """`>&-`: the next file to be opened would have its number, and get what is printed."""
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {number}>&-', "sh", sys.executable, "-m", "vtune.cli.main"]
+        + ["data", "make", "lens", "--train", "4", "--eval", "4", "--traces", "4", "--out", str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
+    assert (ended.stdout, ended.stderr)[number - 1] == ""
+    for file in tmp_path.glob("*.parquet"):
+        content = file.read_bytes()
+        assert (content[:4], content[-4:]) == (b"PAR1", b"PAR1")
+    assert len(list(tmp_path.glob("*.parquet"))) == 3
