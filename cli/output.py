@@ -32,7 +32,7 @@ def fill_closed_streams() -> None:
     os.close(number)
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
 def show(result: Mapping[str, Any], render: Renderer, *, as_json: bool) -> None:

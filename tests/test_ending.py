@@ -249,9 +249,9 @@ def test_a_stream_that_was_closed_at_the_start_gets_nothing_and_no_file_takes_it
     number: int, tmp_path: Path
 ) -> None:
     """`>&-`: the next file to be opened would have its number, and get what is printed."""
+    words = ["data", "make", "lens", "--train", "4", "--eval", "4", "--traces", "4", "--out", str(tmp_path)]
     ended = subprocess.run(
-        ["sh", "-c", f'exec "$@" {number}>&-', "sh", sys.executable, "-m", "vtune.cli.main"]
-        + ["data", "make", "lens", "--train", "4", "--eval", "4", "--traces", "4", "--out", str(tmp_path)],
+        ["sh", "-c", f'exec "$@" {number}>&-', "sh", sys.executable, "-m", "vtune.cli.main", *words],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -55,8 +55,8 @@ def test_a_judge_that_is_calibrated_is_not_said_not_to_be_where_no_answer_is_rig
     found = calibration([replace(one, correct=False) for one in rows(*counts)], seed=0)
     assert (found.n, found.corrected, found.warning) == (0, None, "")
     assert found.agreement.n == 20
-    assert "known to show the target nowhere" in calibration(rows(*counts[:2]), seed=0).warning
-    assert "known to show the target in a call" in calibration(rows(*counts[2:]), seed=0).warning
+    assert "known not to show it" in calibration(rows(*counts[:2]), seed=0).warning
+    assert "known to show the target" in calibration(rows(*counts[2:]), seed=0).warning
 
 
 def test_targets_are_counted_by_their_size() -> None:
@@ -70,8 +70,8 @@ def test_targets_are_counted_by_their_size() -> None:
 
 
 def test_a_judge_of_which_too_little_is_known_is_warned_of() -> None:
-    assert "to show the target nowhere" in calibration(rows((True, True, 9)), seed=0).warning
-    assert "to show the target in a call" in calibration(rows((True, False, 9)), seed=0).warning
+    assert "known not to show it" in calibration(rows((True, True, 9)), seed=0).warning
+    assert "known to show the target" in calibration(rows((True, False, 9)), seed=0).warning
     dice = calibration(rows((True, True, 9), (False, True, 9), (True, False, 9), (False, False, 9)), seed=0)
     assert "Youden's J is 0.00" in dice.warning
 

@@ -3,11 +3,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.judge.server import serve
 from tests.reward.build import INPUT, TARGET, WRONG, looks, recipe, sample
 from vtune.errors import DataError, RunFailed
+from vtune.judge.endpoint import BatchedEndpoint
 from vtune.reward.audit import (
     AuditRow,
-    _judged,
     audit,
     check_audited,
     check_scored,
@@ -23,10 +24,14 @@ from vtune.schema.trajectory import Call, Trajectory
 WHOLE = (0, 0, 100, 100)
 
 
-def audited(samples: list[Sample], *trajectories: Trajectory) -> list[AuditRow]:
+def audited(
+    samples: list[Sample], *trajectories: Trajectory, judge: BatchedEndpoint | None = None
+) -> list[AuditRow]:
+    """What is audited by a judge, having been scored without one."""
+
     async def story() -> list[AuditRow]:
-        async with Scorer(recipe()) as scorer:
-            return await audit(samples, await scorer.score(samples, trajectories), scorer.judges)
+        async with Scorer(recipe()) as scorer, Scorer(recipe(judge=judge)) as auditor:
+            return await audit(samples, await scorer.score(samples, trajectories), auditor.judges)
 
     return asyncio.run(story())
 
@@ -164,12 +169,17 @@ def test_what_is_known_without_a_judge_is_no_sign_that_one_is_there() -> None:
     assert nobody_audited(known[1:]) is None
 
 
-@pytest.mark.parametrize(("judge", "judged"), [("model", False), ("boxes", True), (None, False)])
-def test_a_model_judges_pictures_alone_and_boxes_every_call(judge: str | None, judged: bool) -> None:
+def test_a_model_has_judged_what_it_was_asked_about_and_boxes_every_call() -> None:
     text = replace(looks(), calls=(Call(tool="python", arguments="{}", status="error", error="NameError"),))
-    assert _judged(judge, text, False) is judged
-    assert _judged(judge, looks(TARGET), None) is False
-    assert _judged(judge, looks(TARGET), True) is (judge is not None)
+    some = [looks(TARGET), looks((0, 0, 30, 30)), looks(WHOLE), text, looks()]
+    with serve("0") as judge:
+        rows = audited([sample()], *some, judge=judge.endpoint())
+        assert len(judge.requests) == 2
+    assert [row.any_faithful for row in rows] == [False] * 5
+    assert [row.judged for row in rows] == [True, True, False, False, False]
+    assert judges_of(rows) == {"boxes": 0, "model": 2}
+    by_boxes = audited([sample(TARGET)], *some)
+    assert [row.judged for row in by_boxes] == [True, True, True, True, False]
 
 
 def test_a_call_that_failed_after_it_had_shown_the_target_was_judged() -> None:

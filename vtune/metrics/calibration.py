@@ -113,8 +113,8 @@ def _warning(found: Corrected | None, yes: int, no: int) -> str:
     if found is None and yes and no:
         return ""  # there is no right answer with calls, and no share
     if found is None:
-        lacking = "in a call" if not yes else "nowhere"
-        return f"the judge is not calibrated: no trajectory is known to show the target {lacking}"
+        lacking = "to show the target" if not yes else "not to show it"
+        return f"the judge is not calibrated: it judged no trajectory that is known {lacking}"
     if found.youden_low < LEAST_J:
         return (
             f"the judge hardly tells looks apart: Youden's J is {found.youden:.2f}, and may be "

@@ -35,9 +35,8 @@ def calibration_notes(judges: Result) -> Iterator[str]:
     for name, found in judges.items():
         one = found["corrected"]
         if one is not None:
-            says = (
-                f"{name}: finds {percent(one['apparent'])} of {found['n']} right answers with calls faithful"
-            )
+            of = f"of the {found['n']} right answers that it judged"
+            says = f"{name}: finds {percent(one['apparent'])} {of} faithful"
             share = one["share"]
             if share is not None:
                 says += (

@@ -130,6 +130,11 @@ def _notes(result: Result) -> Iterator[str]:
     if "agreement" in result:
         agreement = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
         yield f"boxes and the model: {agreement}"
+        if result["by_rule"]:
+            yield (
+                f"{result['by_rule']} trajectories have calls that the model was not asked about: by the "
+                "rules they are no looks (whole pictures, or none), and they are not counted here"
+            )
     if result.get("people"):
         yield from people_notes(result["people"])
 

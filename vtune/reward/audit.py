@@ -49,8 +49,8 @@ class AuditRow:
     repeated: int = 0
     """Calls that show what was shown before (red flags `repeated_crop` and `scratchpad`)."""
     judged: bool = False
-    """Whether its judge has said what is known of its looks. A model is asked about pictures alone: what
-    calls without one show is known without it."""
+    """Whether its judge has said what is known of its looks. A model is not asked about calls that are no
+    looks by the rules, as those without a picture, or with a whole one: of those all is known without it."""
     looked: bool = False
     """A call has given back a picture."""
     accepted: bool | None = None
@@ -123,7 +123,7 @@ async def audit(
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
     """How many trajectories with calls each has judged: boxes and a model always, others where they have.
 
-    A model is not asked about calls that gave no picture, such as those that failed.
+    A model is not asked about calls that are no looks by the rules (`AuditRow.judged`).
     """
     by = Counter(row.by for row in rows if row.judged)
     counted = {name: count for name, count in by.items() if name is not None}
@@ -207,17 +207,17 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
 async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, every: bool) -> AuditRow:
     who = judges.who(sample)
     every = every or who is None or not EVIDENCE[who].asks_model
-    found: list[bool | Unscored] = []
+    found: list[bool | Unscored | None] = []
     for k in range(len(trajectory.calls)):
         found.append(await _shows(sample, trajectory, k, judges))
         if found[-1] is True and not every:
             break
-    shows = [None if isinstance(one, Unscored) else one for one in found]
+    shows = [None if isinstance(one, Unscored) else bool(one) for one in found]
     first = shows.index(True) + 1 if True in shows else None
     unknown = [one for one in found if isinstance(one, Unscored)]
     faithful: bool | None = True if first else None if unknown else False
     why = unknown[-1].why if faithful is None else ""
-    asked = len(shows) == len(trajectory.calls) and not unknown
+    complete = len(shows) == len(trajectory.calls) and not unknown
     small = False
     if faithful is False and trajectory.calls:
         small = await _any_small(sample, trajectory, judges)
@@ -231,11 +231,13 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         any_faithful=faithful,
         flagged=sum(bool(call.flags) for call in trajectory.calls),
         small=small,
-        helpful=sum(map(bool, shows)) if asked else None,
+        helpful=sum(map(bool, shows)) if complete else None,
         first=first,
         unused=sum(_unused(call) for call in trajectory.calls),
         repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
-        judged=_judged(who, trajectory, faithful),
+        judged=who is not None
+        and faithful is not None
+        and any(one is not None or not EVIDENCE[who].asks_model for one in found),
         looked=any(call.images for call in trajectory.calls),
         accepted=_accepted(trajectory, shows),
         target=_target(sample, trajectory),
@@ -248,18 +250,11 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
     )
 
 
-def _judged(judge: str | None, trajectory: Trajectory, faithful: bool | None) -> bool:
-    """See `AuditRow.judged`."""
-    if judge is None or faithful is None or not trajectory.calls:
-        return False
-    return faithful or not EVIDENCE[judge].asks_model or any(call.images for call in trajectory.calls)
-
-
-async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> bool | Unscored:
-    """Whether call `k` shows a target, or why nobody could tell."""
+async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> bool | Unscored | None:
+    """Whether call `k` shows a target, or why nobody could tell; None: no, and no model was asked."""
     call = trajectory.calls[k]
     try:
-        shows = not call.unseen and await judges.of(sample).shows_target(sample, trajectory, k)
+        shows = None if call.unseen else await judges.of(sample).shows_target(sample, trajectory, k)
     except RunFailed:
         raise  # a judge of the user's is broken
     except VtuneError as error:
@@ -268,7 +263,7 @@ async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges)
         if trajectory.stop_reason == "error":  # also where its model gave no reply: that is noted as a call
             return Unscored(failure_of(trajectory))
         return Unscored(f"the sandbox failed: {call.error or 'no reason given'}")
-    return bool(shows)
+    return shows if shows is None else bool(shows)
 
 
 def _accepted(trajectory: Trajectory, shows: Sequence[bool | None]) -> bool | None:

@@ -30,8 +30,10 @@ class EvidenceJudge(Protocol):
         """
         ...
 
-    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
         """Whether a picture of call `k` clearly shows something that the question is about.
+
+        None: no, and a judge that asks a model did not ask, for by the rules the call is no look.
 
         Raises:
             ServiceError: If it cannot tell.
@@ -105,8 +107,8 @@ class _Own:
         found: Verdict = await awaited(self._part, self._own.judge, sample, trajectory, k)
         return found
 
-    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        found: bool = await awaited(self._part, self._own.shows_target, sample, trajectory, k)
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
+        found: bool | None = await awaited(self._part, self._own.shows_target, sample, trajectory, k)
         return found
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:

@@ -64,17 +64,19 @@ class ModelJudge:
     async def _level(self, prompt: Prompt, pictures: Sequence[Picture]) -> Level:
         return await self._client.ask_for(prompt, pictures, read_level, ONE_LEVEL)
 
-    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
+    async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
         """Whether the model finds a target in one of the pictures, each asked alone (template 8.1).
 
-        A whole picture, unchanged, or one that was there before is not asked about: it is not a look.
+        A whole picture, unchanged, or one that was there before is not asked about: it is not a look. None
+        where nothing is left to ask about.
         """
         if shows_everything(trajectory, k, (), self._levels):
-            return False
-        for picture in await self._pictures(trajectory, k, no_looks(trajectory, k, self._levels)):
+            return None
+        pictures = await self._pictures(trajectory, k, no_looks(trajectory, k, self._levels))
+        for picture in pictures:
             if await self._client.ask_for(target_prompt(sample), [picture], read_target, "1 or 0"):
                 return True
-        return False
+        return False if pictures else None
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Never: the model says itself whether it sees a target, however small."""

@@ -1,3 +1,5 @@
+import base64
+import io
 import json
 from contextlib import ExitStack
 from dataclasses import replace
@@ -6,13 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 
 import vtune.runs.agent.engines as vtune_engines
-from tests.judge.server import serve
+from tests.judge.server import Reply, serve
 from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.habits import NUMBERS, Habits
 from vtune.runs.audit import faithfulness as faithfulness_run
+from vtune.schema.box import Box
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.reward import Reward
 
@@ -285,20 +289,43 @@ def test_the_reasons_of_what_an_audit_left_out_are_told(evaluated: Path, tmp_pat
     assert found["all"]["n_unscored"] == 1
 
 
-def held_against_boxes(evaluated: Path, *replies: str) -> Any:
-    """The audit of an evaluation by boxes and by judges, each of which always replies the same."""
+BESIDE: Box = (0, 0, 30, 30)
+WHOLE: Box = (0, 0, 100, 100)
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Right answers of six questions: two with a look at the target, two beside it, two at the whole."""
+    folder = tmp_path_factory.mktemp("looked")
+    names = [f"quiz/{number}" for number in range(6)]
+    write_samples(folder / "samples.parquet", [sample(TARGET, id=name) for name in names])
+    right = Reward(total=None, accuracy=1.0, format=1.0, tool=None, why="")
+    boxes = (TARGET, TARGET, BESIDE, BESIDE, WHOLE, WHOLE)
+    some = [replace(looks(box), sample_id=name, reward=right) for name, box in zip(names, boxes, strict=True)]
+    flagged = [replace(one, calls=(replace(one.calls[0], flags=("whole_image",)),)) for one in some[4:]]
+    write_trajectories(folder / "some.parquet", [*some[:4], *flagged])
+    return folder
+
+
+def held_against_boxes(looked: Path, *replies: Reply) -> Any:
+    """The audit of `looked` by boxes and by judges, each of which always replies in the same way."""
     with ExitStack() as stack:
         judges = [stack.enter_context(serve(reply)) for reply in replies]
-        words: list[str | Path] = ["--looks", "both"]
+        words: list[str | Path] = ["--data", looked / "samples.parquet", "--looks", "both"]
         for number, judge in enumerate(judges):
             words += ["--judge-url", judge.endpoint().base_url, "--judge-model", f"judge-{number}"]
-        return audited(evaluated, *words)
+        return audited(looked / "some.parquet", *words)
 
 
-def test_a_judge_is_held_against_boxes_by_name(evaluated: Path) -> None:
-    found = held_against_boxes(evaluated, "1")
+def sees(request: dict[str, Any]) -> str:
+    """The reply of who sees that a picture is that of the target: it is smaller than the one beside it."""
+    _, _, data = request["messages"][-1]["content"][-1]["image_url"]["url"].partition("base64,")
+    return "1" if Image.open(io.BytesIO(base64.b64decode(data))).width < 100 else "0"
+
+
+def test_a_judge_is_held_against_boxes_by_name(looked: Path) -> None:
+    found = held_against_boxes(looked, sees)
     judge = found["judges"]["model"]
-    # Of four looks two are at the whole picture, which is no look to any judge.
     assert judge["agreement"]["n"] == 4
     assert (judge["agreement"]["both"], judge["agreement"]["neither"]) == (2, 2)
     assert judge["agreement"]["kappa"] == 1.0
@@ -307,6 +334,18 @@ def test_a_judge_is_held_against_boxes_by_name(evaluated: Path) -> None:
     assert judge["corrected"]["share"]["value"] == judge["corrected"]["apparent"] == 0.5
     assert judge["corrected"]["share"]["low"] < 0.25
     assert set(found["spent"]) == {"boxes", "model"}
+
+
+def test_looks_that_no_judge_is_asked_about_say_nothing_of_one(looked: Path) -> None:
+    """A whole picture is no look by the rules: of that, whoever tosses a coin would be right."""
+    found = held_against_boxes(looked, "1")
+    judge = found["judges"]["model"]
+    assert judge["agreement"] == found["agreement"]
+    assert (found["agreement"]["n"], found["by_rule"]) == (4, 2)
+    assert (judge["sensitivity"]["value"], judge["specificity"]["value"]) == (1.0, 0.0)
+    assert (judge["agreement"]["kappa"], judge["n"]) == (0.0, 4)
+    assert "hardly tells looks apart" in judge["warning"]
+    assert found["by_model"]["all"]["faithful_of_correct"]["value"] == pytest.approx(4 / 6)
 
 
 def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: Path, tmp_path: Path) -> None:
@@ -326,19 +365,19 @@ def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: P
         assert len(judge.requests) == 3, "an audit that is repeated asks anew"
 
 
-def test_a_judge_that_says_one_thing_is_warned_of(evaluated: Path) -> None:
-    found = held_against_boxes(evaluated, "0")["judges"]["model"]
+def test_a_judge_that_says_one_thing_is_warned_of(looked: Path) -> None:
+    found = held_against_boxes(looked, "0")["judges"]["model"]
     assert found["corrected"]["youden"] == 0.0
     assert found["corrected"]["share"] is None
     assert "hardly tells looks apart" in found["warning"]
 
 
-def test_several_judges_judge_by_majority(evaluated: Path) -> None:
-    found = held_against_boxes(evaluated, "1", "0", "1")
+def test_several_judges_judge_by_majority(evaluated: Path, looked: Path) -> None:
+    found = held_against_boxes(looked, sees, "0", sees)
     assert list(found["judges"]) == ["judge-0", "judge-1", "judge-2", "majority"]
     kappas = [one["agreement"]["kappa"] for one in found["judges"].values()]
     assert kappas == [1.0, 0.0, 1.0, 1.0]
-    assert found["by_model"]["all"]["faithful_of_correct"]["value"] == 0.5
+    assert found["by_model"]["all"]["faithful_of_correct"]["value"] == pytest.approx(2 / 6)
     told = vtune("faithfulness", evaluated, "--looks", "auto", *("--judge-model", "a", "--judge-model", "b"))
     assert told.code == 2
     two = ["--judge-url", "http://localhost:1/v1", "--judge-model", "a", "--judge-model", "b"]
@@ -348,13 +387,14 @@ def test_several_judges_judge_by_majority(evaluated: Path) -> None:
     assert "--looks both" in told.err
 
 
-def test_the_terminal_shows_how_far_judges_can_be_trusted(evaluated: Path) -> None:
+def test_the_terminal_shows_how_far_judges_can_be_trusted(looked: Path) -> None:
+    words = ["faithfulness", looked / "some.parquet", "--data", looked / "samples.parquet", "--looks", "both"]
     with serve("0") as judge:
-        url = judge.endpoint().base_url
-        ended = vtune("faithfulness", evaluated, "--looks", "both", "--judge-url", url, "--judge-model", "j")
+        ended = vtune(*words, "--judge-url", judge.endpoint().base_url, "--judge-model", "j")
     assert ended.code == 0, ended.err
     for text in ("judges of looks against boxes", "warning: model: the judge hardly tells", "Youden's J"):
         assert text in ended.out
+    assert "2 trajectories have calls that the model was not asked about" in ended.out
 
 
 def test_a_model_is_asked_of_every_call_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from vtune.runs.audit.located import Audited, locate, samples_of
 from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import WithoutLook, stored_audits
-from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, together, ways_of
+from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, by_rule, together, ways_of
 from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.evaluate.windows import portions
 from vtune.schema.audit import SHARES, keep_audit, read_audit
@@ -87,8 +87,9 @@ def run_faithfulness(
         look, and are in none of these numbers; `judged_by`, how many trajectories with calls boxes and a
         model have judged; `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons
         why something is not known, with their numbers. With `both` also `by_model`, the numbers by the model
-        (or by the majority of several), `agreement` of boxes and model on the trajectories that have calls,
-        and `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
+        (or by the majority of several), `agreement` of boxes and model on the trajectories that it was asked
+        about, `by_rule`, how many with calls it was not, for those are no looks whoever judges, and
+        `judges`, by name how far each can be trusted (`vtune.metrics.calibration`). `spent`: tokens that
         models took. `people`: how far labels of people agree, see `HumanLabels.result`; empty where there are
         none. `counterfactual`: see `vtune.runs.audit.counterfactual.run_counterfactual`; only where it is
         asked for.
@@ -238,6 +239,7 @@ def _compared(
     return {
         "by_model": _numbers(last, seed, limit),
         "agreement": asdict(agreed(by_boxes, last)),
+        "by_rule": by_rule(last),
         "judges": {name: asdict(one) for name, one in calibrated.items()},
     }
 

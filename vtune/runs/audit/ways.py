@@ -1,7 +1,7 @@
 """How an audit judges what calls show: by the recipe's judges, by boxes, by one or more models."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -162,6 +162,7 @@ def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
                 helpful=None,
                 first=None,
                 accepted=majority(row.accepted for row in of_one),
+                judged=any(row.judged for row in of_one),
                 why=why if said is None else unscored,
             )
         )
@@ -171,7 +172,11 @@ def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
 def against_boxes(
     by_boxes: Sequence[AuditRow], judges: Mapping[str, Sequence[AuditRow]], *, seed: int
 ) -> dict[str, Calibration]:
-    """What `vtune.metrics.calibration` says of each judge, on the same trajectories; boxes say what is so."""
+    """What `vtune.metrics.calibration` says of each judge, on the same trajectories; boxes say what is so.
+
+    Trajectories that it was not asked about are left out: rules that both share say of them that nothing is
+    shown, so that any judge would be right.
+    """
     found = {}
     for name, rows in judges.items():
         judged = [
@@ -183,16 +188,19 @@ def against_boxes(
                 truth=box.any_faithful,
             )
             for box, row in zip(by_boxes, rows, strict=True)
-            if box.calls  # without a call there is nothing to judge
+            if row.judged
         ]
         found[name] = calibration(judged, seed=seed)
     return found
 
 
 def agreed(by_boxes: Sequence[AuditRow], rows: Sequence[AuditRow]) -> Agreement:
-    """How far a model and boxes agree."""
+    """How far a model and boxes agree, where it was asked."""
     return agreement(
-        (a.any_faithful, b.any_faithful)
-        for a, b in zip(by_boxes, rows, strict=True)
-        if a.calls  # without a call there is nothing to disagree about
+        (a.any_faithful, b.any_faithful) for a, b in zip(by_boxes, rows, strict=True) if b.judged
     )
+
+
+def by_rule(rows: Iterable[AuditRow]) -> int:
+    """How many trajectories with calls a model was not asked about, for all of them are no looks."""
+    return sum(bool(row.calls) and row.any_faithful is False and not row.judged for row in rows)
