@@ -109,9 +109,10 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     unaudited = [row for row in users if row.any_faithful is None]
     no_shares = None
     if too_few_audited(scored, max_unaudited):
-        ((why, _),) = Counter(row.why for row in unaudited).most_common(1)
+        ((why, times),) = Counter(row.why for row in unaudited).most_common(1)
+        most = f", {times} of them for this" if times < len(unaudited) else ""
         no_shares = (
-            f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited: {why}"
+            f"{len(unaudited)} of {len(users)} trajectories with tool calls could not be audited{most}: {why}"
         )
     counted = scored if no_shares else [row for row in scored if row.any_faithful is not None]
     estimates = Estimates(counted, seed)

@@ -9,12 +9,12 @@ from rich.text import Text
 from vtune.errors import DataError
 from vtune.report.calibration import calibration_notes, calibration_table
 from vtune.report.counterfactual import render_counterfactual
-from vtune.report.faithfulness import calls_table, people_notes
+from vtune.report.faithfulness import calls_table, kept_rows, looks_table, people_notes, verdict
 from vtune.schema.audit import NAME
 
 
 def render_audits(shown: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Tables of calls, of answers that were drawn again, and of judges, folder by folder.
+    """Tables of looks, of calls, of judges, and of answers that were drawn again, folder by folder.
 
     Args:
         shown: Runs and evaluations with their `path`; those without `audit` have no tables.
@@ -47,6 +47,9 @@ def damaged(where: str, error: Exception) -> DataError:
 
 
 def _tables(audit: Mapping[str, Any]) -> Iterator[RenderableType]:
+    if "all" in audit:  # audits older than that keep their calls alone
+        yield Text(verdict(audit))
+        yield looks_table("looks (in percent [95 % interval])", kept_rows(audit))
     if "calls" in audit:
         yield calls_table(audit["calls"])
         yield from map(Text, calls_notes(audit))

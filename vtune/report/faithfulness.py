@@ -1,7 +1,7 @@
 """Faithfulness as one table: in a terminal, as CSV, or as LaTeX for a paper."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -30,13 +30,7 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
         result: Of an audit.
         everything: A row for every file, the accuracy by number of calls, and what calls were good for.
     """
-    table = Table(title=f"{result['path']} (in percent [95 % interval])", title_justify="left")
-    table.add_column("")
-    table.add_column("n", justify="right")
-    for column in LOOKS:
-        table.add_column(column.title.replace(", ", ",\n"), justify="right", vertical="bottom", no_wrap=True)
-    for name, numbers in _rows(result, everything):
-        table.add_row(name, cell(numbers["n"]), *(_shown(numbers[one.name], one) for one in LOOKS))
+    table = looks_table(f"{result['path']} (in percent [95 % interval])", _rows(result, everything))
     parts: list[RenderableType] = [Text(verdict(result)), table, *map(Text, _notes(result))]
     if everything:
         parts.append(render_values({"by number of calls": result["all"]["buckets"]}))
@@ -49,6 +43,23 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
     if "counterfactual" in result:
         parts.append(render_counterfactual(result["counterfactual"]))
     return Group(*parts)
+
+
+def kept_rows(audit: Result) -> Iterator[tuple[str, Numbers]]:
+    """What was kept of an audit: a row for all, one for each source, and one by the model."""
+    return _rows({**audit, "files": {}, "counterfactual": {"exchanges": {}}}, everything=False)
+
+
+def looks_table(title: str, rows: Iterable[tuple[str, Numbers]]) -> Table:
+    """A row for each name and its numbers (`vtune.metrics.faithfulness`)."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    table.add_column("n", justify="right")
+    for column in LOOKS:
+        table.add_column(column.title.replace(", ", ",\n"), justify="right", vertical="bottom", no_wrap=True)
+    for name, numbers in rows:
+        table.add_row(name, cell(numbers["n"]), *(shown(numbers[one.name], one) for one in LOOKS))
+    return table
 
 
 def verdict(result: Result) -> str:
@@ -97,8 +108,8 @@ def calls_table(calls: Mapping[str, Numbers]) -> Table:
     for name in ("of", "trajectories\nwith calls", "calls", *(title for _, title in CALLS), "first\nuseful"):
         table.add_column(name, justify="left" if name == "of" else "right", vertical="bottom", no_wrap=True)
     for name, found in calls.items():
-        shares = [_shown(found[key], Column(key, "")) for key, _ in CALLS]
-        first = _shown(found["first_useful"], Column("first_useful", "", percent=False))
+        shares = [shown(found[key], Column(key, "")) for key, _ in CALLS]
+        first = shown(found["first_useful"], Column("first_useful", "", percent=False))
         table.add_row(name, cell(found["n"]), cell(found["calls"]), *shares, first)
     return table
 
@@ -160,7 +171,8 @@ def people_notes(people: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _shown(estimate: Mapping[str, float | None] | None, column: Column) -> str:
+def shown(estimate: Mapping[str, float | None] | None, column: Column) -> str:
+    """An estimate as a column has it, its interval in a second line."""
     if estimate is None:
         return GAP
     low, high = estimate["low"], estimate["high"]

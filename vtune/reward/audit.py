@@ -130,18 +130,28 @@ def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
     return dict.fromkeys((evidence_boxes.NAME, evidence_model.NAME), 0) | counted
 
 
-def comparison(judged_by: Mapping[str, int]) -> str:
-    """Whether shares of looks compare with CodeV's Table 5, where GPT-4o says what a crop shows."""
+def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
+    """Who says what calls show, and whether shares compare with CodeV's Table 5, where GPT-4o says it.
+
+    Args:
+        judged_by: See `judges_of`.
+        models: Names of the models that were asked; several judge by majority.
+    """
     boxes, together = judged_by[evidence_boxes.NAME], sum(judged_by.values())
     if own := sorted(set(judged_by) - set(OURS["evidence"])):
         return f"by {', '.join(own)} (the user's own): not comparable with CodeV's Table 5"
     if searched := judged_by.get(evidence_passages.NAME, 0):
         return f"{searched} of {together} by returned passages (ours): not comparable with CodeV's Table 5"
+    if not together:
+        return "nothing was judged"
+    asked = " and ".join(models) or "a model"
     if not boxes:
-        return (
-            "by a model, as in CodeV's Table 5, whose judge is GPT-4o" if together else "nothing was judged"
-        )
-    return f"{boxes} of {together} by boxes (ours): not comparable with CodeV's Table 5, where a model judges"
+        return f"by {'most of ' * (len(models) > 1)}{asked}; CodeV's Table 5 is by GPT-4o"
+    others = f", the others by {asked}" if boxes < together else ""
+    return (
+        f"{boxes} of {together} by boxes (ours){others}: not comparable with CodeV's Table 5, where a model "
+        "judges"
+    )
 
 
 def unscored_reasons(rows: Iterable[AuditRow]) -> list[tuple[str, int]]:
@@ -201,6 +211,25 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
         f"none of the {len(users)} trajectories with tool calls could be audited",
         where=f"{times} of {len(users)}: {why}",
         fix="name a judge with --judge-url and --judge-model, or fix the one there is",
+    )
+
+
+def unanswered(rows: Sequence[AuditRow], no_shares: str | None) -> RunFailed | None:
+    """The failure of an audit that has no shares of looks because a model gave no reply; None elsewhere.
+
+    Args:
+        rows: What `audit` returned.
+        no_shares: Why there are none; None where there are.
+    """
+    users = [row for row in rows if row.calls and row.correct is not None]
+    silent = [row for row in users if row.silent]
+    if no_shares is None or not silent:
+        return None
+    return RunFailed(
+        f"no shares of looks: the judge gave no reply about {len(silent)} of {len(users)} trajectories with "
+        "tool calls",
+        where=Counter(row.why for row in silent).most_common(1)[0][0],
+        fix="run the same command again once the judge replies: it asks only what has no reply",
     )
 
 

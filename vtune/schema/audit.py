@@ -1,4 +1,4 @@
-"""What an audit has found in a folder, for pages: calls, answers that were drawn again, and judges."""
+"""What an audit has found in a folder, for reports and pages."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,18 @@ from vtune.files.writing import write_atomically
 NAME = "audit.json"
 """The file, beside the trajectories."""
 
-PARTS = ("calls", "note", "no_shares", "counterfactual", "judges", "people")
-"""What of an audit is kept; the rest an evaluation says itself, or is counted again in seconds. `note` and
-`no_shares` say who judged the calls, which may be another judge than that of the evaluation."""
+VERDICTS = "audit-verdicts.jsonl"
+"""What it says of each trajectory."""
 
-SHARES = ("calls", "note", "no_shares", "judges")
-"""Those that say what calls showed, and who said so."""
+SHARES = (
+    *("looks", "asked", "judged_by", "note", "no_shares", "unscored", "spent", "all", "sources", "calls"),
+    *("by_model", "agreement", "by_rule", "judges"),
+)
+"""Parts that say what calls showed, and who said so: it may be another judge than that of the evaluation, and
+one that was paid. Those of the second line are of audits that hold models against boxes."""
+
+PARTS = (*SHARES, "counterfactual", "people")
+"""What of an audit is kept."""
 
 
 def read_audit(folder: Path) -> dict[str, Any]:
@@ -51,5 +57,6 @@ def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
 def forget_audit(folder: Path) -> bool:
     """Remove what was kept, as of trajectories whose scores are others now; whether there was any."""
     there = (folder / NAME).exists()
-    (folder / NAME).unlink(missing_ok=True)
+    for name in (NAME, VERDICTS):
+        (folder / name).unlink(missing_ok=True)
     return there

@@ -353,16 +353,59 @@ def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: P
         (tmp_path / name).symlink_to(evaluated / name)
     words = [tmp_path, "--looks", "model", "--judge-model", "org/judge"]
     with serve("1", 401) as judge:
-        first = audited(*words, "--judge-url", judge.endpoint().base_url)
-    assert sum(first["unscored"].values()) == 1
-    (kept,) = tmp_path.glob("audit-replies/*/replies.jsonl")
+        ended = vtune("faithfulness", *words, "--judge-url", judge.endpoint().base_url, "--json")
+    assert ended.code == 1
+    assert "the judge gave no reply about 1 of 4 trajectories with tool calls" in ended.err
+    assert "run the same command again once the judge replies" in ended.err
+    assert sum(json.loads(ended.out)["unscored"].values()) == 1
+    assert not (tmp_path / "audit.json").exists(), "shares of an earlier audit would stay"
     with serve("1") as judge:
-        second = audited(*words, "--judge-url", judge.endpoint().base_url)
+        url = judge.endpoint().base_url
+        second = audited(*words, "--judge-url", url)
         assert (len(judge.requests), second["unscored"]) == (1, {})
         assert second["spent"]["model"]["input_tokens"] == 20, "what the first has spent is counted"
-        assert not kept.parent.parent.exists(), "nothing is left to ask"
-        assert audited(*words, "--judge-url", judge.endpoint().base_url)["all"] == second["all"]
-        assert len(judge.requests) == 3, "an audit that is repeated asks anew"
+        again = vtune("faithfulness", *words, "--judge-url", url, "--latex")
+        assert len(judge.requests) == 1, "an audit that is repeated, as another table, pays for nothing"
+    assert "2 replies of earlier audits are not paid for again; to ask anew, remove" in again.err
+
+
+def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path: Path) -> None:
+    for name in ("suite.yaml", "trajectories.parquet"):
+        (tmp_path / name).symlink_to(evaluated / name)
+    (tmp_path / "results.json").write_text((evaluated / "results.json").read_text())
+    words = [tmp_path, "--looks", "model", "--judge-model", "org/judge"]
+    with serve("1") as judge:
+        url = judge.endpoint().base_url
+        found = audited(*words, "--judge-url", url)
+    assert found["note"] == "by org/judge; CodeV's Table 5 is by GPT-4o"
+    asked = found["asked"]["model"]
+    assert (asked["model"], asked["base_url"], asked["temperature"]) == ("org/judge", url, 0.0)
+    assert len(asked["prompt"]) == 64
+    kept = json.loads((tmp_path / "audit.json").read_text())
+    for part in ("all", "sources", "asked", "judged_by", "spent", "looks", "note"):
+        assert kept[part] == found[part]
+    told = vtune("report", tmp_path)
+    assert told.code == 0, told.err
+    share = 100 * found["all"]["faithful_of_correct"]["value"]
+    assert f"{share:.1f} % of the right answers rest on a call that shows what was asked for" in told.out
+    assert "by org/judge" in told.out
+
+
+def test_the_verdict_on_each_trajectory_is_kept(evaluated: Path, tmp_path: Path) -> None:
+    for name in ("suite.yaml", "trajectories.parquet"):
+        (tmp_path / name).symlink_to(evaluated / name)
+    with serve("0") as judge:
+        words = ["--looks", "both", "--judge-model", "org/judge"]
+        found = audited(tmp_path, *words, "--judge-url", judge.endpoint().base_url)
+    lines = [json.loads(line) for line in (tmp_path / "audit-verdicts.jsonl").read_text().splitlines()]
+    stored = list(read_trajectories(evaluated / "trajectories.parquet"))
+    assert [(one["sample_id"], one["rollout"]) for one in lines] == [(t.sample_id, t.rollout) for t in stored]
+    right = [one for one in lines if one["correct"]]
+    share = sum(one["faithful"] for one in right) / len(right)
+    assert share == pytest.approx(found["all"]["faithful_of_correct"]["value"])
+    assert [one["faithful_by"]["boxes"] for one in lines] == [one["faithful"] for one in lines]
+    assert not any(one["faithful_by"]["model"] for one in lines)
+    assert {one["by"] for one in lines} == {"boxes"}
 
 
 def test_a_judge_that_says_one_thing_is_warned_of(looked: Path) -> None:

@@ -13,6 +13,7 @@ from tests.runs.report.test_document import LINES, write_run
 from vtune.metrics.calibration import Judged, calibration
 from vtune.metrics.calls import calls_of
 from vtune.metrics.counterfactual import Answered, Rerun, dependence
+from vtune.metrics.faithfulness import faithfulness
 from vtune.reward.audit import AuditRow
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
@@ -46,6 +47,8 @@ def found() -> dict[str, Any]:
         "answers": {"all": {"n": 30, "agree": 0.9, "kappa": 0.8, "first_only": 2, "second_only": 1}},
     }  # fmt: skip
     return {
+        "all": asdict(faithfulness(rows, seed=0, max_unaudited=0.5)),
+        "sources": {"q": asdict(faithfulness(rows, seed=0, max_unaudited=0.5))},
         "calls": {name: asdict(calls) for name, calls in calls_of(rows, seed=0, max_unaudited=0.5).items()},
         "note": "by a model, as in a paper",
         "judges": {"mine": one},
@@ -68,7 +71,8 @@ def test_a_report_shows_what_was_found_and_says_it_as_json(run: Path) -> None:
     shown = vtune("report", run)
     assert shown.code == 0, shown.err
     for text in (
-        "mine: what `vtune faithfulness` has found", "drop-", "unhelpful", "judges of looks against boxes",
+        "mine: what `vtune faithfulness` has found",
+        "75.0 % of the right answers rest on a call", "drop-", "unhelpful", "judges of looks against boxes",
         "a perfect judge", "calls: by a model, as in a paper", "dependent, of", "labels of people: 30",
         "wrongly right 2",
     ):  # fmt: skip
@@ -85,6 +89,11 @@ def test_the_page_of_a_run_has_a_table_of_each(run: Path) -> None:
     page = overview(Opened(place, show=False))
     assert page["problem"] == ""
     tables = {table["title"].split(",")[0]: table for table in page["tables"]}
+    looks = tables["looks"]
+    assert looks["rows"][0][:2] == ["all", "8"]
+    assert looks["rows"][0][3].startswith("75.0 [")
+    assert looks["note"].startswith("75.0 % of the right answers rest on a call")
+    assert looks["note"].endswith("; by a model, as in a paper")
     calls = tables["calls"]
     assert calls["head"][5:7] == ["keep-unhelpful", "drop-unhelpful"]
     assert calls["note"] == "calls: by a model, as in a paper"

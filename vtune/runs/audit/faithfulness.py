@@ -22,6 +22,7 @@ from vtune.reward.audit import (
     comparison,
     judges_of,
     nobody_audited,
+    unanswered,
     unscored_reasons,
 )
 from vtune.reward.evidence_judge import AUTO, BOTH
@@ -30,11 +31,12 @@ from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
 from vtune.runs.audit.human_labels import HumanLabels
-from vtune.runs.audit.kept_replies import Replies, kept_replies
+from vtune.runs.audit.kept_replies import kept_replies
 from vtune.runs.audit.located import Audited, locate, samples_of
 from vtune.runs.audit.rerun_candidates import RerunCandidates
 from vtune.runs.audit.rerun_turns import Reruns
 from vtune.runs.audit.stored_audit import WithoutLook, stored_audits
+from vtune.runs.audit.verdicts import write_verdicts
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, by_rule, together, ways_of
 from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.evaluate.windows import portions
@@ -83,9 +85,10 @@ def run_faithfulness(
         shares, buckets and intervals; `files`, with the same numbers for each file of a training run,
         those that several processes wrote of one step together, as `step-000000.parquet`; `calls`, what
         calls were good for (`vtune.metrics.calls`), of right answers and of all;
-        `settings`; `looks`; `need_no_look`, by source how many trajectories answer a question that needs no
-        look, and are in none of these numbers; `judged_by`, how many trajectories with calls boxes and a
-        model have judged; `note`, whether the numbers compare with CodeV's; `unscored`, the commonest reasons
+        `settings`; `looks`; `asked`, by the name of the judge which model was asked about looks, and how;
+        `need_no_look`, by source how many trajectories answer a question that needs no look, and are in none
+        of these numbers; `judged_by`, how many trajectories with calls boxes and a model have judged; `note`,
+        who they are, and whether the numbers compare with CodeV's; `unscored`, the commonest reasons
         why something is not known, with their numbers. With `both` also `by_model`, the numbers by the model
         (or by the majority of several), `agreement` of boxes and model on the trajectories that it was asked
         about, `by_rule`, how many with calls it was not, for those are no looks whoever judges, and
@@ -105,17 +108,14 @@ def run_faithfulness(
     ways = ways_of(looks, audited.reward, judge_urls, judge_models, settings=audited.settings)
     reruns = None if rerun is None else prepared(rerun, audited, path)
     with kept_replies(path, ways) as replies:
-        result, failed = _audited(path, audited, ways, replies, looks, reruns, every=every)
-    if failed is None:  # an audit that could look at nothing leaves what an earlier one has found
-        _keep(path, result)
-    return result, failed
+        return _audited(path, audited, ways, replies, looks, reruns, every=every)
 
 
 def _audited(
     path: Path,
     audited: Audited,
     ways: Sequence[Way],
-    replies: Replies,
+    replies: Sequence[Path | None],
     looks: str,
     reruns: Reruns | None,
     *,
@@ -125,7 +125,7 @@ def _audited(
     reward = audited.reward
     people, candidates, without = HumanLabels(path), RerunCandidates(), WithoutLook()
     takers: tuple[Taker, ...] = (people, candidates, without)
-    judged = asyncio.run(_audit(audited, ways, replies.files, takers, every=every))
+    judged = asyncio.run(_audit(audited, ways, replies, takers, every=every))
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path, without)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
@@ -135,13 +135,15 @@ def _audited(
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
         result |= {"counterfactual": _drawn_again(reruns, audited, candidates, ways[0].reward)}
-    if not any(unscored_reasons(_flat(rows)) for rows in judged.values()):
-        replies.drop()
+    if failed is None:  # an audit that could look at nothing leaves what an earlier one has found
+        _keep(path, result, judged)
     return result, failed
 
 
-def _keep(path: Path, result: Mapping[str, Any]) -> None:
-    """Fill the pages of a folder: a file has none, and one that is only read cannot be written to.
+def _keep(
+    path: Path, result: Mapping[str, Any], judged: Mapping[str, Mapping[str, Sequence[AuditRow]]]
+) -> None:
+    """Keep what was found in a folder: a file has none, and one that is only read cannot be written to.
 
     Where this audit left out so much that it has no shares, those of an earlier one stay; what does not
     depend on them, such as answers that were drawn again, is kept in any case.
@@ -153,6 +155,8 @@ def _keep(path: Path, result: Mapping[str, Any]) -> None:
     if kept["no_shares"] and before and not before.get("no_shares"):
         say(f"{path} keeps the shares of an earlier audit; this one has none")
         kept = {name: part for name, part in kept.items() if name not in SHARES}
+    else:
+        write_verdicts(path, judged[BASE], {name: of for name, of in judged.items() if name != BASE})
     keep_audit(path, kept)
 
 
@@ -173,12 +177,16 @@ def _findings(
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """What all ways to judge have found, and the failure of the first that could audit nothing."""
     first = judged[BASE]
-    result = _results(first, seed, limit)
-    failures = [nobody_audited(_flat(first))]
+    asked = {way.name: way.asked for way in ways if way.asked is not None}
+    # What holds models against boxes has its numbers by boxes.
+    models = [] if looks == BOTH else [one["model"] for one in asked.values()]
+    result = _results(first, models, seed, limit) | {"asked": asked}
+    failures = [nobody_audited(_flat(first)), unanswered(_flat(first), result["all"]["no_shares"])]
     if looks == BOTH:
         judges = {way.name: _flat(judged[way.name]) for way in ways if way.asks_model}
         result |= _compared(_flat(first), judges, seed, limit)
         failures += map(nobody_audited, judges.values())
+        failures.append(unanswered(_flat(judged[ways[-1].name]), result["by_model"]["all"]["no_shares"]))
     return result, next((one for one in failures if one is not None), None)
 
 
@@ -208,13 +216,15 @@ def _listed(environments: Iterable[str]) -> str:
     return f"environment{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def _results(rows: Mapping[str, list[AuditRow]], seed: int, limit: float) -> dict[str, Any]:
+def _results(
+    rows: Mapping[str, list[AuditRow]], models: Sequence[str], seed: int, limit: float
+) -> dict[str, Any]:
     """What one way to judge has found, of all files together and of each."""
     everything = _flat(rows)
     judged_by = judges_of(everything)
     return {
         "judged_by": judged_by,
-        "note": comparison(judged_by),
+        "note": comparison(judged_by, models),
         "unscored": dict(unscored_reasons(everything)[:REASONS]),
         **_numbers(everything, seed, limit),
         "calls": {

@@ -1,4 +1,4 @@
-"""Replies of judges, kept beside a run until every question of its audit has one: none is paid for twice."""
+"""Replies of judges, kept beside a run, so that none is paid for twice."""
 
 import hashlib
 import os
@@ -6,61 +6,53 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from vtune.judge.kept import read_kept
+from vtune.report.progress import say
 from vtune.runs.audit.ways import Way
 from vtune.runs.start import locked
 
 FOLDER = "audit-replies"
-"""In a run folder: a folder for each judge that has not replied to all."""
+"""In a run folder: a folder for each judge."""
 NAME = "replies.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class Replies:
-    """Where the replies of each way's model are kept."""
-
-    files: tuple[Path | None, ...]
-    """One for each way; None where no model is asked, or nothing can be kept."""
-
-    def drop(self) -> None:
-        """Forget them: nothing is left to ask, and the next audit may mean another model of that name."""
-        for file in filter(None, self.files):
-            _remove(file.parent)
-
-
 @contextmanager
-def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[Replies]:
-    """Within it no other audit of a run asks the same models.
+def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[tuple[Path | None, ...]]:
+    """The files in which the replies of each way's model are kept; None where no model is asked.
 
-    Nothing is kept of the audit of a file of trajectories, or of a folder that is only read.
+    Within it no other audit of a run asks the same models. Nothing is kept of the audit of a file of
+    trajectories, or of a folder that is only read.
 
     Raises:
         RecipeError: If another audit of the run asks one of them.
+        DataError: If a file of kept replies cannot be read.
     """
     if not run.is_dir() or not os.access(run, os.W_OK):
-        yield Replies((None,) * len(ways))
+        yield (None,) * len(ways)
         return
     folders = [None if way.reward.judge is None else run / FOLDER / _name(way) for way in ways]
     with ExitStack() as stack:
         for folder in filter(None, folders):
             stack.enter_context(locked(folder, fix="wait for the other audit of this run to end"))
             stack.callback(_tidy, folder)
-        yield Replies(tuple(None if folder is None else folder / NAME for folder in folders))
+        files = tuple(None if folder is None else folder / NAME for folder in folders)
+        # Another model may have the name by now: who knows that it has can ask again.
+        for file in filter(None, files):
+            if count := len(read_kept(file).replies):
+                said = f"{count} replies of earlier audits are not paid for again"
+                say(f"{said}; to ask anew, remove {file.parent}")
+        yield files
 
 
 def _tidy(folder: Path) -> None:
     """Leave no folder in which nothing was kept."""
     file = folder / NAME
     if folder.exists() and not (file.exists() and file.stat().st_size):
-        _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder)
-    with suppress(OSError):  # another judge's are there
-        folder.parent.rmdir()
+        shutil.rmtree(folder)
+        with suppress(OSError):  # another judge's are there
+            folder.parent.rmdir()
 
 
 def _name(way: Way) -> str:

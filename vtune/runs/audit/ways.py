@@ -3,12 +3,14 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pydantic import ValidationError
 
 from vtune.errors import RecipeError
 from vtune.judge.budget import Budget, Purse
 from vtune.judge.endpoint import BatchedEndpoint
+from vtune.judge.prompts import looks_hash
 from vtune.metrics.agreement import Agreement, agreement
 from vtune.metrics.calibration import Calibration, Judged, calibration, majority
 from vtune.reward import evidence_boxes, evidence_model
@@ -48,6 +50,20 @@ class Way:
     def asks_model(self) -> bool:
         """Whether it is a model alone."""
         return self.only is not None and EVIDENCE[self.only].asks_model
+
+    @property
+    def asked(self) -> dict[str, Any] | None:
+        """Which model it asks about looks, how, and SHA-256 of the prompt; None where it asks none."""
+        judge = self.reward.judge
+        if judge is None or not (self.only is None or self.asks_model):
+            return None
+        return {
+            "model": judge.model,
+            "base_url": judge.base_url,
+            "temperature": judge.temperature,
+            "max_tokens": judge.max_tokens,
+            "prompt": looks_hash(),
+        }
 
 
 def ways_of(

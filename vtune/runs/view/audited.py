@@ -8,8 +8,9 @@ from vtune.metrics.counterfactual import SHOWN
 from vtune.report.audited import calls_notes, damaged
 from vtune.report.calibration import calibration_notes
 from vtune.report.counterfactual import CELLS, COLUMNS, agreement_note, share_text, splits
-from vtune.report.faithfulness import CALLS, people_notes
+from vtune.report.faithfulness import CALLS, kept_rows, people_notes, shown, verdict
 from vtune.report.numbers import GAP, percent
+from vtune.report.tabular import LOOKS
 from vtune.report.values import cell
 from vtune.schema.audit import NAME, read_audit
 
@@ -24,14 +25,17 @@ Table = dict[str, Any]
 
 
 def audited_tables(folder: Path) -> Iterator[Table]:
-    """What calls were good for, right answers with other pictures, the judge against the exchange, judges
-    against boxes, the shares that a perfect judge would have seen, and what people say of verifiers.
+    """What calls showed, what they were good for, right answers with other pictures, the judge against the
+    exchange, judges against boxes, the shares that a perfect judge would have seen, and what people say of
+    verifiers.
 
     Raises:
         DataError: If what was kept cannot be read.
     """
     audit = read_audit(folder)
     try:
+        if "all" in audit:
+            yield _looks(audit)
         if "calls" in audit:
             yield _calls(audit["calls"]) | {"note": "; ".join(calls_notes(audit))}
         if "counterfactual" in audit:
@@ -62,6 +66,16 @@ def dependent_shares(folder: Path) -> dict[str, Mapping[str, Any]]:
         }
     except (KeyError, TypeError) as error:
         raise damaged(str(folder / NAME), error) from None
+
+
+def _looks(audit: Mapping[str, Any]) -> Table:
+    rows = [
+        [name, cell(numbers["n"]), *(shown(numbers[one.name], one).replace("\n", " ") for one in LOOKS)]
+        for name, numbers in kept_rows(audit)
+    ]
+    heads = ["", "n", *(one.title for one in LOOKS)]
+    title = "looks, in percent [95 % interval]"
+    return {"title": title, "note": f"{verdict(audit)}; {audit['note']}", "head": heads, "rows": rows}
 
 
 def _calls(calls: Mapping[str, Any]) -> Table:

@@ -1,0 +1,45 @@
+"""What an audit says of each trajectory, a line for each, beside the run: to spot-check, and to publish."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vtune.files.writing import write_atomically
+from vtune.reward.audit import AuditRow
+from vtune.schema.audit import VERDICTS
+
+SAID = ("calls", "first", "helpful", "flagged", "small", "by", "judged", "why")
+"""Of an `AuditRow`, what is written beside the answer and whether a call shows the target."""
+
+
+def write_verdicts(
+    folder: Path,
+    base: Mapping[str, Sequence[AuditRow]],
+    ways: Mapping[str, Mapping[str, Sequence[AuditRow]]],
+) -> None:
+    """Write the verdicts of an audit, in place of those of an earlier one.
+
+    Args:
+        folder: Of the run or the evaluation.
+        base: What numbers are by: name of a file of trajectories -> its rows.
+        ways: The same of each judge, by name; `faithful_by` has them where there are several.
+
+    Raises:
+        RecipeError: If the file cannot be written.
+    """
+    lines = []
+    for file, rows in base.items():
+        for number, row in enumerate(rows):
+            said = {name: of_way[file][number].any_faithful for name, of_way in ways.items()}
+            line = {
+                "file": file,
+                "sample_id": row.sample_id,
+                "rollout": row.rollout,
+                "source": row.source,
+                "correct": row.correct,
+                "faithful": row.any_faithful,
+                **{name: getattr(row, name) for name in SAID},
+                **({"faithful_by": said} if len(said) > 1 else {}),
+            }
+            lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    write_atomically(folder / VERDICTS, "".join(lines), option=None)
