@@ -250,7 +250,7 @@ def _run(wanted: Wanted, out: Path | None, *, resume: bool, as_json: bool) -> No
         where = folder if named.single else folder / name
         again = resume and (named.single or begun(where))
         own, kind = wanted.own_data(_path(named, name)), wanted.kind
-        say(f"writing to {where}")  # torch and the model take seconds to load
+        say(f"output folder: {where}")  # torch and the model take seconds to load
         return run_eval(suite, wanted.model, where, limit=wanted.limit, kind=kind, resume=again, own_data=own)
 
     with stdout_for_the_result():

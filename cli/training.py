@@ -87,7 +87,7 @@ def train(verb: Verb[R], name: str | None, overrides: Sequence[str], start: Star
     if first:
         warn_of_versions()
         check_start(folder, resume=start.resume)  # a run finds it too, after its data are read
-        say(f"writing to {folder}")  # torch and the model take seconds to load
+        say(f"output folder: {folder}")  # torch and the model take seconds to load
     with stdout_for_the_result():
         result = verb.run(recipe, folder, resume=start.resume, track=start.track, profile=start.profile)
     if first:

@@ -437,7 +437,8 @@ def test_the_terminal_shows_how_far_judges_can_be_trusted(looked: Path) -> None:
     assert ended.code == 0, ended.err
     for text in ("judges of looks against boxes", "warning: model: the judge hardly tells", "Youden's J"):
         assert text in ended.out
-    assert "2 trajectories have calls that the model was not asked about" in ended.out
+    assert "2 more trajectories have calls that the model was not asked about" in ended.out
+    assert "model: j at http://127.0.0.1" in ended.out
 
 
 def test_a_model_is_asked_of_every_call_where_that_is_asked_for(tmp_path: Path) -> None:
