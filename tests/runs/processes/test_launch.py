@@ -425,7 +425,7 @@ def test_wrong_input_is_told_once_and_as_such(tmp_path: Path) -> None:
         run = str(tmp_path / f"run{number}")
         started = Launched([*words, "--out", run, "--gpus", "2"], tmp_path / f"said{number}", site=IDLES)
         assert started.wait(START) == 2
-        assert started.err == "error: steps below zero\n"
+        assert started.err == f"output folder: {run}\nerror: steps below zero\n"
         assert started.gone(GONE)
 
 
@@ -460,7 +460,7 @@ def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path
         [*words, "--out", str(tmp_path / "run"), "--gpus", "2"], tmp_path / "said", site=IDLES + waits
     )
     assert started.wait(START) == 2
-    assert started.err == "error: steps below zero\n"
+    assert started.err == f"output folder: {tmp_path / 'run'}\nerror: steps below zero\n"
     assert started.gone(GONE)
 
 
