@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import binom
 
-from vtune.metrics.paired import Pair, paired
-from vtune.metrics.power import DISCORDANT, at_best, detectable, power, power_of, shown_by_seeds
+from vtune.metrics.paired import Pair, Paired, paired
+from vtune.metrics.power import DISCORDANT, at_best, detectable, found, power, power_of, shown_by_seeds
 from vtune.metrics.seeds import over_seeds
 
 
@@ -23,37 +24,86 @@ def exact_power(questions: int, discordant: float, difference: float) -> float:
     return found
 
 
-@pytest.mark.parametrize("questions", [50, 191, 400])
+@pytest.mark.parametrize("questions", [6, 10, 20, 50, 191, 400])
 @pytest.mark.parametrize("discordant", [0.1, 0.2, 0.4])
-def test_a_difference_of_that_size_is_found_in_80_to_95_of_100_cases(
-    questions: int, discordant: float
-) -> None:
-    least = detectable(questions, (discordant / questions) ** 0.5)
+def test_a_difference_of_that_size_is_found_in_80_of_100_cases(questions: int, discordant: float) -> None:
+    least = detectable(questions, discordant)
+    assert least is not None
     # More cannot differ in one direction than differ at all.
-    assert 0.8 <= exact_power(questions, max(discordant, least), least) <= 0.96
+    share = max(discordant, least)
+    assert exact_power(questions, share, least) == pytest.approx(0.8, abs=1e-6)
+    assert found(questions, share, least) == pytest.approx(0.8, abs=1e-6)
 
 
-@pytest.mark.parametrize("questions", [50, 191, 400])
+@pytest.mark.parametrize("questions", [10, 50, 191, 400])
 def test_less_than_what_is_shown_at_best_is_not_found(questions: int) -> None:
     least = at_best(questions)
-    assert exact_power(questions, least, least) >= 0.8
+    assert least is not None
+    assert exact_power(questions, least, least) >= 0.8 - 1e-9
     for discordant in (0.6 * least, 0.8 * least, least, 2 * least):
-        assert exact_power(questions, discordant, 0.6 * least) < 0.6
+        assert exact_power(questions, min(1.0, discordant), 0.6 * least) < 0.6
 
 
-def test_vstar_shows_nothing_under_five_points() -> None:
+@pytest.mark.parametrize(
+    ("questions", "points"), [(6, 96.3), (10, 67.3), (20, 36.6), (60, 12.9), (191, 4.1), (1000, 0.8)]
+)
+def test_at_best_six_differ_in_80_of_100_cases(questions: int, points: float) -> None:
+    least = at_best(questions)
+    assert least is not None
+    assert 100 * least == pytest.approx(points, abs=0.05)
+    assert binom.sf(5, questions, least) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("clusters", range(1, 8))
+def test_nothing_is_promised_where_no_result_is_significant(clusters: int) -> None:
+    """The least p-value of so many clusters is that of all differing in one direction."""
+    extreme = paired([Pair(str(n), 0.0, 1.0) for n in range(clusters)])
+    shared = paired([Pair(str(n), 0.0, 1.0) for n in range(clusters) for _ in range(6)])
+    assert (shared.test, shared.p) == ("sign flips of clusters", pytest.approx(extreme.p))
+    known = [extreme.detectable, shared.detectable, power(clusters, 0.5, answers=30)["paired_at_best"]]
+    assert [one is not None for one in known] == [extreme.p < 0.05] * 3
+
+
+def test_clusters_that_change_by_different_amounts_are_found_in_80_of_100_cases() -> None:
+    """Pictures with one to eight questions each, of which a third change, by the test that compares them."""
+    draw = np.random.default_rng(0)
+    sizes = np.repeat([1, 2, 4, 8], 15)
+    changed = np.where(np.arange(60) % 3 == 0, sizes, 0)
+
+    def compared(signs: NDArray[np.int_]) -> Paired:
+        return paired(
+            [
+                Pair(str(number), float(change * sign < 0), float(change * sign > 0))
+                for number, (size, change, sign) in enumerate(zip(sizes, changed, signs, strict=True))
+                for _ in range(size)
+            ]
+        )
+
+    least = compared(np.where(np.arange(60) % 2, 1, -1)).detectable
+    assert least is not None
+    up = (1 + least * sizes.sum() / changed.sum()) / 2
+    drawn = [np.where(draw.random(60) < up, 1, -1) for _ in range(150)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vtune.metrics.paired.FLIPS", 2000)
+        p = [compared(signs).p for signs in drawn]
+    assert np.mean([one < 0.05 for one in p]) == pytest.approx(0.8, abs=0.08)
+
+
+def test_vstar_shows_nothing_under_four_points() -> None:
     found = power(191, 0.9)
-    assert found["paired_at_best"] == pytest.approx(0.051, abs=5e-4)
-    assert found["paired"] == pytest.approx(0.0693, abs=5e-4)
-    assert found["unpaired"] == pytest.approx(0.0889, abs=5e-4)
+    assert found["paired_at_best"] == pytest.approx(0.0411, abs=5e-5)
+    assert found["paired"] == pytest.approx(0.0654, abs=5e-5)
+    assert found["unpaired"] == pytest.approx(0.0889, abs=5e-5)
 
 
 def test_several_rollouts_show_less_than_one_does() -> None:
     """What is shown at best is never more than what `paired` can show of the same answers."""
     pairs = [Pair(str(n), 0.5, 1.0 if n < 10 else 0.5) for n in range(60)]
     found = power(60, 0.7, answers=120)
-    assert found["paired_at_best"] == pytest.approx(at_best(120)) == pytest.approx(0.0812, abs=5e-4)
-    assert found["paired_at_best"] <= paired(pairs).detectable < power(60, 0.7)["paired_at_best"]
+    assert found["paired_at_best"] == pytest.approx(at_best(60, step=0.5)) == pytest.approx(0.0643, abs=5e-5)
+    shown = paired(pairs).detectable
+    assert shown is not None
+    assert found["paired_at_best"] <= shown < power(60, 0.7)["paired_at_best"]
     assert paired(pairs).p < 0.05
     assert (found["clusters"], found["answers"], power(60, 0.7)["answers"]) == (60, 120, 60)
 

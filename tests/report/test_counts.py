@@ -23,12 +23,19 @@ def test_questions_of_an_evaluation(clusters: int, said: str) -> None:
     [
         (
             {"paired_at_best": 0.038, "paired": 0.059},
-            "3.8 points from another model shows in 80 of 100 cases at best, "
-            "one of 5.9 where 10.0 % of the answers differ",
+            "can detect a difference of 3.8 points from another model with 80 % power at best, "
+            "and one of 5.9 if 10.0 % of the answers differ",
         ),
-        ({"paired_at_best": 0.04, "paired": None}, "and none does where 10.0 % of the answers differ"),
-        ({"paired_at_best": 0.04, "paired": 0.375}, "and none does where 10.0 % of the answers differ"),
-        ({"paired_at_best": 1.0, "paired": 1.0}, "too few to show a difference from another model"),
+        ({"paired_at_best": 0.04, "paired": None}, "and none if only 10.0 % of the answers differ"),
+        ({"paired_at_best": 0.04, "paired": 0.375}, "and none if only 10.0 % of the answers differ"),
+        ({"paired_at_best": 1.0, "paired": 1.0}, "too few to detect a difference from another model"),
+        (
+            {"clusters": 5, "paired_at_best": None, "paired": None},
+            "5 independent questions: too few to detect a difference from another model, "
+            "which takes at least 6",
+        ),
+        # Of an evaluation that was written when a test of 5 clusters was thought to find something.
+        ({"clusters": 5, "paired_at_best": 0.325, "paired": None}, "which takes at least 6"),
     ],
 )
 def test_what_so_many_questions_show_is_no_bound_of_noise(power: dict[str, Any], said: str) -> None:

@@ -52,8 +52,9 @@ class Paired:
     test: Test
     p: float
     """How likely so large a difference is, to either side, if A and B are interchangeable."""
-    detectable: float
-    """The smallest difference that this many questions show, see `vtune.metrics.power`."""
+    detectable: float | None
+    """The smallest difference that the test finds with a power of 80 %, if as many of the answers differ;
+    None where it finds none of any size, see `vtune.metrics.power`."""
 
 
 def paired(pairs: Sequence[Pair]) -> Paired:
@@ -71,12 +72,7 @@ def paired(pairs: Sequence[Pair]) -> Paired:
     less = second - first
     table = totals([pair.cluster for pair in pairs], less, np.ones_like(less))
     single = len(table) == len(pairs) and bool(np.isin(table[:, 0], (-1.0, 0.0, 1.0)).all())
-    changed = np.abs(table[:, 0])[np.abs(table[:, 0]) > _NOTHING]
     value = float(less.mean())
-    # The spread of the clusters' own sums around what the mean gives them.
-    spread = table[:, 0] - value * table[:, 1]
-    error = float(np.sqrt((spread**2).sum())) / len(pairs)
-    step = float(changed.mean()) * len(table) / len(pairs) if len(changed) else 1.0
     return Paired(
         n=len(pairs),
         clusters=len(table),
@@ -87,13 +83,29 @@ def paired(pairs: Sequence[Pair]) -> Paired:
         better_b=int((less > _NOTHING).sum()),
         test="exact McNemar" if single else "sign flips of clusters",
         p=mcnemar(table[:, 0]) if single else sign_flips(table[:, 0]),
-        # Few questions can show none.
-        detectable=min(1.0, detectable(len(table), error, step=step)),
+        detectable=_detectable(table),
     )
 
 
 _NOTHING = 1e-9
 """Less is the rounding of means."""
+
+
+def _detectable(table: Array) -> float | None:
+    """The smallest mean difference that the test finds with a power of 80 %.
+
+    Where clusters change by different amounts, flips of their signs have the spread of fewer that change by
+    one amount: so many, and by so much, are put into McNemar's test.
+
+    Args:
+        table: Summed differences and number of questions, shape (clusters, 2).
+    """
+    sizes, clusters = np.abs(table[:, 0]), len(table)
+    square, whole = float((sizes**2).sum()), float(sizes.sum())
+    if whole <= _NOTHING:
+        return detectable(clusters, 0.0)
+    step = square / whole * clusters / float(table[:, 1].sum())
+    return detectable(clusters, whole**2 / square / clusters, step=step)
 
 
 def mean_difference(pairs: Sequence[Pair]) -> Estimate:

@@ -1,7 +1,7 @@
 """How small a difference can be shown: what so many questions, or seeds, are able to tell from chance.
 
-For a test at 5 %, two-sided, that finds the difference in 80 of 100 cases. Questions by the normal
-approximation, seeds, of which there are few, by Student's t.
+For a test at 5 %, two-sided, with a power of 80 %. Questions by the exact test that compares them, seeds, of
+which there are few, by Student's t.
 """
 
 import functools
@@ -20,6 +20,9 @@ REACH = Z + 0.8416212335729143
 """Standard errors: the 97.5 % and the 80 % point of the standard normal distribution."""
 
 POWER = 0.8
+FEWEST = 6
+"""Clusters that have to differ, all in one direction, for McNemar's test, or flips of signs, to find it:
+2 / 2^6 is under 0.05, 2 / 2^5 is not."""
 QUANTILES = 2000
 """Of a distribution of standard deviations, over which probabilities are averaged."""
 
@@ -32,8 +35,9 @@ def power(clusters: int, score: float, *, answers: int | None = None) -> dict[st
 
     `paired` on the same questions, where a share `discordant` of the answers differ, all of a cluster alike;
     `paired_at_best`, where all that differ do so in one direction, one of a cluster each; `unpaired` on as
-    many questions of the same kind, again with clusters that are alike within. `paired` is None where it
-    would be larger than `discordant`, which no difference can be.
+    many questions of the same kind, again with clusters that are alike within, by the normal approximation.
+    `paired` is None where it would be larger than `discordant`, which no difference can be, and both are
+    where there are fewer than `FEWEST` clusters. Clusters are taken to be of one size.
 
     Args:
         clusters: Independent questions, at least one.
@@ -43,40 +47,82 @@ def power(clusters: int, score: float, *, answers: int | None = None) -> dict[st
     answers = clusters if answers is None else answers
     # Shrunk as Agresti & Coull 1998 do: a score of 0 has a spread, too.
     middle = (score * clusters + Z * Z / 2) / (clusters + Z * Z)
-    paired = detectable(clusters, math.sqrt(DISCORDANT / clusters))
+    paired = detectable(clusters, DISCORDANT)
     return {
         "clusters": clusters,
         "answers": answers,
         "discordant": DISCORDANT,
-        "paired": paired if paired <= DISCORDANT else None,
-        "paired_at_best": min(1.0, at_best(clusters, step=clusters / answers)),
+        "paired": paired if paired is not None and paired <= DISCORDANT else None,
+        "paired_at_best": at_best(clusters, step=clusters / answers),
         "unpaired": min(1.0, REACH * math.sqrt(2 * middle * (1 - middle) / clusters)),
     }
 
 
-def detectable(clusters: int, error: float, *, step: float = 1.0) -> float:
-    """The smallest paired difference that can be shown.
+def detectable(clusters: int, discordant: float, *, step: float = 1.0) -> float | None:
+    """The smallest paired difference that McNemar's exact test finds with a power of 80 %.
 
-    1 / clusters is added for the test being exact: with it the power is 80 % or a little more
-    (tests/metrics/test_power.py).
+    Where `discordant` is too small for any, the share that differs is taken to be as large as it has to be at
+    the least (`at_best`).
 
     Args:
         clusters: Independent questions, at least one.
-        error: Standard error of the mean difference; √(discordant / clusters) for right and wrong.
+        discordant: The share of them that differs, in [0, 1].
         step: By how much a question changes that does: 1 for right and wrong, less for means of rollouts.
 
-    Source: Connor 1987, Sample size for testing differences in proportions for the paired-sample design,
-    without the term of second order.
+    Returns:
+        None with fewer than `FEWEST` clusters, and where it would be larger than 1.
     """
-    return max(REACH * error + step / clusters, at_best(clusters, step=step))
+    least = at_best(clusters)
+    if least is None:
+        return None
+    if discordant > least:
+        low, high = 0.0, discordant
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (middle, high) if found(clusters, discordant, middle) < POWER else (low, middle)
+        least = high
+    return step * least if step * least <= 1 else None
 
 
-def at_best(clusters: int, *, step: float = 1.0) -> float:
+def at_best(clusters: int, *, step: float = 1.0) -> float | None:
     """The smallest paired difference that can be shown if all questions that change do so in one direction.
 
-    Then the share that differs is the difference itself: d = REACH √(d / clusters) + 1 / clusters.
+    Then the share that differs is the difference itself, and at least `FEWEST` questions have to differ,
+    which they do with a power of 80 %.
+
+    Returns:
+        None with fewer than `FEWEST` clusters.
     """
-    return step * ((REACH + math.sqrt(REACH**2 + 4)) / 2) ** 2 / clusters
+    if clusters < FEWEST:
+        return None
+    from scipy.special import betaincinv
+
+    # P(at least k of n) is the regularized incomplete beta function I(k, n - k + 1) at the share.
+    return step * float(betaincinv(FEWEST, clusters - FEWEST + 1, POWER))
+
+
+def found(clusters: int, discordant: float, difference: float) -> float:
+    """The power of McNemar's exact test at 5 %, two-sided.
+
+    Args:
+        clusters: Independent questions, at least `FEWEST`.
+        discordant: The share of them that differs, in (0, 1].
+        difference: From 0 to `discordant`.
+
+    Source: Connor 1987, Sample size for testing differences in proportions for the paired-sample design:
+    the test's power given how many differ, summed over the distribution of that.
+    """
+    from scipy.special import bdtr, bdtrc, bdtrik
+
+    middle = clusters * discordant
+    reach = 10 * math.sqrt(middle) + 10  # nothing farther out counts
+    counts = np.arange(max(FEWEST, int(middle - reach)), min(clusters, int(middle + reach)) + 1)
+    # The most changes in the rarer direction that are still significant.
+    most = np.floor(bdtrik(0.025, counts, 0.5))
+    up = (discordant + difference) / (2 * discordant)
+    either = bdtr(most, counts, up) + bdtrc(counts - most - 1, counts, up)
+    likely = bdtr(counts, clusters, discordant) - bdtr(counts - 1, clusters, discordant)
+    return float(np.sum(likely * either))
 
 
 def power_of(spread: Mapping[str, float], seeds: int) -> dict[str, Any]:

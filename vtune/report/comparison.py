@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vtune.report.numbers import number, percent
+from vtune.report.numbers import GAP, number, percent
 
 
 def render_comparison(result: Mapping[str, Any]) -> RenderableType:
@@ -68,7 +68,7 @@ def _alone(side: str, items: Mapping[str, Any]) -> str:
 def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     table = Table(title="B - A, in points", title_justify="left")
     table.add_column(no_wrap=True)
-    heads = ["n", "clusters", "A", "B", "difference", "better A", "better B", "p", "can show", "verdict"]
+    heads = ["n", "clusters", "A", "B", "difference", "better A", "better B", "p", "detectable", "verdict"]
     for head in heads:
         table.add_column(head, justify="left" if head == "verdict" else "right", overflow="fold")
     for name, row in rows:
@@ -83,5 +83,5 @@ def _cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{100 * row['difference']['value']:+.1f} [{ends}]"
     yield from (number(row[key]) for key in ("better_a", "better_b"))
     yield number(row.get("p_holm", row["p"]))
-    yield f"{100 * row['detectable']:.1f}"
+    yield GAP if row["detectable"] is None else f"{100 * row['detectable']:.1f}"
     yield row["verdict"].partition(";")[0]

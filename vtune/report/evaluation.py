@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from vtune.metrics.power import FEWEST
 from vtune.metrics.scored import is_mean
 from vtune.report.numbers import percent
 from vtune.report.values import cell, is_estimate, uses_lines
@@ -27,7 +28,7 @@ TELLING = (
 
 BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
 
-NOT_THE_MEAN = "the score is not their mean, so how small a difference they can show is not known"
+NOT_THE_MEAN = "the score is not their mean, so how small a difference they can detect is not known"
 
 HABITS = {
     "everything": "all",
@@ -102,16 +103,18 @@ def _power(evaluation: Evaluation) -> str:
 
 
 def _shown(power: Mapping[str, Any]) -> str:
-    """The smallest difference that is shown, at best and where a usual share of the answers differ."""
+    """The smallest difference that is detected, at best and where a usual share of the answers differ."""
     least, likely, discordant = power["paired_at_best"], power["paired"], power["discordant"]
-    if least >= 1:
-        return "too few to show a difference from another model"
-    said = f"a difference of {100 * least:.1f} points from another model shows in 80 of 100 cases at best"
+    if power["clusters"] < FEWEST:
+        return f"too few to detect a difference from another model, which takes at least {FEWEST}"
+    if least is None or least >= 1:
+        return "too few to detect a difference from another model"
+    said = f"can detect a difference of {100 * least:.1f} points from another model with 80 % power at best"
     alike = " (all to a question alike)" if power.get("answers", 0) > power["clusters"] else ""
-    where = f"where {percent(discordant)} of the answers differ{alike}"
+    where = f"{percent(discordant)} of the answers differ{alike}"
     if likely is None or likely > discordant:
-        return f"{said}, and none does {where}"
-    return f"{said}, one of {100 * likely:.1f} {where}" if likely > least else said
+        return f"{said}, and none if only {where}"
+    return f"{said}, and one of {100 * likely:.1f} if {where}" if likely > least else said
 
 
 def is_by_boxes(evaluation: Evaluation) -> bool:

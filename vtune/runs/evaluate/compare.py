@@ -9,6 +9,7 @@ from vtune.config import differing_keys
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.items import Item
 from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired
+from vtune.metrics.power import FEWEST
 from vtune.metrics.scored import is_mean, number_at
 from vtune.runs.evaluate.causes import within
 from vtune.runs.evaluate.finished import read_results
@@ -105,10 +106,13 @@ def verdict(found: Paired, p: float) -> str:
     points = 100 * found.difference.value
     if p < LEVEL and points:
         return f"{'B' if points > 0 else 'A'} is better, by {abs(points):.1f} points"
-    least = 100 * found.detectable
-    if least >= 100:
+    if found.clusters < FEWEST:
+        few = f"{found.clusters} independent question{'s' * (found.clusters != 1)}"
+        return f"no difference could be shown; the test never finds one in {few}, which takes {FEWEST}"
+    if found.detectable is None:
         return "no difference could be shown; there are too few questions to show one of any size"
-    return f"no difference could be shown; the smallest that these questions can show is {least:.1f} points"
+    least = f"{100 * found.detectable:.1f} points"
+    return f"no difference could be shown; these questions can detect one of {least} with 80 % power"
 
 
 def _scored_by(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
