@@ -94,6 +94,31 @@ def test_it_holds_the_truth_in_95_of_100_draws(
     assert held / 300 >= 0.92
 
 
+def test_questions_that_go_both_ways_are_not_taken_for_trials() -> None:
+    """Of twelve questions with four rollouts, eight are half right: t gives ± 0.13, Wilson's ± 0.25."""
+    scores = np.array([0.5] * 8 + [0.25, 0.25, 0.75, 1.0])
+    low, high = ends(share(questions(12), scores))
+    half = 2.201 * scores.std(ddof=1) / 12**0.5
+    assert (high - low) / 2 == pytest.approx(half, rel=0.15)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
+def test_all_alike_are_not_known_to_be_the_same_for_ever(value: float) -> None:
+    low, high = ends(share(questions(12, 4), [value] * 48))
+    assert (low, high) == pytest.approx(wilson(12 * value, 12))
+
+
+@pytest.mark.parametrize(("count", "rollouts"), [(8, 2), (8, 4), (12, 2), (12, 4)])
+def test_questions_that_are_half_right_hold_the_truth_in_95_of_100_draws(count: int, rollouts: int) -> None:
+    draw = np.random.default_rng(2)
+    held = 0
+    for _ in range(300):
+        scores = draw.binomial(rollouts, 0.5, size=count) / rollouts
+        low, high = ends(share(questions(count), scores))
+        held += low <= 0.5 <= high
+    assert held / 300 >= 0.92
+
+
 def test_parts_of_fixed_size_are_resampled_one_by_one() -> None:
     names = [*questions(100), *(f"other/{name}" for name in questions(100))]
     scores = [0.9, 1.0] * 50 + [0.1, 0.0] * 50

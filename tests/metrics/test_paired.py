@@ -91,6 +91,26 @@ def test_two_that_never_differ_are_not_known_to_be_the_same() -> None:
     assert found.difference.high == pytest.approx(0.0401, abs=1e-4)
 
 
+def test_gains_that_are_alike_do_not_make_an_interval_of_rights_and_wrongs() -> None:
+    """Of twelve questions with four rollouts, eight gain one: t gives 12.5 ± 12.7 points, Wilson's ± 28."""
+    less = np.array([0.25] * 8 + [0.0] * 2 + [-0.25] * 2)
+    found = paired([Pair(f"q{number}", 0.5, 0.5 + one) for number, one in enumerate(less)]).difference
+    assert found.low is not None
+    assert found.high is not None
+    half = 2.201 * less.std(ddof=1) / 12**0.5
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
+
+
+def test_gains_that_are_alike_hold_the_truth_in_95_of_100_draws() -> None:
+    draw = np.random.default_rng(4)
+    held = 0
+    for _ in range(300):
+        less = draw.choice([0.25, 0.0, -0.25], p=[0.7, 0.2, 0.1], size=12)
+        found = paired([Pair(f"q{number}", 0.5, 0.5 + one) for number, one in enumerate(less)]).difference
+        held += (found.low or 0.0) <= 0.15 <= (found.high or 0.0)
+    assert held / 300 >= 0.92
+
+
 def test_rotations_of_a_question_are_not_four_questions() -> None:
     alone = [Pair(f"q{n}", 0.0, float(n < 8)) for n in range(50)]
     rotated = [pair for pair in alone for _ in range(4)]

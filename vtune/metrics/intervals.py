@@ -16,8 +16,8 @@ from vtune.metrics.resampling import SEED, Array, resampled, totals
 from vtune.metrics.seeds import t_factor
 
 FEW = 5
-"""Ours: where fewer clusters than these differ from all others, resamples are made of a handful of values,
-and their spread is not that of what has not been seen: of 92 clusters that are all wrong it is 0."""
+"""Ours: where all clusters but fewer than these are all wrong, or all right, resamples are made of a handful
+of values, and their spread is not that of what has not been seen: of 92 that are all wrong it is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,10 @@ def share(
 
     - Where all of each cluster went the same way, and clusters weigh the same, Wilson's interval: each is one
       trial, as a question with one rollout is.
-    - Where fewer than `FEW` clusters differ from all others, Wilson's, as if each cluster were one trial: it
-      is right if all of a cluster go the same way, and too wide if not. So 0 of 92 is not taken for certain.
+    - Where all but fewer than `FEW` clusters are at one end, 0 or 1, and where all are alike, Wilson's, as if
+      each cluster were one trial: it is right if all of a cluster go the same way, and too wide if not. So 0
+      of 92 is not taken for certain. Clusters of which some went one way and some the other do not go the
+      same way, so where most are such, however much alike, they are resampled.
     - Else the percentiles over resampled clusters (`expanded`).
 
     Args:
@@ -81,21 +83,32 @@ def mean(clusters: Sequence[str], values: ArrayLike, *, seed: int = SEED) -> Est
         return None
     table = totals(clusters, numbers, np.ones_like(numbers))
     value = float(numbers.mean())
-    if not differing(table):
+    if alike(table):
         return Estimate(value, None, None)
     sums = resampled(table, seed=seed)
     low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
     return Estimate(value, low, high)
 
 
-def differing(table: Array) -> int:
-    """How many clusters have another share than the commonest one.
+def few_differ(table: Array, ends: Sequence[float]) -> bool:
+    """Whether fewer than `FEW` clusters differ from an end, or none from another.
+
+    Args:
+        table: Parts and wholes, shape (clusters, 2), no whole 0.
+        ends: Shares that clusters have where all of each goes the same way.
+    """
+    shares = np.round(table[:, 0] / table[:, 1], 12)
+    return alike(table) or any(int((shares != end).sum()) < FEW for end in ends)
+
+
+def alike(table: Array) -> bool:
+    """Whether all clusters have the same share.
 
     Args:
         table: Parts and wholes, shape (clusters, 2), no whole 0.
     """
-    _, times = np.unique(np.round(table[:, 0] / table[:, 1], 12), return_counts=True)
-    return int(len(table) - times.max())
+    shares = np.round(table[:, 0] / table[:, 1], 12)
+    return bool((shares == shares[0]).all())
 
 
 def effective(table: Array) -> float:
@@ -134,7 +147,7 @@ def _share(tables: Sequence[Array], seed: int) -> Estimate:
     part, whole = table.sum(axis=0)
     value = float(part / whole)
     trials = np.isin(table[:, 0], (0.0, table[0, 1])).all() and bool((table[:, 1] == table[0, 1]).all())
-    if trials or differing(table) < FEW:
+    if trials or few_differ(table, (0.0, 1.0)):
         count = effective(table)
         low, high = wilson(value * count, count)
         # Rounding must not put an end beyond the share itself.

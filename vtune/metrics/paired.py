@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from vtune.metrics.intervals import FEW, Estimate, differing, effective, expanded
+from vtune.metrics.intervals import Estimate, effective, expanded, few_differ
 from vtune.metrics.power import detectable
 from vtune.metrics.proportion import wilson
 from vtune.metrics.resampling import SEED, Array, resampled, totals
@@ -171,7 +171,7 @@ def _difference(table: Array, value: float) -> Estimate:
         table: Summed differences and number of questions, shape (clusters, 2).
         value: The mean.
     """
-    if differing(table) < FEW:
+    if few_differ(table, (-1.0, 0.0, 1.0)):
         low, high = _of_few(table, value)
         return Estimate(value, low, high)
     # The same direction is resampled whichever was asked for, so that ends differ in their signs alone.
@@ -187,7 +187,9 @@ def _difference(table: Array, value: float) -> Estimate:
 
 
 def _of_few(table: Array, value: float) -> tuple[float, float]:
-    """The interval where hardly a cluster differs from the rest, so that resamples would say too little.
+    """The interval where hardly a cluster differs from an end, so that resamples would say too little.
+
+    So two evaluations that agree on each of 92 questions are not known to agree on all others: 0 ± 4 points.
 
     What B gains and what it loses are two shares with Wilson's intervals, as if a cluster were one trial;
     those are put together as if they were independent.
