@@ -138,6 +138,7 @@ def test_what_nobody_scored_is_left_out_and_counted(name: str) -> None:
     marks = [replace(mark("single", "0", score), sample_id=f"s/{score}") for score in scores]
     found = SCORERS[name](marks)  # type: ignore[index]
     assert (found["score"], found["n"], found["unscored"]) == (0.5, 3, 1)
+    assert found["clusters"] == 2  # those of the score
     nothing = SCORERS[name]([mark("single", "0", None)])  # type: ignore[index]
     assert "score" not in nothing
     assert nothing["unscored"] == 1

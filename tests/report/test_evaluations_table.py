@@ -114,3 +114,13 @@ def test_a_score_that_is_missing_because_a_part_was_not_scored_says_of_which() -
     text = printed(one)
     assert "the mean over parts is missing: nothing was scored of charts, maps" in text
     assert "unscored_parts" not in text
+
+
+def test_answers_without_a_score_are_told_and_not_counted_as_its_own() -> None:
+    one = evaluation("lame")
+    one["score"] |= {"n": 12, "clusters": 11, "unscored": 1}
+    row = next(csv.DictReader(io.StringIO(evaluations_csv([one]))))
+    assert (row["n"], row["clusters"], row["unscored"]) == ("11", "11", "1")
+    text = evaluations_latex([one])
+    assert "lame & 11 & 50.0 " in text
+    assert "% lame: 1 of 12 answers had no score and are left out\n" in text

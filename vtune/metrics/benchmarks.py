@@ -58,18 +58,22 @@ ScorerName = Annotated[str, AfterValidator(SCORERS.known)]
 def mean(marks: Sequence[Mark]) -> Scores:
     """The mean over all rollouts that were scored, every one weighing the same.
 
-    Holds `score`; `intervals`, with that of `score` (see `vtune.metrics.scores`); `n`, the rollouts;
-    `clusters`, how many independent questions they are about; `unreadable` and `unscored`, how many of the
-    rollouts were so. Unreadable ones are wrong; unscored ones are left out of the mean.
+    Holds `score`; `intervals`, with that of `score` (see `vtune.metrics.scores`); `n`, all rollouts;
+    `unreadable` and `unscored`, how many of them were so; `clusters`, how many independent questions the mean
+    is of. Unreadable rollouts are wrong; unscored ones are left out of the mean, and of its `clusters`.
     """
-    known = [mark.score for mark in marks if mark.score is not None]
+    known = [mark for mark in marks if mark.score is not None]
     counts = {
         "n": len(marks),
-        "clusters": len({cluster(mark) for mark in marks}),
+        "clusters": len({cluster(mark) for mark in known}),
         "unreadable": sum(mark.unreadable for mark in marks),
         "unscored": len(marks) - len(known),
     }
-    score = {"score": fmean(known), "intervals": {"score": interval(marks)}} if known else {}
+    score = (
+        {"score": fmean(mark.score or 0.0 for mark in known), "intervals": {"score": interval(marks)}}
+        if known
+        else {}
+    )
     return score | counts
 
 

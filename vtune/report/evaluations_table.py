@@ -12,11 +12,13 @@ SCORE = Column("score", "score")
 COLUMNS = (SCORE, *LOOKS)
 OF_LOOKS = "n_looks"
 """How many answers all numbers but the score are of."""
+UNSCORED = "unscored"
+"""How many answers had no score, and are left out of `n` and `clusters`."""
 
 
 def evaluations_csv(evaluations: Sequence[Evaluation]) -> str:
     """A line for each evaluation, and for each of its sources where there are several."""
-    return as_csv(_rows(evaluations, by_source=True), COLUMNS, "evaluation", (*COUNTS, OF_LOOKS))
+    return as_csv(_rows(evaluations, by_source=True), COLUMNS, "evaluation", (*COUNTS, OF_LOOKS, UNSCORED))
 
 
 def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
@@ -28,7 +30,12 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
     notes += [
         f"{one['name']}: all but the score covers only the {looks['n']} answers to questions that need a look"
         for one in evaluations
-        if (looks := one["faithfulness"]).get("n") and looks["n"] != one["score"].get("n", looks["n"])
+        if (looks := one["faithfulness"]).get("n") and looks["n"] != (_scored(one["score"]) or looks["n"])
+    ]
+    notes += [
+        f"{one['name']}: {unscored} of {one['score']['n']} answers had no score and are left out"
+        for one in evaluations
+        if (unscored := one["score"].get(UNSCORED))
     ]
     notes += [f"{one['name']}: {why}" for one in evaluations if (why := one["faithfulness"].get("no_shares"))]
     shares = all(_is_share(one) for one in evaluations)
@@ -42,16 +49,26 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
         # Of the score: how many questions need a look is another number, and may be 0.
         counts = {"n": one["samples"], "clusters": None}
         counts |= {key: of[key] for of in (looks, one["score"]) for key in counts if key in of}
+        if (scored := _scored(one["score"])) is not None:
+            counts["n"] = scored
         measured = {column.name: looks.get(column.name) for column in LOOKS}
-        counts[OF_LOOKS] = looks.get("n")
+        counts |= {OF_LOOKS: looks.get("n"), UNSCORED: one["score"].get(UNSCORED)}
         yield one["name"], {**counts, **measured, "score": _estimate(one["score"], "score")}
         own = [source for source in one["sources"] if source != ALL]
         for source in own if by_source and len(own) > 1 else ():
             numbers = one["sources"][source]
             known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
             answers = numbers.get("trajectories")
-            counts = {"n": answers, "clusters": None, OF_LOOKS: answers}
+            # A source has the share of them.
+            unscored = round(answers * numbers.get(UNSCORED, 0)) if answers is not None else None
+            scored = answers - unscored if answers is not None and unscored else answers
+            counts = {"n": scored, "clusters": None, OF_LOOKS: answers, UNSCORED: unscored}
             yield f"{one['name']}: {source}", {**counts, **known}
+
+
+def _scored(score: Mapping[str, Any]) -> int | None:
+    """How many answers a score is of; None where it does not tell."""
+    return score["n"] - score.get(UNSCORED, 0) if "n" in score else None
 
 
 def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
