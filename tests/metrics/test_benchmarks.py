@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from vtune.errors import DataError
@@ -167,6 +168,39 @@ def test_every_score_has_its_interval_over_independent_questions() -> None:
     for key, count in (("score", 60), ("fsp", 30), ("fcp", 30)):
         assert tuple(together["intervals"][key].values())[1:] == pytest.approx(wilson(2 / 3 * count, count))
     assert tuple(apart["intervals"]["score"].values())[1:] == pytest.approx(wilson(160, 240))
+
+
+def referred(draw: np.random.Generator, photographs: int) -> list[Mark]:
+    """As RefCOCO, RefCOCO+ and RefCOCOg: about the same photographs, each hard or easy in all three."""
+    skill = draw.beta(2.0, 1.0, size=photographs)
+    return [
+        replace(
+            mark("", "", float(draw.random() < skill[photograph])),
+            source=source,
+            sample_id=f"{source}/{photograph}/{number}",
+            cluster=f"photograph {photograph}",
+        )
+        for source in ("refcoco", "refcoco+", "refcocog")
+        for photograph in range(photographs)
+        for number in range(2)
+    ]
+
+
+def test_a_photograph_of_several_sources_is_one_cluster_in_95_of_100_draws() -> None:
+    """Where each source had its own draws of the same photographs it is 88 of 100."""
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        sure = SCORERS["sources"](referred(draw, 150))["intervals"]["score"]
+        held += sure["low"] <= 2 / 3 <= sure["high"]
+    assert 0.91 <= held / 200 <= 0.99
+
+
+def test_sources_about_the_same_photographs_are_as_sure_as_all_their_answers_are() -> None:
+    marks = referred(np.random.default_rng(1), 20)
+    by_source, over_all = (SCORERS[name](marks)["intervals"]["score"] for name in ("sources", "mean"))
+    # But for the draws of resamples.
+    assert by_source == pytest.approx(over_all, abs=0.02)
 
 
 def test_the_interval_of_a_mean_of_means_is_about_that_mean() -> None:

@@ -128,6 +128,14 @@ def test_parts_of_fixed_size_are_resampled_one_by_one() -> None:
     assert apart[1] - apart[0] < 0.2 * (together[1] - together[0])
 
 
+def test_parts_that_share_some_clusters_keep_their_weights() -> None:
+    """Of an easy and a hard part every second picture is in both; it makes no part larger than it is."""
+    names = [*questions(100), *(f"q{n}" if n % 2 else f"other/{n}" for n in range(100))]
+    scores = [0.9, 1.0] * 50 + [0.1, 0.0] * 50
+    low, high = ends(share(names, scores, strata=["easy"] * 100 + ["hard"] * 100))
+    assert high - low < 0.03
+
+
 def test_what_weighs_nothing_does_not_count() -> None:
     found = share(questions(4), [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0])
     assert found == share(questions(2), [1.0, 0.0])

@@ -102,7 +102,7 @@ def by_source(marks: Sequence[Mark]) -> Scores:
     counts = {name: value for name, value in mean(marks).items() if name not in ("score", "intervals")}
     over = mean_of_parts({name: group.get("score") for name, group in groups.items()})
     if "score" in over:
-        over["intervals"] = {"score": interval(marks, lambda mark: mark.source, fixed=True)}
+        over["intervals"] = {"score": interval(marks, lambda mark: mark.source)}
     return over | counts | {"sources": groups}
 
 

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from vtune.metrics.proportion import wilson
-from vtune.metrics.resampling import SEED, Array, resampled, totals
+from vtune.metrics.resampling import RESAMPLES, SEED, Array, resampled, totals
 from vtune.metrics.seeds import t_factor
+
+Texts = NDArray[np.str_]
 
 FEW = 5
 """Ours: where all clusters but fewer than these are all wrong, or all right, resamples are made of a handful
@@ -52,20 +54,29 @@ def share(
         clusters: Name of the cluster of each observation, shape (N,).
         parts: From 0 to its whole, for each observation.
         wholes: The weight of each observation; all 1 if left out.
-        strata: Part of the data that each observation is from, if each part keeps its share of the wholes;
-            they are resampled one by one.
+        strata: Part of the data that each observation is from, if each part keeps its share of the wholes.
+            Parts are resampled one by one, but those that have clusters in common together: the same picture
+            is no other picture in another part.
         seed: Of the bootstrap.
     """
     part = np.asarray(parts, dtype=np.float64)
     whole = np.ones_like(part) if wholes is None else np.asarray(wholes, dtype=np.float64)
     counts = whole > 0
     names = np.asarray(clusters, dtype=np.str_)
-    groups = np.zeros(len(part)) if strata is None else np.asarray(strata, dtype=np.str_)
-    tables = [
-        totals(names[inside], part[inside], whole[inside])
-        for inside in (counts & (groups == one) for one in np.unique(groups[counts]))
-    ]
-    return _share(tables, seed) if tables else None
+    groups = np.full(len(part), "") if strata is None else np.asarray(strata, dtype=np.str_)
+    if not counts.any():
+        return None
+    table = totals(names[counts], part[counts], whole[counts])
+    value = float(table[:, 0].sum() / table[:, 1].sum())
+    trials = np.isin(table[:, 0], (0.0, table[0, 1])).all() and bool((table[:, 1] == table[0, 1]).all())
+    if trials or few_differ(table, (0.0, 1.0)):
+        count = effective(table)
+        low, high = wilson(value * count, count)
+    else:
+        shares = _resampled_shares(names[counts], groups[counts], part[counts], whole[counts], seed=seed)
+        low, high = expanded(shares, len(table))
+    # Rounding must not put an end beyond the share itself.
+    return Estimate(value, min(low, value), max(high, value))
 
 
 def mean(clusters: Sequence[str], values: ArrayLike, *, seed: int = SEED) -> Estimate | None:
@@ -141,17 +152,42 @@ def expanded(values: Array, clusters: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _share(tables: Sequence[Array], seed: int) -> Estimate:
-    """See `share`; a table of parts and wholes, shape (clusters, 2), for each stratum."""
-    table = np.concatenate(tables)
-    part, whole = table.sum(axis=0)
-    value = float(part / whole)
-    trials = np.isin(table[:, 0], (0.0, table[0, 1])).all() and bool((table[:, 1] == table[0, 1]).all())
-    if trials or few_differ(table, (0.0, 1.0)):
-        count = effective(table)
-        low, high = wilson(value * count, count)
-        # Rounding must not put an end beyond the share itself.
-        return Estimate(value, min(low, value), max(high, value))
-    sums = np.sum([resampled(one, seed=seed + number) for number, one in enumerate(tables)], axis=0)
-    low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
-    return Estimate(value, min(low, value), max(high, value))
+def _resampled_shares(names: Texts, strata: Texts, part: Array, whole: Array, *, seed: int) -> Array:
+    """The share in each resample of clusters, shape (resamples,); each stratum keeps its share of the wholes.
+
+    Args:
+        names: Cluster of each observation, shape (N,), as all of them.
+        strata: See `share`.
+        part: See `share`.
+        whole: Each above 0.
+        seed: Of the first strata; each of the next has one more.
+    """
+    shares = np.zeros(RESAMPLES)
+    for number, linked in enumerate(_linked(names, strata)):
+        inside = np.isin(strata, linked)
+        columns = [
+            np.where(strata[inside] == one, values[inside], 0.0) for one in linked for values in (part, whole)
+        ]
+        table = totals(names[inside], *columns)
+        sums, seen = resampled(table, seed=seed + number), table.sum(axis=0)
+        for at in range(0, len(seen), 2):
+            # A stratum of few clusters may be missing from a resample: it then stays as it is.
+            alone = np.full(RESAMPLES, seen[at] / seen[at + 1])
+            shares += (
+                np.divide(sums[:, at], sums[:, at + 1], out=alone, where=sums[:, at + 1] > 0)
+                * seen[at + 1]
+                / whole.sum()
+            )
+    return shares
+
+
+def _linked(names: Texts, strata: Texts) -> list[list[str]]:
+    """Strata that have clusters in common, directly or by others between them."""
+    of: dict[str, set[str]] = {}
+    for name, one in set(zip(names.tolist(), strata.tolist(), strict=True)):
+        of.setdefault(name, set()).add(one)
+    found: list[set[str]] = []
+    for together in of.values():
+        touched = [one for one in found if one & together]
+        found = [one for one in found if not one & together] + [together.union(*touched)]
+    return sorted(sorted(one) for one in found)

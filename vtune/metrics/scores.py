@@ -13,24 +13,20 @@ if TYPE_CHECKING:
     from vtune.metrics.benchmarks import Mark
 
 
-def interval(
-    marks: Sequence["Mark"], part: "Callable[[Mark], str] | None" = None, *, fixed: bool = False
-) -> dict[str, Any]:
+def interval(marks: Sequence["Mark"], part: "Callable[[Mark], str] | None" = None) -> dict[str, Any]:
     """The mean of the scores with its 95 % interval over clusters, as `value`, `low` and `high`.
 
     Args:
         marks: At least one of them scored; the others are left out.
         part: Its part of the benchmark, where all parts weigh the same: the mean is that of their means.
-        fixed: Parts are of different questions, so that they are resampled one by one.
+            Parts that have clusters in common are resampled together, others one by one.
     """
     known = [mark for mark in marks if mark.score is not None]
     parts = [part(mark) if part is not None else "" for mark in known]
     sizes = Counter(parts)
     weights = np.array([len(known) / sizes[name] / len(sizes) for name in parts])
     scores = np.array([mark.score for mark in known], dtype=np.float64)
-    found = share(
-        [cluster(mark) for mark in known], scores * weights, weights, strata=parts if fixed else None
-    )
+    found = share([cluster(mark) for mark in known], scores * weights, weights, strata=parts)
     assert found is not None, "no mark is scored"
     return asdict(found)
 
