@@ -190,6 +190,63 @@ def test_a_number_beside_options_is_one_also_as_a_text(
     assert sample.ground_truth == truth
 
 
+@pytest.mark.parametrize(
+    ("cell", "judge", "truth", "verifier", "aliases"),
+    [
+        pytest.param('["nokia", "nokia 3310"]', "", "nokia", "exact", ["nokia 3310"], id="JSON"),
+        pytest.param("['nokia', \"nokia's 3310\"]", "", "nokia", "exact", ["nokia's 3310"], id="Python"),
+        pytest.param('["3", "three"]', "", "3", "exact", ["three"], id="a number in words, too"),
+        pytest.param('["nokia", "nokia"]', "", "nokia", "exact", None, id="ten people who agree"),
+        pytest.param('["3"]', "", "3", "math", None, id="of one"),
+        pytest.param('["no", "none"]', "judge", "no", "judge", ["none"], id="for a model"),
+        pytest.param('["no", "none"]', "ocr", "no", "ocr", ["none"], id="for a reading"),
+        pytest.param("[1, 2, 30, 40]", "", "[1, 2, 30, 40]", "math", None, id="a box"),
+        pytest.param("['a', 1]", "", "['a', 1]", "math", None, id="not texts alone"),
+        pytest.param("[sic] nokia", "", "[sic] nokia", "exact", None, id="a text that begins with a bracket"),
+        pytest.param('["A"]', "reading", '["A"]', "reading", None, id="of a verifier that reads lists"),
+    ],
+)
+def test_a_cell_that_lists_texts_holds_as_many_right_answers(
+    cell: str, judge: str, truth: str, verifier: str, aliases: list[str] | None, tmp_path: Path
+) -> None:
+    """Such are the tables of VLMEvalKit; a right answer was one with brackets and quotes."""
+    file = table(tmp_path / "my.tsv", [*HEAD, "by"], ["1", "Which?", cell, judge], separator="\t")
+    (sample,) = samples(file, "verifier: {column: by}\n")
+    assert (sample.ground_truth, sample.verifier) == (truth, verifier)
+    assert sample.verifier_parm.get("aliases") == aliases
+
+
+def test_a_cell_that_lists_no_answer_is_refused(tmp_path: Path) -> None:
+    (refused,) = mapped(table(tmp_path / "my.csv", HEAD, ["1", "Which?", "[]"]))
+    assert isinstance(refused, DataError)
+    assert "the reference answer" in refused.what
+
+
+def test_several_letters_beside_options_are_not_taken_for_as_many_right_answers(tmp_path: Path) -> None:
+    """Each alone would earn full marks where all of them are right only together."""
+    asked = "Which?\nA. red\nB. green"
+    file = table(tmp_path / "my.csv", HEAD, ["1", asked, '["A", "B"]'], ["2", asked, '["B"]'])
+    both, one = samples(file)
+    assert (both.ground_truth, both.verifier_parm) == ('["A", "B"]', {})
+    assert (one.ground_truth, one.verifier) == ("B", "choice")
+
+
+@pytest.mark.parametrize(
+    ("verifier", "takes"), [("exact", True), ("ocr", True), ("judge", True), ("math", False)]
+)
+def test_several_answers_go_to_each_verifier_that_takes_aliases(
+    verifier: str, takes: bool, tmp_path: Path
+) -> None:
+    row = {"id": "1", "q": "Which?", "a": ["nokia", "nokia 3310"]}
+    (found,) = mapped(lines(tmp_path / "my.jsonl", [row]), f"verifier: {verifier}\n")
+    if takes:
+        assert isinstance(found, Sample)
+        assert found.verifier_parm == {"aliases": ["nokia 3310"]}
+    else:
+        assert isinstance(found, DataError)
+        assert "--verifier exact, ocr or judge" in found.fix
+
+
 def test_a_count_is_a_whole_number_also_where_a_program_wrote_a_decimal(tmp_path: Path) -> None:
     file = table(tmp_path / "my.csv", HEAD, ["1", "How many?", "3.0"], ["2", "How many?", "04"])
     assert answers(samples(file, "verifier: counting\n")) == [("my/1", "3"), ("my/2", "04")]

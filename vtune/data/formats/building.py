@@ -16,10 +16,12 @@ from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
-from vtune.verifiers import VERIFIERS, choice, exact, judge
+from vtune.verifiers import VERIFIERS, choice, counting, exact, judge, math, ocr
 
-SEVERAL = (exact.NAME, judge.NAME)
+SEVERAL = (exact.NAME, ocr.NAME, judge.NAME)
 """Verifiers that know several reference answers of a row."""
+OF_TEXT = (*SEVERAL, choice.NAME, counting.NAME, math.NAME)
+"""Verifiers whose ground truth is one text or number; that of others may itself be a list."""
 RATIOS = ("accuracy_ratio", "format_ratio", "tool_ratio")
 """Columns of a row's weights."""
 
@@ -34,7 +36,8 @@ class Options:
     images: Path | None = None
     """Folder that picture paths start from; None: that of the file, or the folder that was given for it."""
     verifier: str | None = None
-    """Judges the rows that name none; None: the one that suits the ground truth."""
+    """Judges the rows that name none, whatever a map of columns gives to every row; None: the one that suits
+    the ground truth."""
     tools: tuple[ToolName, ...] | None = None
     """What the model may call, and whose prompt it reads (see `vtune.data.offer`); None: as the rows say."""
     columns: Path | None = None
@@ -184,7 +187,8 @@ def judged(
         raise DataError(
             f"{len(texts)} reference answers, and verifier `{verifier}` takes one",
             where=f"column `{column}`",
-            fix=f"import with --verifier {' or --verifier '.join(SEVERAL)}",
+            fix=f"import with --verifier {', '.join(SEVERAL[:-1])} or {SEVERAL[-1]}; "
+            "where the map of columns has a verifier_parm, it must hold options of that one",
         )
     return {
         "ground_truth": texts[0],

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from vtune.data.formats import specimens, specimens_places
-from vtune.data.formats.building import Found, Options, build_sample, each, judged, others
+from vtune.data.formats.building import OF_TEXT, Found, Options, build_sample, each, judged, others
 from vtune.data.formats.cells import Cells
 from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
@@ -106,7 +106,7 @@ def question_sample(
     """The sample of a row.
 
     Args:
-        row: As it is on disk; of a table of texts, a number may be written as its digits.
+        row: As it is on disk; of a table of texts, a number or a list of answers may be written as its text.
         place: Where it stands.
         options: What the caller says.
         source: `data_source`.
@@ -129,7 +129,7 @@ def question_sample(
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)
-    truth = _counted(truth, given, options) if isinstance(row, Cells) and answer_is != "text" else truth
+    truth = _cell(truth, given, user["content"], options, answer_is) if isinstance(row, Cells) else truth
     if given:
         truth = _lettered(truth, given, keys, answer[0], answer_is)
         user["content"] = _listed(user["content"], given)
@@ -295,6 +295,14 @@ def _lettered(
     raise wrong(column, f"option {text:.20} of {len(choices)}", f"count the options from {numbers[0]}")
 
 
+def _cell(
+    truth: Any, given: Sequence[str], question: str, options: Options, answer_is: AnswerIs | None
+) -> Any:
+    """What the cell of an answer stands for: texts, the number that it can only be, or what is written."""
+    truth = _texts(truth, given or listed_options(question), options)
+    return truth if answer_is == "text" else _counted(truth, given, options)
+
+
 def _counted(cell: Any, choices: Sequence[str], options: Options) -> Any:
     """The number that a cell can only be, beside options or as a count; else the cell as it is written."""
     text = cell.strip() if isinstance(cell, str) else ""
@@ -308,6 +316,25 @@ def _counted(cell: Any, choices: Sequence[str], options: Options) -> Any:
     # Programs write 1.0 where the column has an empty cell; and JSON's [1.50, 2] are the options 1.5 and 2.
     number = float(text)
     return number if number.is_integer() or text_of("", number) in choices else cell
+
+
+def _texts(cell: Any, choices: Sequence[str], options: Options) -> Any:
+    """The right answers of a cell that is the text of a list of texts; any other cell as it is written.
+
+    VLMEvalKit's tables have such cells (DocVQA, TextVQA). A list of numbers is an answer itself, and so may
+    any list be to a verifier whose ground truths are no texts. Of several beside options nobody says whether
+    each is right, or only all together.
+    """
+    if not isinstance(cell, str) or not cell.strip().startswith("["):
+        return cell
+    if options.verifier is not None and options.verifier not in OF_TEXT:
+        return cell
+    try:
+        listed = _literal(cell.strip(), "")
+    except DataError:
+        return cell  # a text may begin with a bracket
+    texts = isinstance(listed, list) and all(isinstance(item, str) for item in listed)
+    return listed if texts and (len(listed) == 1 or not choices) else cell
 
 
 def _literal(text: str, column: str) -> Any:
