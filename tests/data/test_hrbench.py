@@ -47,7 +47,8 @@ def test_a_row_may_name_the_row_that_holds_its_picture(tmp_path: Path) -> None:
         pytest.param({"index": "0"}, "appears twice", id="index"),
         pytest.param({"image": "!" * 80}, "not base64", id="no base64"),
         pytest.param({"image": "é" * 80}, "not base64", id="beyond ASCII"),
-        pytest.param({"image": "99"}, "not before this one", id="a row that is not there"),
+        pytest.param({"image": "99"}, "nor the index of an earlier row", id="a row that is not there"),
+        pytest.param({"image": "notbase64!!"}, "neither a picture in base64", id="short, no base64"),
     ],
 )
 def test_a_row_that_is_not_as_published_is_named(tmp_path: Path, changes: dict[str, str], what: str) -> None:

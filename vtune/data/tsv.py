@@ -204,9 +204,9 @@ def _elsewhere(
     """The picture of another, earlier row."""
     if start is None:
         raise DataError(
-            f"the picture is said to be in row {index!r}, which is not before this one",
+            f"`image` is {index!r}: neither a picture in base64 nor the index of an earlier row",
             where=place,
-            fix="put a picture in base64 into `image`, or the index of an earlier row",
+            fix="download the file again, or put a picture in base64 into `image`",
         )
     again.seek(start)
     _, record = next(_records(path, again))

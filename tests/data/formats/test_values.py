@@ -89,6 +89,16 @@ def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_pat
     assert picture.data == out.getvalue()
 
 
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "WEBP"])
+def test_the_smallest_pictures_in_base64_are_no_file_names(kind: str, tmp_path: Path) -> None:
+    out = io.BytesIO()
+    Image.new("1" if kind != "WEBP" else "RGB", (1, 1)).save(out, kind)
+    coded = base64.b64encode(out.getvalue()).decode()
+    assert len(coded) < 255
+    (picture,) = pictures("images", coded, tmp_path)
+    assert picture.data == out.getvalue()
+
+
 @pytest.mark.parametrize(
     ("value", "why"),
     [
@@ -100,6 +110,9 @@ def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_pat
         ({"bytes": b"", "path": "gone.png"}, "its bytes are empty, and there is no picture at"),
         ("pics", "/pics: it is a folder"),
         ("pics/", "/pics: it is a folder"),
+        ("img0", "no picture at {folder}/img0: No such file or directory"),
+        ("0054c91397f2fe05", "no picture at {folder}/0054c91397f2fe05"),
+        ("data:image/png;base64,img0", "cannot be opened (3 bytes)"),
         ("", "cannot be opened (0 bytes)"),
         (7, "a picture: bytes, a path or base64"),
     ],
@@ -108,7 +121,7 @@ def test_what_is_no_picture_is_told(value: object, why: str, tmp_path: Path) -> 
     (tmp_path / "pics").mkdir()
     with pytest.raises(DataError) as caught:
         pictures("images", value, tmp_path)
-    assert why in str(caught.value)
+    assert why.format(folder=tmp_path) in str(caught.value)
     assert "`images`" in caught.value.where
     assert caught.value.fix
 

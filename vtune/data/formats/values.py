@@ -18,6 +18,7 @@ from vtune.errors import DataError
 from vtune.files.json_text import parse_json
 from vtune.files.reading import read_bytes
 from vtune.schema.fields import Row, mistyped, wrong
+from vtune.schema.heads import NoHead, read_head
 from vtune.schema.message import IMAGE, Picture
 from vtune.schema.pixels import REMEDY, Refused, examine, size_of
 
@@ -25,6 +26,8 @@ _OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$",
 """`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
 _PATH = 4096
 """Longest path that is looked for on disk; base64 of a picture is longer."""
+_NAME = 255
+"""Longest name that a file system takes; a picture whose base64 is as short is known by its first bytes."""
 
 
 def first(row: Mapping[str, Any], *names: str) -> Any:
@@ -220,14 +223,25 @@ def _path(text: str) -> str:
 
 def _decoded(text: str, base: Path) -> bytes | None:
     """The bytes of a data URI or of base64; None for what is a path."""
-    if text.startswith("data:"):
+    uri = text.startswith("data:")
+    if uri:
         text = text.partition(",")[2]
     elif 0 < len(text) < _PATH and (Path(text).suffix or _is_there(base / text)):
         return None
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
+        content = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         return None
+    # `img0` is base64, too: of three bytes that are no picture.
+    return None if 0 < len(text) <= _NAME and not uri and not _is_picture(content) else content
+
+
+def _is_picture(content: bytes) -> bool:
+    try:
+        read_head(content)
+    except NoHead:
+        return False
+    return True
 
 
 def _is_there(path: Path) -> bool:
