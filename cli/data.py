@@ -35,7 +35,11 @@ def import_(
         Path | None, typer.Option("--images", help="Folder that picture paths start from.")
     ] = None,
     verifier: Annotated[
-        str | None, typer.Option("--verifier", help="Verifier for rows that name none.")
+        str | None,
+        typer.Option(
+            "--verifier",
+            help="Verifier for rows that name none, in place of one that --columns gives to every row.",
+        ),
     ] = None,
     tools: Annotated[
         list[str] | None,
