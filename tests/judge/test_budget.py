@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.judge.server import FakeJudge, serve
+from tests.judge.server import FakeJudge, JsonHandler, completion, serve
+from tests.listening import listening
 from vtune.judge.budget import AROUND, PICTURE, Budget, OverBudget, Prices, Purse, Tokens
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoAnswer, NoReply
+from vtune.judge.kept import read_kept
 from vtune.judge.prompts import Prompt
 
 PRICES = Prices(input=2.0, cached_input=0.5, output=8.0, currency="USD")
@@ -135,6 +137,41 @@ def test_a_request_that_is_never_answered_counts_as_all_that_was_set_aside(tmp_p
     nobody = Purse(EMPTY, None)
     (error,) = asked(judge, nobody, None, "one", retries=0)
     assert (type(error), nobody.spent) == (NoReply, Tokens())
+
+
+def test_an_answer_that_came_broken_counts_as_all_that_was_set_aside_beside_the_one_that_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
+    replies = iter(["<html>", completion("yes"), "<html>", "<html>"])
+
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.reply(next(replies))
+
+    cache, purse = tmp_path / "replies.jsonl", Purse(EMPTY, None)
+    whole = Tokens(input=AROUND + 3, output=8)
+    with listening(Handler) as port:
+        judge = FakeJudge([], port=port)
+        assert asked(judge, purse, cache, "one", retries=1) == ["yes"]
+        assert purse.spent == Tokens(whole.input + 10, 0, whole.output + 5)
+        purse = Purse(EMPTY, None)
+        (error,) = asked(judge, purse, cache, "two", retries=1)
+    assert isinstance(error, NoAnswer)
+    assert purse.spent == Tokens(3 * whole.input + 10, 0, 3 * whole.output + 5)
+    assert read_kept(cache).spent == purse.spent
+
+
+def test_an_answer_that_came_broken_is_not_asked_for_again_beyond_the_budget(tmp_path: Path) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.reply("<html>")
+
+    cache, purse = tmp_path / "replies.jsonl", Purse(Budget(tokens=2 * (AROUND + 3 + 8) - 1), None)
+    with listening(Handler) as port:
+        (error,) = asked(FakeJudge([], port=port), purse, cache, "one")
+    assert isinstance(error, OverBudget)
+    assert purse.spent == read_kept(cache).spent == Tokens(AROUND + 3, 0, 8)
 
 
 def test_questions_beyond_the_budget_are_not_sent() -> None:

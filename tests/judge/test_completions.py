@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.judge.server import JsonHandler, completion
 from tests.listening import listening
-from vtune.judge.completions import Completed, Completions, NoAnswer, NoVerdict
+from vtune.judge.completed import Completed
+from vtune.judge.completions import Completions, NoAnswer, NoReply, NoVerdict
 
 
 def asked(body: Any, kind: str = "application/json") -> Completed:
@@ -21,7 +23,9 @@ def asked(body: Any, kind: str = "application/json") -> Completed:
     return answer_of(Handler)
 
 
-def answer_of(handler: type[JsonHandler], **settings: Any) -> Completed:
+def answer_of(
+    handler: type[JsonHandler], *, retries: int = 0, lost: Callable[[], object] = bool, **settings: Any
+) -> Completed:
     """What is made of the replies of an endpoint to one question."""
 
     async def story(port: int) -> Completed:
@@ -30,13 +34,14 @@ def answer_of(handler: type[JsonHandler], **settings: Any) -> Completed:
             f"http://127.0.0.1:{port}/v1",
             "m",
             concurrency=1,
-            retries=0,
+            retries=retries,
             timeout_s=60,
             api_key_env=None,
             fix="look",
         )
         async with client:
-            return await client.create([{"role": "user", "content": "Hi"}], {"max_tokens": 8} | settings)
+            messages = [{"role": "user", "content": "Hi"}]
+            return await client.create(messages, {"max_tokens": 8} | settings, lost=lost)
 
     with listening(handler) as port:
         return asyncio.run(story(port))
@@ -67,6 +72,51 @@ def test_a_body_that_is_no_completion_is_no_reply_and_says_why(body: Any, kind: 
     assert "status 200" in error.value.what
     assert why in error.value.what
     assert error.value.fix == "look"
+
+
+CUT, PAGE = json.dumps(completion("1"))[:35], "<html>Bad gateway</html>"
+
+
+def in_turn(*replies: tuple[int, Any]) -> type[JsonHandler]:
+    """An endpoint that gives these statuses and bodies, each once."""
+    left = iter(replies)
+
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            status, body = next(left)
+            self.reply(body, status=status)
+
+    return Handler
+
+
+@pytest.mark.parametrize(
+    ("replies", "retries", "lost"),
+    [
+        pytest.param([(200, CUT), (200, completion("1"))], 1, 1, id="cut short"),
+        pytest.param([(200, PAGE), (200, CUT), (200, completion("1"))], 2, 2, id="a page, then cut short"),
+        pytest.param([(500, {}), (200, CUT), (429, {}), (200, completion("1"))], 3, 1, id="among others"),
+    ],
+)
+def test_a_broken_body_is_asked_for_again_as_after_a_status_of_500(
+    replies: list[tuple[int, Any]], retries: int, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
+    spoilt: list[int] = []
+    assert answer_of(in_turn(*replies), retries=retries, lost=lambda: spoilt.append(1)).text == "1"
+    assert len(spoilt) == lost
+    with pytest.raises(NoReply):
+        answer_of(in_turn(*replies), retries=retries - 1)
+
+
+def test_a_body_that_stays_broken_is_no_reply_and_its_refusals_are_no_attempts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
+    refused = (400, {"error": {"message": "Unsupported parameter: max_tokens"}})
+    spoilt: list[int] = []
+    with pytest.raises(NoAnswer, match="status 200, but not a completion: Unterminated string"):
+        answer_of(in_turn(refused, (200, PAGE), (200, CUT)), retries=1, lost=lambda: spoilt.append(1))
+    assert len(spoilt) == 1
 
 
 @pytest.mark.parametrize(

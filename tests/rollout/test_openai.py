@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tests.judge.server import FakeJudge, JsonHandler, serve
+from tests.judge.server import FakeJudge, JsonHandler, completion, serve
 from tests.listening import listening
 from tests.models.rows import picture
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.budget import Prices
-from vtune.judge.completions import Completed
+from vtune.judge.completed import Completed
 from vtune.models.pictures import PixelBudget
 from vtune.rollout.engine import Completion, Request, Sampling
 from vtune.rollout.openai import Address, OpenAIEngine, Served, ServedPolicy, encoded, said
@@ -180,6 +180,23 @@ def test_of_two_settings_that_exclude_each_other_top_p_goes(tmp_path: Path) -> N
         draw(model, tmp_path / "usage.jsonl")
     assert "temperature" in model.requests[-1]
     assert spent(tmp_path / "usage.jsonl", None)["without"] == ["top_p"]
+
+
+def test_a_turn_whose_answer_came_broken_is_drawn_again_and_counted_as_one_of_unknown_cost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.judge.completions.FIRST_WAIT_S", 0.0)
+    replies = iter(['{"choices": [{"mess', completion("7")])
+
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.reply(next(replies))
+
+    with listening(Handler) as port:
+        (drawn,) = draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
+    assert drawn.text == "7"
+    found = spent(tmp_path / "usage.jsonl", None)
+    assert (found["turns"], found["uncounted"], found["answered_by"]) == (2, 1, [completion("7")["model"]])
 
 
 def used(**changes: Any) -> Used:

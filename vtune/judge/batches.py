@@ -12,7 +12,8 @@ from vtune.errors import DataError, ServiceError
 from vtune.files.json_text import parse_json, read_record
 from vtune.files.writing import write_atomically
 from vtune.judge.budget import Tokens
-from vtune.judge.completions import Completed, Completions, Rejected, Unknown
+from vtune.judge.completed import Completed
+from vtune.judge.completions import Completions, Rejected, Unknown
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"

@@ -67,8 +67,9 @@ class Purse:
 
     A request is let through only where all of it fits: as many input tokens as it has bytes, which no
     tokenizer exceeds, and the longest reply. So the limit holds, and a little of it may be left over. A
-    request that was sent and never answered counts as all that was set aside for it. A retry inside of a
-    request, after an attempt that the server charges for, is not counted.
+    request that was sent and never answered counts as all that was set aside for it, and so does each answer
+    of status 200 that is not a completion: as much is set aside for the attempt that follows. Other retries
+    inside of a request, after an attempt that the server charges for, are not counted.
 
     Args:
         budget: The limits.

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
@@ -12,7 +12,8 @@ from typing import IO, Any, Self, TypeVar
 from vtune.errors import ServiceError
 from vtune.judge.batches import Batches, Tell
 from vtune.judge.budget import Purse, Tokens
-from vtune.judge.completions import Completed, Completions, Empty, NoAnswer, NoReply, NoVerdict
+from vtune.judge.completed import Completed
+from vtune.judge.completions import Completions, Empty, NoAnswer, NoReply, NoVerdict
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.kept import read_kept
 from vtune.judge.pictures import data_url, read_bytes
@@ -280,16 +281,26 @@ class JudgeClient:
     async def _fetch(self, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         async with self._room:
             held = self._hold(prompt, pictures)
-            used = Tokens()
+            whole, used = replace(held), Tokens()
+
+            def lost() -> None:
+                """It counts as all that was set aside, and another attempt may take as much."""
+                used.add(held)
+                whole.add(self._hold(prompt, pictures))
+
             try:
-                completed = await self._completions.create(self._messages(prompt, pictures), self._settings())
-                used = _tokens(completed, held)
-            except NoAnswer:
-                used = held
-                self._keep(key, "", used)
+                completed = await self._completions.create(
+                    self._messages(prompt, pictures), self._settings(), lost=lost
+                )
+                used.add(_tokens(completed, held))
+            except ServiceError as error:
+                if isinstance(error, NoAnswer):
+                    used.add(held)
+                if used.output:
+                    self._keep(key, "", used)
                 raise
             finally:
-                self._purse.settle(held, used)
+                self._purse.settle(whole, used)
         self._keep(key, completed.text, used)
         return self._text(completed)
 

@@ -1,14 +1,16 @@
 """One model behind an OpenAI-compatible endpoint: what it refuses, when it counts as down, how it fails."""
 
+import asyncio
 import json
+import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from vtune.errors import ServiceError
 from vtune.files.json_text import parse_json
+from vtune.judge.completed import Completed, completed
 from vtune.judge.key import read_key
 from vtune.judge.tls import trusted
 
@@ -36,6 +38,9 @@ _REFUSAL = re.compile(
 SAID = 500
 """Characters of what an endpoint says of an error that are read and shown, ours."""
 
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 8.0
+"""Between attempts, doubled each time, and up to a quarter less: as the `openai` client waits."""
+
 LENGTH, LATER_LENGTH = "max_tokens", "max_completion_tokens"
 """The limit of a reply, and what newer models call it."""
 
@@ -49,26 +54,6 @@ class NoVerdict(ServiceError):
 
 class Empty(NoVerdict):
     """The model says nothing; put in other words, it may."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
-    """What a model gave back."""
-
-    text: str
-    """Empty where it said nothing."""
-    finish: str
-    """Its `finish_reason`: stop, length, content_filter; empty where there was no choice at all."""
-    stop: str | None
-    """The stop text that ended it, where the server says so (vLLM's `stop_reason`)."""
-    input: int | None
-    """Tokens, cached ones included; None where the endpoint does not count."""
-    cached: int
-    output: int | None
-    model: str
-    """As the endpoint calls what has answered."""
-    fingerprint: str | None
-    """`system_fingerprint`."""
 
 
 class NoReply(ServiceError):
@@ -90,6 +75,10 @@ class NoAnswer(NoReply):
     """A request that was sent and not answered: the endpoint may have done the work, and charge for it."""
 
 
+class Unreadable(NoAnswer):
+    """What came back, with status 200, is not a completion: cut short, or a page or an error of a gateway."""
+
+
 class Completions:
     """Asks one model for chat completions; an async context manager.
 
@@ -106,7 +95,8 @@ class Completions:
         base_url: E.g. http://localhost:18901/v1.
         model: Its name there.
         concurrency: Requests that may be under way at the same time; the caller sees to it.
-        retries: Further attempts after a failed connection, a time-out or a status 408, 409, 429 or 5xx.
+        retries: Further attempts after a failed connection, a time-out, a status 408, 409, 429 or 5xx, or a
+            body of status 200 that is not a completion.
         timeout_s: For one attempt, in seconds.
         api_key_env: Name of the environment variable that holds the key; None where the endpoint wants none.
         fix: What to do when no reply comes.
@@ -173,25 +163,60 @@ class Completions:
         if self._client is not None:
             await self._client.close()
 
-    async def create(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> Completed:
+    async def create(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        settings: Mapping[str, Any],
+        *,
+        lost: Callable[[], object],
+    ) -> Completed:
         """The completion of a conversation.
 
         Args:
             messages: All turns, as OpenAI has them.
             settings: By their names at OpenAI; those that the model refuses are left out.
+            lost: Called at each body that is not a completion, before the next attempt: the endpoint may
+                charge for it. What it raises ends the attempts.
 
         Raises:
             NoVerdict: If the model refuses the question.
-            NoAnswer: If the question was sent, and nothing came back, or no completion.
+            NoAnswer: If the question was sent, and nothing came back; `Unreadable` if no completion did.
             NoReply: If no reply came.
+        """
+        left = 0 if self._failures >= self._concurrency else self._retries
+        wait_s = FIRST_WAIT_S
+        while True:
+            body, taken = await self._sent(messages, settings, left)
+            left -= taken + 1
+            try:
+                reply = self.read(parse_json(body))
+                break
+            except ValueError as error:
+                if left < 0:
+                    self._failures += 1
+                    why = f"{self._who} gave no reply: status 200, but not a completion: {error}"
+                    raise Unreadable(why, where=self.where, fix=self._fix) from None
+            lost()
+            await asyncio.sleep(wait_s * random.uniform(0.75, 1.0))
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+        self._failures = 0
+        self.has_answered = True
+        return reply
+
+    async def _sent(
+        self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], retries: int
+    ) -> tuple[bytes, int]:
+        """(the body that comes back with status 200, how many of the retries it took).
+
+        Raises:
+            NoVerdict, NoAnswer, NoReply: As `create`.
         """
         from openai import OpenAIError
 
         while True:
             sent = frozenset(self._refused)
             try:
-                body = await self._send(messages, settings, sent)
-                break
+                return await self._send(messages, settings, sent, retries)
             except OpenAIError as error:
                 # Each refusal adds a setting, and there are few.
                 if (name := _parameter(error, settings)) is not None and name not in sent:
@@ -205,30 +230,20 @@ class Completions:
                     where=self.where,
                     fix=self._remedy(error),
                 ) from None
-        try:
-            completed = self.read(parse_json(body))
-        except ValueError as error:
-            self._failures += 1
-            why = f"{self._who} gave no reply: status 200, but not a completion: {error}"
-            raise NoAnswer(why, where=self.where, fix=self._fix) from None
-        self._failures = 0
-        self.has_answered = True
-        return completed
 
     async def _send(
         self,
         messages: Sequence[Mapping[str, Any]],
         settings: Mapping[str, Any],
         refused: frozenset[str],
-    ) -> bytes:
+        retries: int,
+    ) -> tuple[bytes, int]:
         """The body that comes back, as it is: the client takes any for a completion, a page of HTML too."""
-        down = self._failures >= self._concurrency
-        client = self.opened.with_options(max_retries=0) if down else self.opened
+        client = self.opened if retries == self._retries else self.opened.with_options(max_retries=retries)
         # Its types do not know what it is given here.
         create: Any = client.chat.completions.with_raw_response.create
         raw = await create(**self._body(messages, settings, refused))
-        body: bytes = raw.http_response.content
-        return body
+        return raw.http_response.content, raw.retries_taken
 
     def _remedy(self, error: "OpenAIError") -> str:
         """What to do about a request that failed."""
@@ -266,7 +281,7 @@ class Completions:
         Raises:
             ValueError: If it is not a completion.
         """
-        return _completed(body, self._model)
+        return completed(body, self._model)
 
     @contextmanager
     def failing(self, what: str, fix: str) -> Iterator[None]:
@@ -284,61 +299,6 @@ class Completions:
             refusal = Unknown if _status(error) == _NOT_FOUND else Rejected
             kind = refusal if _refused(error) else ServiceError
             raise kind(f"{what}: {type(error).__name__}: {_said(error)}", where=self.where, fix=fix) from None
-
-
-def _completed(body: Any, model: str) -> Completed:
-    """What the body of a completion says; a choice that does not say why it ended has ended by itself.
-
-    Raises:
-        ValueError: If it is not a completion. Gateways give their errors, and pages of HTML, a status of 200.
-    """
-    found = _object(body, "the body")
-    choices = found.get("choices")
-    if not choices and found.get("error"):
-        raise ValueError(f"it says {found['error']!r:.300}")
-    if "choices" not in found or not isinstance(choices, list | None):
-        raise ValueError("it has no list of `choices`")
-    choice = _object(choices[0], "a choice") if choices else None
-    usage = _object(found.get("usage") or {}, "`usage`")
-    reason = None if choice is None else choice.get("stop_reason")
-    fingerprint = found.get("system_fingerprint")
-    return Completed(
-        text="" if choice is None else _text(choice),
-        finish="" if choice is None else str(choice.get("finish_reason") or "stop"),
-        stop=reason if isinstance(reason, str) else None,
-        input=_count(usage.get("prompt_tokens")),
-        cached=_count(_object(usage.get("prompt_tokens_details") or {}, "`usage`").get("cached_tokens")) or 0,
-        output=_count(usage.get("completion_tokens")),
-        model=str(found.get("model") or model),
-        fingerprint=fingerprint if isinstance(fingerprint, str) else None,
-    )
-
-
-def _text(choice: dict[str, Any]) -> str:
-    """What a choice says: of a message in parts, as of some models that reason, those that are text."""
-    message = choice.get("message")
-    if message is None and choice.get("finish_reason") == "content_filter":
-        return ""
-    said = _object(message, "`message`")
-    content = said.get("content")
-    if isinstance(content, list):
-        parts = [_object(part, "a part of `content`") for part in content]
-        content = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
-    text = content or said.get("refusal") or ""
-    if not isinstance(text, str):
-        raise ValueError("`content` is not a text")
-    # JSON may spell half a surrogate pair, which no file takes.
-    return text.encode("utf-8", "replace").decode()
-
-
-def _object(value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{what} is not a JSON object")
-    return value
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int else None
 
 
 def _status(error: "OpenAIError") -> int | None:

@@ -30,7 +30,8 @@ class JudgeEndpoint(Strict):
     concurrency: int = Field(gt=0)
     """Requests under way at the same time."""
     retries: int = Field(ge=0)
-    """Further attempts after a failed connection, a time-out or a status 408, 409, 429 or 5xx."""
+    """Further attempts after a failed connection, a time-out, a status 408, 409, 429 or 5xx, or a body of
+    status 200 that is not a completion."""
     timeout_s: float = Field(gt=0)
     """For one attempt, in seconds."""
     api_key_env: str | None

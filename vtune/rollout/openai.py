@@ -15,7 +15,8 @@ from pydantic import Field
 from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.budget import Prices
-from vtune.judge.completions import Completed, Completions
+from vtune.judge.completed import Completed
+from vtune.judge.completions import Completions, Unreadable
 from vtune.models.pictures import PictureReader, PixelBudget, Pixels
 from vtune.models.served import PREFIX
 from vtune.rollout.engine import Completion, Finish, Request, Weights
@@ -48,7 +49,8 @@ class Served(Strict):
     """Name of the environment variable that holds the key; null where the endpoint wants none."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     retries: int = Field(default=4, ge=0)
-    """Further attempts after a failed connection, a time-out or a status 408, 409, 429 or 5xx."""
+    """Further attempts after a failed connection, a time-out, a status 408, 409, 429 or 5xx, or a body of
+    status 200 that is not a completion."""
     timeout_s: float = Field(default=600.0, gt=0)
     """For one attempt, in seconds."""
     side_multiple: int = Field(default=1, gt=0)
@@ -192,7 +194,11 @@ class OpenAIEngine:
             del settings["stop"]
         urls = [await self._urls.of(pixels, self._data_url) for pixels in request.pixels]
         turns = [_message(turn, [urls[number] for number in turn.images]) for turn in request.messages]
-        reply = await self._completions.create(turns, settings)
+        try:
+            reply = await self._completions.create(turns, settings, lost=self._note_lost)
+        except Unreadable:
+            self._note_lost()
+            raise
         self._note(reply)
         if not reply.finish:
             raise ServiceError("the model's reply has no choice", where=self._completions.where)
@@ -237,6 +243,14 @@ class OpenAIEngine:
                 without=sorted(self.refused),
             )
         )
+
+    def _note_lost(self) -> None:
+        """Note a turn of which nobody can tell what it took: its answer cannot be read."""
+        if self._ledger is not None:
+            without = sorted(self.refused)
+            self._ledger.add(
+                Used(input=None, cached=0, output=None, model=None, fingerprint=None, without=without)
+            )
 
     async def _data_url(self, pixels: Pixels) -> str:
         return await self._pictures.beside(self._encoded, pixels)

@@ -21,8 +21,9 @@ class Used:
     """Tokens, cached ones included; None where the endpoint does not count."""
     cached: int
     output: int | None
-    model: str
-    """As the endpoint calls what has answered, which may be more than what was asked for."""
+    model: str | None
+    """As the endpoint calls what has answered, which may be more than what was asked for; None where its
+    answer could not be read."""
     fingerprint: str | None
     """`system_fingerprint`: changes where replies may."""
     without: list[str]
@@ -54,6 +55,8 @@ class Ledger:
 def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
     """What a ledger sums up to; turns that were drawn in vain are among them, for they were paid.
 
+    So are answers that could not be read, each a turn that was not counted.
+
     Returns:
         `turns`, `input_tokens`, `cached_input_tokens`, `output_tokens` (null where a turn was not counted),
         `uncounted` turns, `answered_by`, `system_fingerprints`, settings that it was asked `without`, and
@@ -73,7 +76,8 @@ def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
         except (ValueError, TypeError):
             raise DataError("not a turn's usage", where=f"{path}:{number}", fix="delete the file") from None
         turns += 1
-        models.add(used.model)
+        if used.model is not None:
+            models.add(used.model)
         without.update(used.without)
         if used.fingerprint is not None:
             fingerprints.add(used.fingerprint)

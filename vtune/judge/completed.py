@@ -1,0 +1,79 @@
+"""What the body of a chat completion says, in the forms in which endpoints write it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """What a model gave back."""
+
+    text: str
+    """Empty where it said nothing."""
+    finish: str
+    """Its `finish_reason`: stop, length, content_filter; empty where there was no choice at all."""
+    stop: str | None
+    """The stop text that ended it, where the server says so (vLLM's `stop_reason`)."""
+    input: int | None
+    """Tokens, cached ones included; None where the endpoint does not count."""
+    cached: int
+    output: int | None
+    model: str
+    """As the endpoint calls what has answered."""
+    fingerprint: str | None
+    """`system_fingerprint`."""
+
+
+def completed(body: Any, model: str) -> Completed:
+    """What the body of a completion says; a choice that does not say why it ended has ended by itself.
+
+    Raises:
+        ValueError: If it is not a completion. Gateways give their errors, and pages of HTML, a status of 200.
+    """
+    found = _object(body, "the body")
+    choices = found.get("choices")
+    if not choices and found.get("error"):
+        raise ValueError(f"it says {found['error']!r:.300}")
+    if "choices" not in found or not isinstance(choices, list | None):
+        raise ValueError("it has no list of `choices`")
+    choice = _object(choices[0], "a choice") if choices else None
+    usage = _object(found.get("usage") or {}, "`usage`")
+    reason = None if choice is None else choice.get("stop_reason")
+    fingerprint = found.get("system_fingerprint")
+    return Completed(
+        text="" if choice is None else _text(choice),
+        finish="" if choice is None else str(choice.get("finish_reason") or "stop"),
+        stop=reason if isinstance(reason, str) else None,
+        input=_count(usage.get("prompt_tokens")),
+        cached=_count(_object(usage.get("prompt_tokens_details") or {}, "`usage`").get("cached_tokens")) or 0,
+        output=_count(usage.get("completion_tokens")),
+        model=str(found.get("model") or model),
+        fingerprint=fingerprint if isinstance(fingerprint, str) else None,
+    )
+
+
+def _text(choice: dict[str, Any]) -> str:
+    """What a choice says: of a message in parts, as of some models that reason, those that are text."""
+    message = choice.get("message")
+    if message is None and choice.get("finish_reason") == "content_filter":
+        return ""
+    said = _object(message, "`message`")
+    content = said.get("content")
+    if isinstance(content, list):
+        parts = [_object(part, "a part of `content`") for part in content]
+        content = "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
+    text = content or said.get("refusal") or ""
+    if not isinstance(text, str):
+        raise ValueError("`content` is not a text")
+    # JSON may spell half a surrogate pair, which no file takes.
+    return text.encode("utf-8", "replace").decode()
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is not a JSON object")
+    return value
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int else None
