@@ -353,6 +353,12 @@ def test_a_model_that_says_nothing_readable_leaves_few_replies_unscored_and_many
         assert ended.code == 1
         assert "1 of 2 replies have no grade: charxiv-reasoning/0" in ended.err
         assert "asked twice" in ended.err
+        # Asked again, it would say the same: what it names does without the grade.
+        remedy = "--set reward.max_unscored=0.5 --resume"
+        assert remedy in ended.err
+        again = vtune(*asked, *grader(judge), *remedy.split())
+        assert again.code == 0, again.err
+        assert json.loads(again.out)["score"]["unscored"] == 1
         more = ["--set", "reward.max_unscored=0.5"]
         out = tmp_path / "lenient"
         found = evaluated(

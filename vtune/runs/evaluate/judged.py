@@ -154,7 +154,7 @@ def check_judged(graded: Graded, max_unscored: float, folder: Path, *, model: st
         all_judged(folder)
         return
     why = next(iter((graded.unjudged or graded.unreadable).values()))
-    raise not_judged(folder, left, total, why=why, model=model)
+    raise not_judged(folder, left, total, why=why, model=model, unreadable=not graded.unjudged)
 
 
 def _groups(replies: Sequence[Reply], rule: Rule) -> list[list[Reply]]:

@@ -1,6 +1,7 @@
 """Replies that a model was to judge, and did not: they are named in a file, and the evaluation stops."""
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +18,14 @@ Key = tuple[str, int]
 
 
 def not_judged(
-    folder: Path, left: Mapping[Key, str], total: int, *, why: str, model: str, what: str = "grade"
+    folder: Path,
+    left: Mapping[Key, str],
+    total: int,
+    *,
+    why: str,
+    model: str,
+    what: str = "grade",
+    unreadable: bool = False,
 ) -> RunFailed:
     """The error of an evaluation whose replies were not all judged; `unjudged.jsonl` has all their names.
 
@@ -28,17 +36,25 @@ def not_judged(
         why: Which of the reasons is told.
         model: The key of the suite that names the model.
         what: What they lack.
+        unreadable: Whether the model has answered about all of them, and nothing that can be read: it may
+            well say the same again.
     """
     path = folder / UNJUDGED
     rows = ({"sample_id": key[0], "rollout": key[1], "why": one} for key, one in sorted(left.items()))
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
     names = sorted({name for name, _ in left})
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    fix = f"check the model that `{model}` names, or raise its budget, then continue with --resume"
+    if unreadable:
+        least = math.ceil(100 * len(left) / total) / 100
+        fix = (
+            f"continue with another model as `{model}` and --resume (the same one may say the same again); or "
+            f"without a {what} for them, with --set reward.max_unscored={least:g} --resume"
+        )
     return RunFailed(
         f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=why,
-        fix=f"check the model that `{model}` names, or raise its budget, then continue with --resume: "
-        "no rollout is drawn again, and nothing that was answered is asked again",
+        fix=f"{fix}: no rollout is drawn again, and nothing that was read is asked again",
     )
 
 
