@@ -321,6 +321,45 @@ def test_a_mistyped_column_of_a_map_is_told_with_the_one_that_was_meant(tmp_path
     assert caught.value.fix == "did you mean `photo`? it has id, q, a, photo"
 
 
+@pytest.mark.parametrize("indent", [None, 2], ids=["a line", "many lines"])
+def test_of_an_object_around_the_rows_it_is_said_under_which_key_they_are(
+    indent: int | None, tmp_path: Path
+) -> None:
+    """DocVQA, TextVQA and VQA are published so; all of it was one row, or a broken row for each line."""
+    row = {"id": "1", "q": "Which?", "a": ["x", "y"]}
+    held = {
+        "dataset_name": "docvqa",
+        "dataset_version": "1.0",
+        "tags": ["x"],
+        "data": [row, row | {"id": "2"}],
+    }
+    file = tmp_path / "val.json"
+    file.write_text(json.dumps(held, indent=indent))
+    with pytest.raises(DataError, match="no column `q`") as caught:
+        mapped(file)
+    assert caught.value.fix == "its rows are under `data`: write that list alone into a file"
+    file.write_text(json.dumps(held["data"], indent=indent))
+    assert [sample.id for sample in samples(file)] == ["my/1", "my/2"]
+    (error,) = (found for _, found in FORMATS["easyr1"].read(lines(tmp_path / "a.json", [held]), Options()))
+    assert isinstance(error, DataError)
+    assert "its rows are under `data`" in error.fix
+
+
+@pytest.mark.parametrize("more", [{}, {"turns": [{"role": "user"}], "rows": [{"id": "2"}]}])
+def test_an_object_that_holds_no_list_of_rows_or_two_is_told_its_columns(
+    more: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="no column `q`") as caught:
+        mapped(lines(tmp_path / "my.jsonl", [{"name": "docvqa", **more}]))
+    assert caught.value.fix.startswith("it has name")
+
+
+def test_one_row_may_stand_over_many_lines(tmp_path: Path) -> None:
+    file = tmp_path / "my.json"
+    file.write_text(json.dumps({"id": "1", "q": "Which?", "a": "x"}, indent=2))
+    assert answers(samples(file)) == [("my/1", "x")]
+
+
 def test_a_column_may_be_missing_in_the_first_lines(tmp_path: Path) -> None:
     rows = [{"id": "a", "q": "Which?", "a": "x"}] * 150
     file = lines(tmp_path / "my.jsonl", [*rows, rows[0] | {"kind": "chart"}])

@@ -13,7 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from vtune.data.formats.source import DOCUMENT_PARTS, as_row, json_lines
+from vtune.data.formats.source import DOCUMENT_PARTS, as_row, json_lines, list_alone
 from vtune.errors import DataError
 from vtune.files.json_text import parse_rows
 from vtune.files.reading import MAX_DOCUMENT, MAX_LINE, open_input, read_lines
@@ -101,6 +101,21 @@ def other_separator(file: TextFile, there: Sequence[str]) -> str:
     return next((mark for mark in marks if mark in there[0]), "")
 
 
+def saved_otherwise(files: Sequence[TextFile], there: Sequence[str]) -> str:
+    """How to save files whose columns are not what they should be; empty where nothing speaks for it.
+
+    Args:
+        files: At least one.
+        there: The columns that were found.
+    """
+    if separator := other_separator(files[0], there):
+        mark = "tabs" if separator == "\t" else f"`{separator}`"
+        return f"its cells are separated by {mark}: save it as .csv with commas, or as .tsv with tabs"
+    return (
+        list_alone(next((row for _, _, row in text_rows(files)), None)) if files[0].separator is None else ""
+    )
+
+
 def _open(address: str) -> BinaryIO:
     if "://" not in address:
         return open_input(Path(address))
@@ -111,15 +126,17 @@ def _open(address: str) -> BinaryIO:
 
 
 def _json(stream: BinaryIO) -> Iterator[Row | DataError]:
-    """Rows of JSON lines, or of one array."""
+    """Rows of JSON lines, or of one array; an object over many lines is one."""
     begin = b""
     while not begin.strip(b"\xef\xbb\xbf \t\r\n") and (more := stream.read(1)):
         begin += more
-    if not begin.endswith(b"["):
+    second = stream.read(2) if begin.endswith(b"{") else b""
+    spread = second.lstrip(b"\r").startswith(b"\n")
+    if not begin.endswith(b"[") and not spread:
         stream.seek(0)
         yield from (row for _, row in json_lines(stream))
         return
-    text = begin + stream.read(MAX_DOCUMENT + 1)
+    text = begin + second + stream.read(MAX_DOCUMENT + 1)
     try:
         if len(text) > MAX_DOCUMENT:
             raise ValueError(f"it is larger than {MAX_DOCUMENT >> 20} MiB")
@@ -127,7 +144,7 @@ def _json(stream: BinaryIO) -> Iterator[Row | DataError]:
     except ValueError as error:
         yield DataError(f"not JSON: {error}", fix="write [{…}, …], or JSON lines")
         return
-    yield from map(as_row, rows)
+    yield from map(as_row, [rows] if spread else rows)
 
 
 def _table(stream: BinaryIO, separator: str) -> Iterator[Row | DataError]:

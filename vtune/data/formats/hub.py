@@ -23,7 +23,7 @@ from vtune.data.formats.cells import (
     TextFile,
     columns,
     heading,
-    other_separator,
+    saved_otherwise,
     text_file,
     text_rows,
 )
@@ -232,7 +232,7 @@ def _chosen(path: Path, names: ColumnMap) -> Iterable[Located]:
         # From the start again: a first row may lack what others have.
         there = columns((row for _, _, row in text_rows(opened)), _wanted(names))
         if there := there or [column for file in opened for column in heading(file)]:
-            _check_columns(path, names, there, other_separator(opened[0], there))
+            _check_columns(path, names, there, opened)
         return text_rows(opened)
     # Packed text has no schema ahead of its rows.
     there = opened.column_names or list(next(iter(opened.take(1)), {}))
@@ -249,21 +249,20 @@ def _wanted(names: ColumnMap) -> list[str]:
     return [column for column in wanted if column is not None]
 
 
-def _check_columns(path: Path, names: ColumnMap, there: list[str], separator: str = "") -> None:
+def _check_columns(path: Path, names: ColumnMap, there: list[str], files: Sequence[TextFile] = ()) -> None:
     """Check that a data set has the columns of the map.
 
     Args:
         path: Of the data set.
         names: The map.
         there: The columns that it has.
-        separator: What seems to separate its cells where the whole header was read as one column.
+        files: Its files, where they are of text.
     """
     for column in _wanted(names):
         if column not in there:
             near, has = nearest(column, there), f"it has {', '.join(there)}"
-            if separator:
-                mark = "tabs" if separator == "\t" else f"`{separator}`"
-                has = f"its cells are separated by {mark}: save it as .csv with commas, or as .tsv with tabs"
+            if files and (saved := saved_otherwise(files, there)):
+                has = saved
             elif near.startswith("did you mean"):
                 has = f"{near} {has}"
             raise DataError(f"the data set has no column `{column}`", where=str(path), fix=has)

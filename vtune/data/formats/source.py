@@ -110,7 +110,8 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
     elif file.suffix == ".json":
         content = read_json(file, parse_rows)
         if not isinstance(content, list):
-            raise DataError("not a JSON array of rows", where=str(file), fix="write [{…}, …], or JSON lines")
+            fix = list_alone(content) or "write [{…}, …], or JSON lines"
+            raise DataError("not a JSON array of rows", where=str(file), fix=fix)
         for number, row in enumerate(content):
             yield number, as_row(row)
     else:
@@ -163,6 +164,13 @@ def _check_encoding(begin: bytes) -> None:
     found = detect_encoding(begin)
     if begin[:4].strip(b"\0") and not found.startswith("utf-8"):
         raise DataError(f"the file is not UTF-8 but {found[:6].upper()}", fix=UTF8)
+
+
+def list_alone(content: Any) -> str:
+    """What to do with an object that has rows in the only list of objects within; empty for anything else."""
+    lists = content.items() if isinstance(content, dict) else ()
+    held = [key for key, one in lists if isinstance(one, list) and one and isinstance(one[0], dict)]
+    return f"its rows are under `{held[0]}`: write that list alone into a file" if len(held) == 1 else ""
 
 
 def as_row(row: object) -> Row | DataError:
