@@ -33,6 +33,18 @@ def test_a_stored_suite_takes_any_protocol_and_comes_back(suite: str, tmp_path: 
     assert load_recipe(stored, EvalSuite).choices == again.choices
 
 
+def test_only_a_suite_with_a_kind_must_say_how_options_are_put(tmp_path: Path) -> None:
+    suite = tmp_path / "open.yaml"
+    suite.write_text(
+        "data: [held.parquet]\nformat: samples\ndata_from: here\nagent: direct\nscorer: mean\n"
+        "seed: 0\nrollouts: 1\n"
+    )
+    assert load_recipe(suite, EvalSuite).choices is None
+    with pytest.raises(RecipeError, match=r"write `choices: \{order: official\}`, or `choices: null`"):
+        load_recipe(suite, EvalSuite, ["kind=multiple_choice"])
+    assert load_recipe(suite, EvalSuite, ["kind=multiple_choice", "choices=null"]).choices is None
+
+
 def test_training_blocks_the_pages_of_its_suites_too() -> None:
     hosts = load_recipe(find("mmsearch-plus", "eval_suites"), EvalSuite).blocked_hosts
     assert "huggingface.co" in hosts

@@ -91,7 +91,7 @@ class Source(Strict):
     """Kind of question: what a protocol has a rule for."""
     protocol: ProtocolName = ours.NAME
     """Whose prompt, parser and aggregation."""
-    choices: Choices | None
+    choices: Choices | None = None
     """Null leaves multiple choice as the data put it, unless the protocol says how it is put."""
     reply_space: Space | None = None
     """In which the policy is asked for boxes and points, and in which they are read (`spaces_of`); null: as

@@ -128,6 +128,16 @@ class EvalSuite(Source, AgentRecipe, Judged):
         return _with_protocol(values, asked="protocol" in chosen)
 
     @model_validator(mode="after")
+    def _says_how_options_are_put(self) -> Self:
+        # Without a kind it is no benchmark of others, and scores cannot be meant to be like theirs.
+        if self.kind is not None and "choices" not in self.model_fields_set:
+            raise ValueError(
+                f"questions of `kind: {self.kind}` may have options: write `choices: {{order: official}}`, or "
+                "`choices: null` where they have none, or are put as the data put them"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _says_what_it_offers(self) -> Self:
         if not FORMATS[self.format].offers_tools and self.offers is None:
             raise ValueError(
