@@ -6,7 +6,7 @@ conversation was cut: `turn` if its last turn reached its limit of tokens, `cont
 what came back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -46,20 +46,26 @@ class Script:
         """The turns of a rollout; None where the file has none."""
         return self.lines.get((question, rollout), self.lines.get((question, None)))
 
-    def check(self, questions: Iterable[str], rollouts: int) -> None:
+    def check(self, questions: Collection[str], rollouts: int) -> list[str]:
         """Check that every rollout of a suite has its turns.
 
+        Returns:
+            Ids in the file that no question has.
+
         Raises:
-            DataError: If one has none.
+            DataError: If a rollout has none; such an id may be its question's, misspelt.
         """
         missing = [name for name in questions for n in range(rollouts) if self.of(name, n) is None]
+        asked = set(questions)
+        unknown = list(dict.fromkeys(question for question, _ in self.lines if question not in asked))
         if missing:
-            known = dict.fromkeys(question for question, _ in self.lines)
+            hint = f"; {nearest(missing[0], unknown[:1000])}" if unknown else ""
             raise DataError(
                 f"{len(missing)} rollout(s) have no line, the first of question {missing[0]!r}",
                 where=str(self.path),
-                fix=f"{SHAPE}; {nearest(missing[0], list(known)[:1000])}",
+                fix=f"{SHAPE}{hint}",
             )
+        return unknown
 
 
 def read_script(model: str) -> Script:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import vtune.runs.agent.engines as vtune_engines
@@ -102,6 +103,12 @@ def evaluations(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory
             ended = vtune(*evaluation(tiny, data, out, *words))
         assert ended.code == 0, ended.err
     return found
+
+
+def test_scores_of_questions_are_written_without_the_noise_of_32_bits(tmp_path: Path) -> None:
+    by_question([mark("a", float(np.float32(6 / 7))), mark("b", None)], tmp_path)
+    rows = [json.loads(line)["scores"] for line in (tmp_path / ITEMS).read_text().splitlines()]
+    assert rows == [[0.8571429], [None]]
 
 
 def test_two_evaluations_are_compared_question_by_question(evaluations: dict[str, Path]) -> None:

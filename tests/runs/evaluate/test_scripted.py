@@ -87,6 +87,28 @@ def test_a_bad_script_is_refused_before_anything_is_drawn(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_misspelt_question_is_told_with_the_line_that_is_of_none(
+    data: Path, names: list[str], tmp_path: Path
+) -> None:
+    """Never with another question that has its line; and what is of no question is told where none is missing."""
+    words = ("--agent", "zoom")
+    others = {name: ["<answer>A</answer>"] for name in names[1:]}
+    model = write_script(tmp_path / "r.jsonl", others)
+    ended = evaluate("vstar", model, data, tmp_path / "out", *words)
+    assert (ended.code, "did you mean" in ended.err, "known:" in ended.err) == (2, False, False)
+    model = write_script(tmp_path / "r.jsonl", others | {f"{names[0]}x": ["<answer>A</answer>"]})
+    ended = evaluate("vstar", model, data, tmp_path / "out", *words)
+    assert (ended.code, f"did you mean `{names[0]}x`?" in ended.err) == (2, True)
+    every = others | {names[0]: ["<answer>A</answer>"], "vstar/none": ["hm"]}
+    model = write_script(tmp_path / "r.jsonl", every)
+    note = f"1 id(s) in {tmp_path / 'r.jsonl'} are of no question and left out, the first 'vstar/none'"
+    planned = evaluate("vstar", model, data, tmp_path / "out", *words, "--dry-run")
+    assert (planned.code, note in planned.err) == (0, True)
+    # Of a part of a suite its file may know more.
+    planned = evaluate("vstar", model, data, tmp_path / "out", *words, "--dry-run", "--limit", "2")
+    assert (planned.code, "no question" in planned.err) == (0, False)
+
+
 def test_a_script_that_has_changed_is_another_policy(data: Path, names: list[str], tmp_path: Path) -> None:
     model = write_script(tmp_path / "r.jsonl", {name: ["<answer>A</answer>"] for name in names})
     evaluated("vstar", model, data, tmp_path / "out", "--agent", "zoom")

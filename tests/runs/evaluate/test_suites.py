@@ -306,6 +306,15 @@ def test_boxes_of_treebench_are_evidence(data: dict[str, Path]) -> None:
     assert [sample.evidence[0].bbox for sample in read_records(suite)] == [(20, 20, 70, 60)] * 2
 
 
+def test_several_rollouts_without_a_temperature_are_warned_of(tiny: Path, data: dict[str, Path]) -> None:
+    words = ["--suite", "vstar", "--agent", "codev", "--model", tiny, "--data", data["vstar"], "--dry-run"]
+    told = "rollouts is 3 and rollout.temperature 0: each question is drawn 3 times"
+    for more, warned in ((("3", "0.0"), True), (("3", "1.0"), False), (("1", "0.0"), False)):
+        settings = setting(rollouts=more[0], rollout__temperature=more[1], published__md5="null")
+        ended = vtune("eval", *words, *settings)
+        assert (ended.code, told in ended.err) == (0, warned), ended.err
+
+
 def test_a_file_that_is_not_the_published_one_is_refused_with_both_sums(
     tiny: Path, data: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ It is met before the run and opened, and of an endpoint the results say what it 
 
 import asyncio
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from vtune.errors import RecipeError
 from vtune.models.pictures import PixelBudget
 from vtune.models.policy import load_chat
 from vtune.models.served import SCRIPTED, is_scripted, is_served
+from vtune.report.progress import say
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.openai import OpenAIEngine, Served, ServedPolicy, address_of
 from vtune.rollout.recipe import Rollout
@@ -77,6 +78,26 @@ def check_model(model: str, served: Served, rollout: Rollout) -> None:
         load_chat(model)
         return
     asyncio.run(_meet(model, served, rollout))
+
+
+def check_script(model: str, questions: Collection[str], rollouts: int, *, part: bool) -> None:
+    """Check that a file of replies has those to all questions; of what it has besides, one line tells.
+
+    Args:
+        model: `scripted:FILE`.
+        questions: Ids of the questions.
+        rollouts: Of each.
+        part: Whether the suite has more questions, which the file may be about as well.
+
+    Raises:
+        DataError: If the file cannot be read, or a rollout has no line.
+    """
+    script = read_script(model)
+    unknown = script.check(questions, rollouts)
+    if unknown and not part:
+        say(
+            f"{len(unknown)} id(s) in {script.path} are of no question and left out, the first {unknown[0]!r}"
+        )
 
 
 async def _meet(model: str, served: Served, rollout: Rollout) -> None:

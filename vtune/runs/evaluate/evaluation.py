@@ -20,11 +20,10 @@ from vtune.reward.audit import AuditRow, audit, check_audited
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.blocking import to_end
-from vtune.rollout.script import read_script
 from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
-from vtune.runs.agent.served import check_model, endpoint_facts, kind_of, script_facts
+from vtune.runs.agent.served import check_model, check_script, endpoint_facts, kind_of, script_facts
 from vtune.runs.agent.tools import check_asking
 from vtune.runs.evaluate.audited import audit_facts, audit_portions
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
@@ -103,8 +102,13 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
     check_asking(suite.tools)
     check_summariser(suite.tools)
     if is_scripted(model):
-        asked = (sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False))
-        read_script(model).check(asked, suite.rollouts)
+        asked = [sample.id for sample, _ in zip(read_records(suite), range(found.count), strict=False)]
+        check_script(model, asked, suite.rollouts, part=limit is not None)
+    elif suite.rollouts > 1 and suite.rollout.temperature == 0:
+        say(
+            f"rollouts is {suite.rollouts} and rollout.temperature 0: each question is drawn {suite.rollouts} "
+            "times, and all replies to it are most likely the same; --set rollout.temperature=1.0 draws others"
+        )
     return found
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from vtune.metrics.repeated import repeated
 ITEMS = "items.jsonl"
 """In the folder of an evaluation, a question per line."""
 
+DIGITS = 7
+"""Of a score, behind the point: trajectories store it as float32, which knows no more (0.8571428656578064)."""
+
 RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 
 
@@ -32,7 +35,7 @@ def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
         `repeated`, see `vtune.metrics.repeated`; `power`, how small a difference from another evaluation can
         be shown (None where nothing was scored), see `vtune.metrics.power`.
     """
-    items = items_of(marks)
+    items = [replace(item, scores=tuple(map(_short, item.scores))) for item in items_of(marks)]
     write_atomically(out / ITEMS, "".join(json.dumps(asdict(item), allow_nan=False) + "\n" for item in items))
     known = [(item.cluster, item.score) for item in items if item.score is not None]
     mean = sum(score for _, score in known) / len(known) if known else 0.0
@@ -42,6 +45,10 @@ def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
         if known
         else None,
     }
+
+
+def _short(score: float | None) -> float | None:
+    return None if score is None else round(score, DIGITS)
 
 
 def read_items(folder: Path) -> dict[str, Item]:
