@@ -82,9 +82,11 @@ def samples(draw: st.DrawFn) -> Sample:
     images = tuple(draw(st.lists(pictures, max_size=3)))
     texts = [f"{draw(words)}{IMAGE}{draw(words)}" for _ in images] + [draw(words)]
     numbers = [(index,) for index in range(len(images))] + [()]
+    # The last turn is nobody's reply.
+    roles = [draw(st.sampled_from(["system", "user", "assistant"])) for _ in images]
+    roles.append(draw(st.sampled_from(["system", "user"])))
     prompt = tuple(
-        Message(draw(st.sampled_from(["system", "user", "assistant"])), text, number)
-        for text, number in zip(texts, numbers, strict=True)
+        Message(role, text, number) for role, text, number in zip(roles, texts, numbers, strict=True)
     )
     evidence = st.builds(Evidence, label=words, image=st.integers(0, max(len(images) - 1, 0)), bbox=boxes)
     return Sample(

@@ -25,9 +25,9 @@ class Sample:
     """A question about pictures, its ground truth, and how a reply is to be judged.
 
     Raises:
-        DataError: On a row that contradicts itself: marks and pictures that differ in number, an
-            evidence box outside its picture list, turned inside out or not finite, a ratio
-            outside [0, 1].
+        DataError: On a row that contradicts itself: marks and pictures that differ in number, a prompt
+            whose last turn is the assistant's, an evidence box outside its picture list, turned inside
+            out or not finite, a ratio outside [0, 1].
     """
 
     id: str
@@ -66,6 +66,11 @@ class Sample:
             raise DataError("a sample needs an id and a data_source", where=where, fix="fill both in")
         if not self.prompt:
             raise DataError("the prompt has no message", where=where, fix="add a user turn")
+        if self.prompt[-1].role == "assistant":
+            # As in a file for supervised training: it is most likely the answer, which the policy would read.
+            raise DataError(
+                "the prompt ends with the assistant's turn", where=where, fix="drop that turn, or the row"
+            )
         marks = sum(message.content.count(IMAGE) for message in self.prompt)
         if marks != len(self.images):
             raise DataError(

@@ -536,3 +536,26 @@ def test_benchmark_questions_that_nobody_can_answer_are_left_out(
     rows[0] |= {"question": change["question"]} if "question" in change else {"B": rows[0]["A"]}
     entries = [entry for _, entry in FORMATS["hrbench"].read(write_tsv(tmp_path / "hr.tsv", rows), Options())]
     assert [isinstance(entry, Sample) for entry in entries] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("name", ["hf", "verl", "samples"])
+def test_a_prompt_that_ends_with_the_answer_is_left_out_with_the_remedy(name: str, tmp_path: Path) -> None:
+    turns = [
+        {"role": "system", "content": "Look."},
+        *user("How many?"),
+        {"role": "assistant", "content": "<answer>3</answer>"},
+    ]
+    row = {"data_source": "own", "prompt": turns, "reward_model": {"ground_truth": "3"}}
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("source: own\nquestion: prompt\nanswer: reward_model\n")
+    if name == "hf":
+        row |= {"reward_model": "3"}
+    file = lines(tmp_path / "own.jsonl", [row, row | {"prompt": turns[:2]}])
+    options = Options(columns=columns) if name == "hf" else Options()
+    (_, error), (_, sample) = FORMATS[name].read(file, options)
+    assert isinstance(error, DataError)
+    assert (error.what, error.fix) == (
+        "the prompt ends with the assistant's turn",
+        "drop that turn, or the row",
+    )
+    assert isinstance(sample, Sample)

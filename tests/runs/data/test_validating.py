@@ -2,6 +2,8 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import ExifTags, Image
 
@@ -14,6 +16,7 @@ from vtune.runs.plan.self_test import bombs
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import write_samples
 from vtune.schema.sample import Evidence
+from vtune.schema.sample_row import SAMPLE_COLUMNS
 
 
 def encoded(width: int, height: int) -> bytes:
@@ -134,6 +137,18 @@ def test_an_empty_question_is_a_problem_of_its_row(tmp_path: Path) -> None:
     assert [(one["row"], one["what"]) for one in problems] == [
         (n, "the question is empty") for n in (1, 2, 3)
     ]
+
+
+def test_a_prompt_that_ends_with_the_answer_is_a_problem_of_its_row(tmp_path: Path) -> None:
+    write_samples(tmp_path / "a.parquet", [GOOD])
+    (row,) = pq.read_table(str(tmp_path / "a.parquet")).to_pylist()
+    answered = [*row["prompt"], {"role": "assistant", "content": "<answer>B</answer>"}]
+    odd = row | {"prompt": answered, "extra_info": row["extra_info"] | {"id": "signs/2"}}
+    pq.write_table(pa.Table.from_pylist([row, odd], schema=SAMPLE_COLUMNS), str(tmp_path / "b.parquet"))
+    (problem,) = validate([tmp_path / "b.parquet"])["problems"]
+    assert (problem["row"], problem["what"]) == (1, "the prompt ends with the assistant's turn")
+    with pytest.raises(DataError, match="1 problem"):
+        check_data([tmp_path / "b.parquet"])
 
 
 def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:
