@@ -14,13 +14,16 @@ import pytest
 
 from tests.chains.obedient import TAGS, answer, obedient, replied
 from tests.chains.table import Record, record_combinations
-from tests.data.formats.published import MAKERS
+from tests.data.formats.published import MAKERS, coded, lines, user
 from tests.rollout.build import SAMPLE
 from tests.verifiers.cases import CASES, sample_of
+from vtune.data.formats.building import Options
 from vtune.data.formats.table import FORMATS
 from vtune.reward.format import counted_tags, format_reward
 from vtune.rollout.prompts import Style, ask
 from vtune.runs.data.importing import import_data
+from vtune.runs.recipes.chain.joins import prompt_join
+from vtune.runs.recipes.chain.policies import accuracy, asked
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.parquet import load_picture, read_samples
 from vtune.schema.pixels import examine
@@ -157,3 +160,50 @@ def test_photographs_become_questions_that_say_how_they_are_answered(coco_mini: 
         assert earned(sample, obedient(prompt, sample), SHOWN) == pytest.approx(1.0)
         assert counted_tags(obedient(prompt, sample)).score == 1.0
     assert json.dumps([sample.verifier for sample in samples]).count("counting") > 10
+
+
+GEO3K = (
+    "<image>Find x. You FIRST think about the reasoning process as an internal monologue and then provide "
+    "the final answer. The reasoning process MUST BE enclosed within <think> </think> tags. The final answer "
+    "MUST BE put in \\boxed{}."
+)
+"""verl's examples/data_preprocess/geo3k.py, word for word behind the question."""
+
+
+@pytest.mark.parametrize(
+    ("text", "tools", "parm"),
+    [
+        pytest.param(GEO3K, None, {"answer_in": "boxed"}, id="as published"),
+        pytest.param(GEO3K, (), {}, id="for our prompts"),
+        pytest.param("<image>Find x.", None, {}, id="nothing is asked"),
+        pytest.param("<image>Find x. <answer>\\boxed{}</answer>", None, {}, id="a box within tags"),
+    ],
+)
+def test_verls_answers_are_read_where_its_prompt_asks_for_them(
+    text: str, tools: Any, parm: dict[str, str], tmp_path: Path
+) -> None:
+    row = {
+        "data_source": "geo",
+        "prompt": user(text),
+        "images": [coded(0)],
+        "reward_model": {"style": "rule", "ground_truth": "5"},
+    }
+    file = lines(tmp_path / "geo.jsonl", [row])
+    import_data("verl", [file], tmp_path / "geo.parquet", options=Options(tools=tools), strict=True)
+    (sample,) = read_samples(tmp_path / "geo.parquet")
+    assert (sample.verifier, sample.verifier_parm) == ("math", parm)
+    for style in ("plain", "tools", "codev") if parm else ():
+        assert {accuracy(one).score for one in asked(sample, style, ())} == {1.0}
+    if not parm:
+        assert {accuracy(one).score for one in asked(sample, "codev", ())} == {1.0}
+
+
+def test_a_question_that_asks_for_a_box_nobody_reads_is_told_what_to_import_anew() -> None:
+    sample = replace(SAMPLE, prompt=(Message("user", GEO3K.removeprefix(IMAGE)),), images=())
+    join = prompt_join("w", "r", "plain", asked(sample, "plain", ()))
+    assert join.level == "break"
+    assert "`answer_in: boxed`" in join.fix
+    assert "--tools" in join.fix
+    assert "any rollout.prompt" not in join.fix
+    silent = replace(sample, prompt=(Message("user", "Find x."),))
+    assert "any rollout.prompt" in prompt_join("w", "r", "plain", asked(silent, "plain", ())).fix

@@ -62,8 +62,17 @@ def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
         kept[PROMPT] = [{"role": turn.role, "content": turn.content} for turn in sample.prompt]
     if sample.tools != tuple(tools):
         kept[OFFER] = list(sample.tools)
+    parm = sample.verifier_parm
+    if parm.get("answer_in") == "boxed" and _names_box(sample.prompt) and not _names_box(prompt):
+        # The words that asked for a box are gone; the answer is read where a recipe's prompt asks for it.
+        parm = {key: value for key, value in parm.items() if key != "answer_in"}
     # What was there first is what was published.
-    return replace(sample, prompt=prompt, tools=tuple(tools), extra=kept | dict(sample.extra))
+    extra = kept | dict(sample.extra)
+    return replace(sample, prompt=prompt, tools=tuple(tools), verifier_parm=parm, extra=extra)
+
+
+def _names_box(prompt: Sequence[Message]) -> bool:
+    return any("\\boxed" in turn.content for turn in prompt)
 
 
 def _asked(turn: Message) -> Message:

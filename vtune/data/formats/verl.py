@@ -1,6 +1,6 @@
 """verl's rows, read and written: the layout that most trainers share (verl, DeepEyes, CodeV, EasyR1)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from vtune.data.formats.values import conversation, first, needed, pictures, str
 from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
-from vtune.verifiers import verifier_of
+from vtune.verifiers import VERIFIERS, verifier_of
 
 VERL_COLUMNS = pa.schema(
     [
@@ -82,6 +82,15 @@ def verl_sample(
     identity = info.get("id")
     question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
     answer = info.get("answer")
+    found = judged(
+        question,
+        needed(judge, "ground_truth"),
+        options,
+        column="reward_model.ground_truth",
+        model=judge.get("style") == "model" if model is None else model,
+    )
+    if _wants_box(turns) and not VERIFIERS[found["verifier"]].reads_outcome:
+        found["verifier_parm"] = {**found["verifier_parm"], "answer_in": "boxed"}
     return build_sample(
         place,
         source=source,
@@ -95,14 +104,14 @@ def verl_sample(
         extra=others(info, "id")
         | {"reward_model": others(judge, "ground_truth")}
         | others(row, "data_source", "images", "image", "prompt", "ability", "reward_model", "extra_info"),
-        **judged(
-            question,
-            needed(judge, "ground_truth"),
-            options,
-            column="reward_model.ground_truth",
-            model=judge.get("style") == "model" if model is None else model,
-        ),
+        **found,
     )
+
+
+def _wants_box(turns: Sequence[Row]) -> bool:
+    r"""Whether a prompt asks for the answer in `\boxed{}` alone, as that of verl's own Geometry3K does."""
+    text = "".join(turn["content"] for turn in turns)
+    return "\\boxed" in text and "<answer>" not in text
 
 
 def verl_row(sample: Sample, index: int) -> Row:

@@ -271,13 +271,24 @@ def prompt_join(writer: str, reader: str, style: str, posed: Sequence[Asked], co
         if verdict.score < 1 - ROUNDING:
             why = f"a policy that knows the truth and does as it is asked earns {verdict.score:g} with "
             why += f"verifier {one.sample.verifier} ({one.sample.source}): {verdict.why}"
-            fix = (
-                "any rollout.prompt but `plain` asks for what verifiers read; `plain` needs a cold start "
-                "(yours is found by a comment `#   vtune sft …` whose `--out` is where `model` lies), or "
-            )
-            fix += "questions that say it themselves, as an import of boxes writes them"
-            return Join(writer, reader, "prompt", written, read, "break", why, fix)
+            return Join(writer, reader, "prompt", written, read, "break", why, _asking_right(one))
     return Join(writer, reader, "prompt", written, read)
+
+
+def _asking_right(one: Asked) -> str:
+    """What to do about a prompt that does not ask for what its verifier reads."""
+    if "\\boxed" in one.tags and "<answer>" not in one.tags:
+        # A prompt style would ask for tags beside it, and the question would contradict it.
+        return (
+            "these questions ask for \\boxed{} themselves: put `answer_in: boxed` in their verifier_parm, as "
+            "an import of `verl` and `vtriune` does; or import them with --tools (`none` for no tool), which "
+            "takes such words out of published prompts that it knows"
+        )
+    return (
+        "any rollout.prompt but `plain` asks for what verifiers read; `plain` needs a cold start (yours is "
+        "found by a comment `#   vtune sft …` whose `--out` is where `model` lies), or questions that say it "
+        "themselves, as an import of boxes writes them"
+    )
 
 
 def judged_by(reward: RewardRecipe) -> str:
