@@ -6,8 +6,11 @@ import torch
 from tests.conftest import load
 from tests.update.build import update
 from vtune.errors import RecipeError
-from vtune.models.policy import Policy
-from vtune.update.lora import adapter_units, add_adapters, check_alone, check_targets, units
+from vtune.models.families import FAMILIES, family_of_model
+from vtune.models.policy import Policy, load_skeleton
+from vtune.models.shape import find_shape, known_shapes, shape_of
+from vtune.models.tiny import build_tiny
+from vtune.update.lora import adapter_units, add_adapters, check_alone, check_shape, check_targets, units
 from vtune.update.recipe import LoRA
 
 LORA = LoRA(rank=4, alpha=8, targets=("q_proj", "down_proj"))
@@ -73,3 +76,37 @@ def test_what_vllm_cannot_take_alone_is_told(tiny: Path, changes: dict[str, obje
 
 def test_adapters_of_the_language_model_can_be_handed_over_alone(tiny: Path) -> None:
     check_alone(str(tiny), update(lora=LORA, freeze=("vision", "connector")))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_shape_knows_the_names_of_the_linear_layers(family: str, tmp_path: Path) -> None:
+    build_tiny(tmp_path / "model", ["a"], seed=0, family=family)
+    found = find_shape(str(tmp_path / "model"), None)
+    assert found is not None
+    model = load_skeleton(str(tmp_path / "model"))
+    part_of = family_of_model(model).part_of
+    there: dict[str, set[str]] = {"vision": set(), "connector": set(), "language": set()}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            there[part_of(name)].add(name.rpartition(".")[2])
+    there["language"] -= {"lm_head"} if found[0].tied else set()
+    assert found[0].linear_names == there
+
+
+@pytest.mark.parametrize(
+    ("changes", "alone", "said"),
+    [
+        ({"lora": LoRA(rank=4, alpha=8, targets=("q_porj",))}, False, "is called q_porj"),
+        ({"lora": LoRA(rank=4, alpha=8, targets=("qkv",)), "freeze": ("vision",)}, False, "is called qkv"),
+        ({}, True, "nothing is adapted"),
+        ({"lora": LORA}, True, r"at down_proj \(vision\)"),
+    ],
+)
+def test_a_model_known_by_its_shape_is_refused_what_it_would_be_refused_here(
+    changes: dict[str, object], alone: bool, said: str
+) -> None:
+    shape = shape_of(known_shapes()["Qwen2.5-VL-7B"])
+    with pytest.raises(RecipeError, match=said):
+        check_shape(shape, update(**changes), alone=alone)
+    check_shape(shape, update(lora=LORA, freeze=("vision", "connector")), alone=True)
+    check_shape(shape, update(), alone=False)

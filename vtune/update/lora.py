@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA, Hu et al. 2021), laid into a model by peft and merged back by arithmetic."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from vtune.errors import RecipeError
 from vtune.models.families import family_of_model
 from vtune.models.families.family import Part
+from vtune.models.families.shape import Shape
 from vtune.models.policy import load_skeleton
 from vtune.update.recipe import LoRA, Update
 
@@ -64,12 +65,7 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
     part_of = family_of_model(model).part_of
     wanted = [name for name in wanted if part_of(name) not in frozen]
     reached = {name.rpartition(".")[2] for name in wanted}
-    if missing := [target for target in lora.targets if target not in reached]:
-        there = sorted({name.rpartition(".")[2] for name in linear})
-        raise RecipeError(
-            f"update.lora.targets: no trainable linear layer is called {', '.join(missing)}",
-            fix=f"the model's linear layers are {', '.join(there)}",
-        )
+    _check_reached(lora, reached, {name.rpartition(".")[2] for name in linear})
     embedding = model.get_input_embeddings().weight
     if tied := [name for name in wanted if model.get_submodule(name).weight is embedding]:
         raise RecipeError(
@@ -78,6 +74,24 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
             fix=f"take {tied[0].rpartition('.')[2]} out of the targets",
         )
     return wanted
+
+
+def _check_reached(lora: LoRA, reached: Collection[str], there: Collection[str]) -> None:
+    """Check that every target names a layer that can have an adapter.
+
+    Args:
+        lora: Of the recipe.
+        reached: Names of such layers.
+        there: Names of all linear layers, for the error.
+
+    Raises:
+        RecipeError: If one does not.
+    """
+    if missing := [target for target in lora.targets if target not in reached]:
+        raise RecipeError(
+            f"update.lora.targets: no trainable linear layer is called {', '.join(missing)}",
+            fix=f"the model's linear layers are {', '.join(sorted(there))}",
+        )
 
 
 def check_targets(model: str, update: Update) -> None:
@@ -101,16 +115,42 @@ def check_alone(model: str, update: Update) -> None:
     Raises:
         RecipeError: If there are none, or one is not in the language model.
     """
+    lora = _adapted(update)
+    skeleton = load_skeleton(model)
+    part_of = family_of_model(skeleton).part_of
+    names = targets_in(skeleton, lora, update.freeze)
+    _check_inside([name for name in names if part_of(name) != "language"])
+
+
+def check_shape(shape: Shape, update: Update, *, alone: bool) -> None:
+    """`check_targets`, and with `alone` also `check_alone`, of a model that is known by its shape alone.
+
+    Raises:
+        RecipeError: As they do.
+    """
+    if update.lora is None:
+        if alone:
+            _adapted(update)
+        return
+    layers, targets = shape.linear_names, {*update.lora.targets}
+    reached = {part: names & targets for part, names in layers.items() if part not in update.freeze}
+    _check_reached(update.lora, frozenset().union(*reached.values()), frozenset().union(*layers.values()))
+    if alone:
+        elsewhere = {part: names for part, names in reached.items() if part != "language"}
+        _check_inside(sorted(f"{name} ({part})" for part, names in elsewhere.items() for name in names))
+
+
+def _adapted(update: Update) -> LoRA:
     if update.lora is None:
         raise RecipeError(
             "rollout.adapters is alone, and nothing is adapted: update.lora is null",
             fix="set update.lora, or rollout.adapters to merged",
         )
-    skeleton = load_skeleton(model)
-    part_of = family_of_model(skeleton).part_of
-    outside = [
-        name for name in targets_in(skeleton, update.lora, update.freeze) if part_of(name) != "language"
-    ]
+    return update.lora
+
+
+def _check_inside(outside: Sequence[str]) -> None:
+    """Refuse layers outside of the language model whose adapters vLLM would be given."""
     if outside:
         raise RecipeError(
             f"rollout.adapters is alone, and there would be one at {outside[0]}: vLLM takes those of the "

@@ -620,6 +620,28 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
     assert started.code == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            ["update.lora={rank: 64, alpha: 128, targets: [q_porj]}"],
+            "no trainable linear layer is called q_porj",
+        ),
+        (["rollout.adapters=alone", "update.lora=null"], "nothing is adapted"),
+    ],
+)
+def test_what_a_start_refuses_of_adapters_is_refused_by_a_dry_run(
+    settings: list[str], said: str, tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    given = [word for one in settings for word in ("--set", one)]
+    by_shape = vtune("rl", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu", "H100", *given)
+    assert (by_shape.code, said in by_shape.err) == (2, True), by_shape.err
+    given += ["--set", "rollout.engine=vllm"] if "adapters" in settings[0] else []
+    here = rl(tiny, lens / "train.parquet", tmp_path / "run", "--dry-run", *given)
+    ended = vtune(*here)
+    assert (ended.code, said in ended.err) == (2, True), ended.err
+
+
 def test_the_plan_stands_above_the_recipe_as_comments(tmp_path: Path) -> None:
     ended = vtune("sft", "--recipe", "codev", "--dry-run", "--gpus", "8", "--gpu-memory", "141")
     assert ended.code == 0, ended.err

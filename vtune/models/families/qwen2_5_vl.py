@@ -49,6 +49,11 @@ class Qwen25Shape(Shape):
         }
 
     @property
+    def connector_linears(self) -> tuple[str, ...]:
+        """Names of the connector's linear layers: of `nn.Sequential`, they are numbers."""
+        return "0", "2"
+
+    @property
     def vision_parameters(self) -> int:
         """Of the vision tower without the connector."""
         h, i = self.v_hidden, self.v_intermediate

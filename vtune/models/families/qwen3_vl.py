@@ -48,6 +48,11 @@ class Qwen3Shape(Shape):
         return {"qkv": (h, 3 * h), "proj": (h, h), "linear_fc1": (h, i), "linear_fc2": (i, h)}
 
     @property
+    def connector_linears(self) -> tuple[str, ...]:
+        """Names of the connector's linear layers."""
+        return "linear_fc1", "linear_fc2"
+
+    @property
     def vision_parameters(self) -> int:
         """Of the vision tower without the connector."""
         h, i = self.v_hidden, self.v_intermediate

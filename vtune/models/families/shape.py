@@ -98,6 +98,21 @@ class Shape(ABC):
         """The same as `linears` of one layer of the vision tower."""
 
     @property
+    def linear_names(self) -> dict[str, frozenset[str]]:
+        """Names of the linear layers that may have an adapter, by part."""
+        head = () if self.tied else ("lm_head",)
+        return {
+            "vision": frozenset(self.v_linears),
+            "connector": frozenset(self.connector_linears),
+            "language": frozenset((*self.linears, *head)),
+        }
+
+    @property
+    def connector_linears(self) -> tuple[str, ...]:
+        """Names of the connector's linear layers."""
+        return ()
+
+    @property
     @abstractmethod
     def vision_parameters(self) -> int:
         """Of the vision tower without the connector."""

@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vtune.config import Strict
 from vtune.errors import VtuneError
+from vtune.models.families.shape import Shape
 from vtune.models.policy import load_chat
 from vtune.models.shape import find_shape, known_shapes, local_file
 from vtune.models.source import resolved
@@ -49,7 +49,7 @@ from vtune.sandbox.broker import SESSION_BYTES
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of
-from vtune.update.lora import check_targets
+from vtune.update.lora import check_alone, check_shape, check_targets
 from vtune.update.sequence import check_sequence_parallel
 
 LOOKED_AT = 64
@@ -137,9 +137,15 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
         load_chat(recipe.model)
         check_targets(recipe.model, recipe.update)
+        if _hands_adapters_alone(recipe):
+            check_alone(recipe.model, recipe.update)
     else:
         missing.insert(0, f"model {recipe.model}")
     return facts | {"missing": missing}
+
+
+def _hands_adapters_alone(recipe: RLRecipe | SFTRecipe) -> bool:
+    return isinstance(recipe, RLRecipe) and recipe.rollout.adapters == "alone"
 
 
 def _with_evaluations(
@@ -225,7 +231,7 @@ def _traced(path: Path) -> Iterator[Sequence[Picture]]:
 
 
 def plan(
-    recipe: Strict,
+    recipe: RLRecipe | SFTRecipe,
     machine: Machine,
     *,
     shape: str | None = None,
@@ -249,6 +255,10 @@ def plan(
         `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and
         `changes_learning`: whether the run learns something else by it), `then` (notes on the recipe with all
         of them) and `otherwise`.
+
+    Raises:
+        RecipeError: If the recipe asks of the model what it cannot do: to be shared by so many GPUs, or
+            adapters beside layers that it does not have.
     """
     values = recipe.model_dump(mode="json")
     steps = values["steps"] or steps
@@ -258,9 +268,7 @@ def plan(
         note = f"the shape of {values['model']!r} is not known; name one with --shape: {names}"
         return {"fits": None, "machine": _machine(machine), "shape": None, "notes": [note]}
     size, said = found
-    if draws(values):
-        check_tensor_parallel(sharing(values), size, kind=engine_of(values))
-    check_sequence_parallel(sharing_rows(values), machine.gpus, size)
+    _check_shape(recipe, values, size, machine)
     phases = phases_of(values, size, machine)
     result = {
         "fits": fits(recipe, size, machine),
@@ -281,6 +289,16 @@ def plan(
     if not result["fits"]:
         result |= {"step": untimed(result["step"])} | advice(recipe, size, machine)
     return result
+
+
+def _check_shape(
+    recipe: RLRecipe | SFTRecipe, values: Mapping[str, Any], shape: Shape, machine: Machine
+) -> None:
+    """See that a model of a shape can be trained, and draw, as the recipe says."""
+    check_shape(shape, recipe.update, alone=_hands_adapters_alone(recipe))
+    if draws(values):
+        check_tensor_parallel(sharing(values), shape, kind=engine_of(values))
+    check_sequence_parallel(sharing_rows(values), machine.gpus, shape)
 
 
 def _machine(machine: Machine) -> dict[str, Any]:
