@@ -309,7 +309,12 @@ def _check(section: ImageSearchRecipe) -> None:
 
 
 def _check_asking(section: ImageSearchRecipe) -> None:
-    secret(section.token_env, "the image search service's token")
+    token = secret(section.token_env, "the image search service's token")
+    if section.url is not None:
+        from vtune.tools.remote import check_pictures_service
+
+        assert section.patience is not None
+        check_pictures_service(section.url.rstrip("/"), section.patience, token)
     if section.web is not None:
         secret(section.web.api_key_env, "the key of the reverse image search")
 

@@ -1,12 +1,24 @@
 """Searches by a service (`vtune serve search`)."""
 
+import asyncio
 import base64
-from typing import Any
+import io
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+from PIL import Image
 
 from vtune.errors import DataError, ServiceError
 from vtune.tools.http import Patience, Poster
 from vtune.tools.passage import Passage, passage_from
 from vtune.tools.pictures import Match
+
+HELLO = "hello"
+"""Asked of a service before a run. Ours: any answer will do."""
+SIDE = 56
+"""Pixels of the picture that is looked up then."""
+
+Q = TypeVar("Q", contravariant=True)
 
 
 class RemotePassages:
@@ -70,6 +82,49 @@ class RemotePictures:
     async def aclose(self) -> None:
         """Close its connections."""
         await self._poster.aclose()
+
+
+def check_passages_service(url: str, patience: Patience, token: str | None) -> None:
+    """Ask a text search service one question, as it will be asked in the run; any answer is good.
+
+    Raises:
+        ServiceError: If none comes.
+    """
+    asyncio.run(_asked(RemotePassages(url, _brief(patience), token=token), "text_search", HELLO))
+
+
+def check_pictures_service(url: str, patience: Patience, token: str | None) -> None:
+    """The same of an image search service.
+
+    Raises:
+        ServiceError: If no answer comes.
+    """
+    drawn = io.BytesIO()
+    Image.new("RGB", (SIDE, SIDE), "grey").save(drawn, "PNG")
+    asyncio.run(_asked(RemotePictures(url, _brief(patience), token=token), "image_search", drawn.getvalue()))
+
+
+class _Service(Protocol[Q]):
+    async def search(self, asked: Q, top_k: int, /) -> Any: ...
+
+    async def aclose(self) -> None: ...
+
+
+async def _asked(service: _Service[Q], key: str, asked: Q) -> None:
+    async with aclosing(service):
+        try:
+            await service.search(asked, 1)
+        except ServiceError as error:
+            raise ServiceError(
+                error.what,
+                where=error.where,
+                fix=f"start it (`vtune serve search`), or fix url and token_env of tools.{key}",
+            ) from None
+
+
+def _brief(patience: Patience) -> Patience:
+    # Who waits for a start is not to wait through every retry.
+    return patience.model_copy(update={"retries": min(1, patience.retries)})
 
 
 def _bearer(token: str | None) -> dict[str, str]:

@@ -235,7 +235,12 @@ def _check(section: TextSearchRecipe) -> None:
 
 
 def _check_asking(section: TextSearchRecipe) -> None:
-    secret(section.token_env, "the search service's token")
+    token = secret(section.token_env, "the search service's token")
+    if section.url is not None:
+        from vtune.tools.remote import check_passages_service
+
+        assert section.patience is not None
+        check_passages_service(section.url.rstrip("/"), section.patience, token)
     if section.pages is not None:
         secret(section.pages.api_key_env, "the key of the search engine")
     if section.web is not None:

@@ -98,8 +98,8 @@ class ToolPart:
     check: Callable[[Any], None] | None = None
     """(section) -> nothing; raises DataError before a run where what it needs is not there."""
     check_asking: Callable[[Any], None] | None = None
-    """(section) -> nothing; raises before a run where it lacks what it asks others with, e.g. a key. Not
-    called where all that it would ask is on record."""
+    """(section) -> nothing; raises before a run where it lacks what it asks others with, e.g. a key, or where
+    a service of one's own does not answer. Not called where all that it would ask is on record."""
     check_sample: Callable[[Any, Sample], None] | None = None
     """(section, a sample that offers it) -> nothing; raises DataError where the sample lacks something."""
     example: Mapping[str, Any] | None = None

@@ -17,6 +17,7 @@ import pytest
 from tests.models.rows import picture
 from tests.reward.build import recipe as reward_recipe
 from tests.rollout.build import ANSWER, SAMPLE, FakeSandbox, job, recipe
+from tests.runs.commands import rl, vtune
 from tests.served import Served, serving
 from vtune.errors import RecipeError, ServiceError
 from vtune.models.policy import Policy
@@ -24,7 +25,7 @@ from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent
 from vtune.rollout.scripted import ScriptedEngine
-from vtune.runs.agent.tools import ToolsRecipe, tools_of
+from vtune.runs.agent.tools import ToolsRecipe, check_asking, tools_of
 from vtune.runs.data.indexing import index_passages, index_pictures
 from vtune.runs.plan.checks import _searches as check_searches
 from vtune.runs.serve.search import SearchService, app_of
@@ -253,6 +254,30 @@ def test_doctor_says_what_is_wrong_with_a_search(
     assert "not one of pictures" in found
     monkeypatch.delenv("SEARCH_TOKEN")
     assert doctor(remote(service.url)) == [("fail", "SEARCH_TOKEN is not set")]
+
+
+def test_a_service_is_asked_before_a_run(service: Served, tiny: Path, lens: Path, tmp_path: Path) -> None:
+    check_asking(remote(service.url))
+    pictures = {"url": service.url, "token_env": "SEARCH_TOKEN", "patience": PATIENCE, "show": True}
+    for url, key in ((f"{service.url}/none", "text_search"), ("http://127.0.0.1:1", "image_search")):
+        section = remote(url).model_dump(mode="json", include={"text_search"})
+        if key == "image_search":
+            section = {key: pictures | {"top_k": 1, "max_chars": 9, "url": url}}
+        else:
+            check_asking(
+                ToolsRecipe.model_validate({"image_search": pictures | {"top_k": 1, "max_chars": 9}})
+            )
+        with pytest.raises(ServiceError, match="search service") as told:
+            check_asking(ToolsRecipe.model_validate(section))
+        assert f"tools.{key}" in told.value.fix
+        assert "vtune serve search" in told.value.fix
+        words = rl(tiny, lens / "train.parquet", tmp_path / "run", "--set", f"tools={json.dumps(section)}")
+        ended = vtune(*words)
+        assert (ended.code, url in ended.err) == (1, True), ended.err
+        assert not (tmp_path / "run").exists()
+        planned = vtune(*words, "--dry-run", "--json")
+        assert planned.code == 0, planned.err
+        assert any(one.startswith(f"tools ({url}/") for one in json.loads(planned.out)["check"]["missing"])
 
 
 def test_a_token_that_is_not_set_is_told_before_anything_starts(

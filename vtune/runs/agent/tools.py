@@ -133,9 +133,12 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
 def check_asking(recipe: ToolsRecipe | None) -> None:
     """See, before a run, that its tools have what they ask others with, or the records that are replayed.
 
+    A search service is asked one question, as the judge is; what costs money is not.
+
     Raises:
         RecipeError: If a key or token is not set.
         DataError: If a record is not there.
+        ServiceError: If a search service does not answer.
     """
     if recipe is None:
         return

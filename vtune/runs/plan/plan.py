@@ -67,8 +67,9 @@ def plan_rl(
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` reports: the sizes of the run, what is missing for it, and the estimate.
 
-    A model folder, a data file, a reward service, a judge or a summariser that is not there is listed under
-    `missing`; what is there and wrong is an error, as at the start of a run. Each is asked one question.
+    A model folder, a data file, a reward service, a judge, a search service or a summariser that is not
+    there is listed under `missing`; what is there and wrong is an error, as at the start of a run. Each is
+    asked one question.
 
     Args:
         recipe: What is to be run.
