@@ -620,6 +620,21 @@ def test_a_dry_run_without_model_and_data_estimates_and_lists_what_is_missing() 
     assert started.code == 2
 
 
+def test_an_index_that_is_not_here_is_listed_and_one_that_is_none_is_refused(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    section = {"index": str(tmp_path / "index"), "top_k": 3, "max_chars": 100}
+    given = ("--set", f"tools={json.dumps({'text_search': section})}")
+    words = rl(tiny, lens / "train.parquet", tmp_path / "run", *given)
+    ended = vtune(*words, "--dry-run", "--json")
+    assert ended.code == 0, ended.err
+    assert f"index {tmp_path / 'index'} (tools.text_search)" in json.loads(ended.out)["check"]["missing"]
+    assert (vtune(*words).code, (tmp_path / "run").exists()) == (2, False)
+    (tmp_path / "index").mkdir()
+    ended = vtune(*words, "--dry-run")
+    assert (ended.code, "no index in" in ended.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

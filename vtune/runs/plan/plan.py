@@ -19,7 +19,7 @@ from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_tensor_parallel
-from vtune.runs.agent.tools import check_asking, check_writers
+from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_indexes, check_writers, sections_of
 from vtune.runs.plan.asking import why_silent
 from vtune.runs.plan.estimate import (
     draws,
@@ -67,9 +67,9 @@ def plan_rl(
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` reports: the sizes of the run, what is missing for it, and the estimate.
 
-    A model folder, a data file, a reward service, a judge, a search service or a summariser that is not
-    there is listed under `missing`; what is there and wrong is an error, as at the start of a run. Each is
-    asked one question.
+    A model folder, a data file, an index, a reward service, a judge, a search service or a summariser that
+    is not there is listed under `missing`; what is there and wrong is an error, as at the start of a run.
+    Each service is asked one question.
 
     Args:
         recipe: What is to be run.
@@ -90,6 +90,7 @@ def plan_rl(
     if not facts["missing"]:
         check_prompt_lengths(recipe)
     machine = replace(machine, pictures=_pictures(recipe.data, _asked))
+    facts["missing"] += _indexes(recipe.tools)
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
     needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
@@ -186,6 +187,25 @@ def _elsewhere(recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], machine: 
         else:
             found.append(f"{each} start the service on all of them, or name a host that they reach")
     return found
+
+
+def _indexes(tools: ToolsRecipe | None) -> list[str]:
+    """The indexes of tools that are not here.
+
+    Raises:
+        VtuneError: If all are, and one is not what its tool needs.
+    """
+    named = {
+        tool.section or name: getattr(section, "index", None) for name, tool, section in sections_of(tools)
+    }
+    absent = [
+        f"index {index} (tools.{key})"
+        for key, index in named.items()
+        if isinstance(index, str) and not Path(index).exists()
+    ]
+    if not absent:
+        check_indexes(tools)
+    return absent
 
 
 def _services(reward: RewardRecipe) -> list[str]:

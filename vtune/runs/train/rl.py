@@ -54,6 +54,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     if recipe.rollout.adapters == "alone":
         check_alone(recipe.model, recipe.update)
     facts = check_prompts(recipe)
+    check_indexes(recipe.tools)
     check_prompt_lengths(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
@@ -190,7 +191,6 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     paths = [Path(name) for name in recipe.data]
     rows = _Rows(recipe)
     check_data(paths, see=rows.see)
-    check_indexes(recipe.tools)
     found = rows.found()
     check_evidence(found)
     for idle in idle_credit(recipe.credit, rows.offers):
