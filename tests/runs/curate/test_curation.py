@@ -959,13 +959,35 @@ def test_a_curation_that_takes_the_place_of_another_says_so(tmp_path: Path) -> N
     recipe = write_recipe(tmp_path / "mine.yaml", {"s": source(data)}, [])
     assert "curated with" not in vtune("curate", recipe, "--out", out).err
     other = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
-    assert f"{out} was curated with other settings (seed, mix.caps.s); its files are replaced" in other.err
+    assert (
+        f"{out} was curated with other settings (seed, mix.caps.s); its files will be replaced" in other.err
+    )
     (out / "page.html").unlink()
     again = vtune("curate", recipe, "--out", out, "--set", "seed=1", "--set", "mix.caps={s: 3}")
     assert (again.code, "replaced" in again.err) == (0, False), "the same settings: nothing of them is lost"
     (out / "recipe.yaml").write_text("{")
     broken = vtune("curate", recipe, "--out", out)
     assert (broken.code, "replaced" in broken.err) == (0, False)
+
+
+def test_a_curation_without_a_row_leaves_the_earlier_one_as_it_is(tmp_path: Path) -> None:
+    write_samples(tmp_path / "a.parquet", numbered(5))
+    sources = {"s": source(tmp_path / "a.parquet")}
+    recipe = write_recipe(tmp_path / "r.yaml", sources, [])
+    out = tmp_path / "out"
+    curate(recipe, out)
+    before = made(out)
+    none = write_recipe(tmp_path / "none.yaml", sources, [], mix={"caps": {"s": 0}, "repeat": {}})
+    ended = vtune("curate", none, "--out", out)
+    assert (ended.code, "no rows are left" in ended.err) == (1, True), ended.err
+    assert made(out) == before
+    assert f"see {out / 'dropped-all.jsonl'} for the reasons" in ended.err
+    assert len((out / "dropped-all.jsonl").read_text().splitlines()) == 5
+    curate(recipe, out)
+    assert made(out) == before
+    assert "nothing has changed" in vtune("curate", recipe, "--out", out).err
+    fresh = vtune("curate", none, "--out", tmp_path / "fresh")
+    assert f"see {tmp_path / 'fresh' / 'drops.jsonl'} for the reasons" in fresh.err
 
 
 def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path) -> None:

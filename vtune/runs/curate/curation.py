@@ -43,6 +43,8 @@ from vtune.uses import prints as using
 
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
 """Files that a run leaves beside its records, `curation.json` and the queue."""
+DROPPED_ALL = "dropped-all.jsonl"
+"""The drops of a run, until it has rows to write."""
 REVIEWS = "results/reviews.jsonl"
 """What judges and people have said; there from the first start in a folder on."""
 
@@ -173,7 +175,6 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
         elif isinstance(spec, PeopleLabels):
             doubts(spec)
     read = [Path(file) for source in recipe.used.values() for file in source.files]
-    check_folder_output(out)
     if out.is_dir():
         check_file_output(out / f"{recipe.records}.parquet", inputs=read)
         _check_own(out, [f"{recipe.records}.parquet", *MADE])
@@ -187,8 +188,6 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
             return before
         check_judges(_judges(recipe), out / "results", pictures=True)
         _say_replaced(recipe, out)
-        # What is there is no longer the result of one run.
-        (out / "curation.json").unlink(missing_ok=True)
         with looking(workers) as looks:
             return _curate(recipe, rows, looks, reviews, out, inputs)
 
@@ -219,7 +218,7 @@ def _say_replaced(recipe: DataRecipe, out: Path) -> None:
     differing = [key for key in differing_keys(before, recipe.model_dump(mode="json")) if key != "uses"]
     if before and differing:
         how = f"with other settings ({', '.join(differing)})"
-        say(f"{out} was curated {how}; its files are replaced, replies of models are kept")
+        say(f"{out} was curated {how}; its files will be replaced, replies of models are kept")
 
 
 def _judges(recipe: DataRecipe) -> dict[str, JudgeEndpoint]:
@@ -232,7 +231,8 @@ def _curate(
     recipe: DataRecipe, rows: Rows, looks: Look, reviews: Results, out: Path, inputs: str
 ) -> dict[str, Any]:
     sizes = _sample(recipe, rows)
-    with Ledger(rows, ["valid", *recipe.columns, "mix"], out / "drops.jsonl", recipe.seed) as ledger:
+    drops = out / DROPPED_ALL
+    with Ledger(rows, ["valid", *recipe.columns, "mix"], drops, recipe.seed) as ledger:
         bought = filter_rows(recipe, rows, ledger, looks, reviews, out)
         _cap(recipe, rows, ledger)
     waiting, unread = _still_waiting(out / "queue.jsonl", bought.queue, reviews)
@@ -240,9 +240,12 @@ def _curate(
     table = funnel(ledger, sizes, final)
     warnings = [*_warnings(recipe, table, ledger), *unread]
     if not table["all"]["after"]:
-        raise RunFailed(
-            "no rows are left", where="; ".join(warnings), fix=f"see {out / 'drops.jsonl'} for the reasons"
-        )
+        # The result of an earlier curation stays as it is.
+        said = drops if (out / "curation.json").exists() else drops.replace(out / "drops.jsonl")
+        raise RunFailed("no rows are left", where="; ".join(warnings), fix=f"see {said} for the reasons")
+    # What is there is no longer the result of one run.
+    (out / "curation.json").unlink(missing_ok=True)
+    drops.replace(out / "drops.jsonl")
     records, mixed = write_mix(recipe, rows, bought.notes, out)
     result = {
         "records": recipe.records,
@@ -377,8 +380,7 @@ def _inputs(recipe: DataRecipe, out: Path) -> str:
         if isinstance(spec, PassRate):
             prints[f"model {number}"] = model_print(resolved(spec.model))
             prints[f"tools {number}"] = tools_print(spec.tools)
-    reviews = out / "results" / "reviews.jsonl"
-    prints["reviews"] = fingerprint(reviews)
+    prints["reviews"] = fingerprint(out / REVIEWS)
     return hashlib.sha256(json.dumps(prints, sort_keys=True).encode()).hexdigest()
 
 
