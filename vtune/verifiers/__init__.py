@@ -85,7 +85,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
         if verdict.score < 0.0:
             raise OutOfRange(f"it scores {verdict.score:.3g}, and a verifier's scores lie in [0, 1]", SCALE)
         if between_0_and_1(verdict.score) and not verifier.partial_credit:
-            raise ill_made(part, f"it scores {verdict.score:.3g}, between 0 and 1", PARTIAL_CREDIT)
+            raise OutOfRange(f"it scores {verdict.score:.3g}, between 0 and 1", PARTIAL_CREDIT)
         return verdict
     except BrokenPart as failed:
         raise _met(failed, reply, sample) from failed.__cause__

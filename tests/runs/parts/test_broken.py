@@ -374,7 +374,9 @@ def test_a_verifier_that_gives_partial_credit_without_saying_so_is_blamed(
     path.write_text(text.replace("partial_credit=True", "partial_credit=False"))
     forget(used())
     use([path])
-    with pytest.raises(RunFailed, match=r"`anls` of mine\.py is broken: .*it scores 0\.5, between") as failed:
+    with pytest.raises(
+        RunFailed, match=r"`anls` of mine\.py is broken: OutOfRange: it scores 0\.5, between"
+    ) as failed:
         verdict_of()
     assert failed.value.where == str(path)
     assert "say partial_credit=True in its Verifier(…), or give 0 or 1" in failed.value.fix

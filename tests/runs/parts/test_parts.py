@@ -17,6 +17,7 @@ from tests.schema.records import SAMPLE
 from vtune.errors import RecipeError, SandboxUnavailable, ServiceError
 from vtune.parts import OURS
 from vtune.runs.parts.checks import check as checking
+from vtune.runs.parts.checks.verifier import near_misses
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
 from vtune.sandbox import Sandbox
 from vtune.schema.sample import Sample
@@ -78,7 +79,7 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
         ("TOO_FAR else 0.0", "TOO_FAR else 0.1", "a wrong answer earns nothing", "scores 0.1, not 0"),
         ("raise DataError(", "return  # (", "a broken ground truth is an error", "raise DataError"),
         ("    options(sample", "    (sample", "an unknown option is an error", "`options(sample"),
-        ("partial_credit=True,", "", "scores are as it says", "a score is 0.9: say partial_credit=True"),
+        ("partial_credit=True,", "", "scores are as it says", "scores 0.9: say partial_credit=True"),
         (
             "    check(sample)",
             "    import time; time.sleep(0.006)",
@@ -86,7 +87,7 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
             "say in_worker=True",
         ),
         ("share:.2f", "missing:.2f", "the gold answer earns full marks", "NameError"),
-        ("TOO_FAR else 0.0", "TOO_FAR else -0.1", "scores are as it says", "a score is -0.1: let scores"),
+        ("TOO_FAR else 0.0", "TOO_FAR else -0.1", "scores are as it says", "scores -0.1: let scores"),
         ('f"{share:.2f} of the text differs"', "''", "every verdict has a reason", "is '': say what it goes"),
         (
             "    check(sample)",
@@ -128,6 +129,28 @@ def test_a_promise_of_a_verifier_that_is_not_kept_is_found(
     path = tmp_path / "mine.py"
     path.write_text(text.replace(old, new))
     assert found in broken(path)[check]
+
+
+def test_partial_credit_for_what_is_nearly_right_is_found(tmp_path: Path) -> None:
+    text = (OWN / "anls.py").read_text().replace("partial_credit=True,", "")
+    assert "1.0 - share if share < TOO_FAR else" in text
+    text = text.replace(
+        "1.0 - share if share < TOO_FAR else", "1.0 if not share else 0.5 if said in NEAR else"
+    )
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("TOO_FAR = 0.5", "NEAR = ('no parkinh',)"))
+    (found,) = broken(path).values()
+    assert "'<answer>NO PARKINH</answer>' scores 0.5: say partial_credit=True" in found
+
+
+@pytest.mark.parametrize(
+    ("gold", "some"),
+    [("12", {"11", "13", "11.9"}), ("B", {"A", "C"}), ("light blue", {"blue", "light", "light bluf"})],
+)
+def test_near_misses_are_not_the_answer_itself(gold: str, some: set[str]) -> None:
+    found = near_misses(gold)
+    assert some <= {*found}
+    assert gold not in found
 
 
 def left_to_a_model(folder: Path) -> Path:

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import pickle
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,6 +30,31 @@ ODD = ("", "<answer></answer>", "<answer>", "I do not know.", "</answer><answer>
 FULL_MARKS = "the gold answer earns full marks"
 GOLD = "score `gold` of its case 1"
 NO_ANSWER = "return no_answer(sample) where given_answer finds none"
+
+
+def near_misses(gold: str) -> list[str]:
+    """Answers that are nearly right, to which a verifier may give a part of the score.
+
+    Args:
+        gold: The right answer.
+
+    Returns:
+        Each of its numbers one and a tenth off, its letters and digits replaced by a neighbour, one at a
+        time, a word left out, and all of it twice. Ours.
+    """
+    found = []
+    for number in re.finditer(r"\d+(?:\.\d+)?", gold):
+        for step in (-1, 1, -0.1, 0.1):
+            value = f"{float(number[0]) + step:.6g}"
+            found.append(f"{gold[: number.start()]}{value}{gold[number.end() :]}")
+    letters = [place for place, sign in enumerate(gold) if sign.isascii() and sign.isalnum()]
+    for place in (*letters[:1], *letters[-1:]):
+        for step in (-1, 1):
+            found.append(f"{gold[:place]}{chr(ord(gold[place]) + step)}{gold[place + 1 :]}")
+    words = gold.split()
+    found += [" ".join(words[1:]), " ".join(words[:-1])] if len(words) > 1 else []
+    found += [f"{gold} {gold}", f"{gold}, {gold}"]
+    return [one for one in dict.fromkeys(found) if one != gold]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +158,13 @@ class _VerifierTrial:
         raise Broken("an unknown key of verifier_parm passes", "read the options with `options(sample, {…})`")
 
     def scores(self) -> str:
-        found = [self.verdict(reply, sample).score for reply, sample in self.pairs]
-        if min(found) < 0.0:
-            raise Broken(f"a score is {min(found):.3g}", "let scores lie in [0, 1]")
-        between = [score for score in found if between_0_and_1(score)]
-        if between and not self.verifier.partial_credit:
-            raise Broken(f"a score is {between[0]:.3g}", PARTIAL_CREDIT)
+        near = [(f"<answer>{answer}</answer>", self.worst) for answer in near_misses(self.verifier.case.gold)]
+        for reply, sample in (*self.pairs, *near):
+            score = self.verdict(reply, sample).score
+            if score < 0.0:
+                raise Broken(f"{reply!r} scores {score:.3g}", "let scores lie in [0, 1]")
+            if between_0_and_1(score) and not self.verifier.partial_credit:
+                raise Broken(f"{reply!r} scores {score:.3g}", PARTIAL_CREDIT)
         return "partial credit" if self.verifier.partial_credit else "0 or 1"
 
     def same(self) -> str:
