@@ -30,6 +30,7 @@ from vtune.update.rates import GPUS, device_called, device_like, device_named
         ("NVIDIA GeForce RTX 4090 D", 25, None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 17, None),
         ("NVIDIA RTX A1000", 8, None),
+        ("NVIDIA H100X", 85, None),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10, None),
     ],
 )
@@ -67,7 +68,7 @@ def test_a_gpu_is_asked_for_by_the_names_people_use(name: str, known: str) -> No
     assert device_called(name).name == known
 
 
-@pytest.mark.parametrize("name", ["A10", "H1000", "", "80", "A100 24GB"])
+@pytest.mark.parametrize("name", ["A10", "H1000", "", "80", "A100 24GB", "H100X", "GH200", "gh200"])
 def test_a_gpu_that_nobody_knows_is_refused_with_those_that_are_known(name: str) -> None:
     with pytest.raises(RecipeError) as refused:
         device_called(name)

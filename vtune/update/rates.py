@@ -59,6 +59,11 @@ def device_like(memory_gb: float) -> Device:
     return min(GPUS, key=lambda gpu: (abs(gpu.memory_gb - memory_gb), -gpu.flops))
 
 
+def _word(gpu: Device) -> str:
+    """What the names of a chip have in common: `A100`, `4090`."""
+    return gpu.name.split()[-1 if "RTX" in gpu.name else 0]
+
+
 def device_called(name: str) -> Device:
     """The GPU that somebody means, of several the one with the most memory: `a100`, `A100-SXM4-40GB`, `4090`.
 
@@ -67,7 +72,9 @@ def device_called(name: str) -> Device:
     """
     size = re.search(r"(\d+) ?GB\b", name, re.IGNORECASE)
     found = device_named(name.upper(), float(size[1]) if size else 1e6)
-    if found is None or (size and found.memory_gb != float(size[1])):
+    # A driver's GH200 computes as an H200 does; who plans for one has other memory.
+    other = found is not None and re.search(rf"[A-Z]{_word(found)}", name, re.IGNORECASE)
+    if found is None or other or (size and found.memory_gb != float(size[1])):
         known = ", ".join(gpu.name for gpu in GPUS)
         raise RecipeError(
             f"no GPU is known as {name!r}", where="--gpu", fix=f"take one of {known}; or --gpu-memory GB"
@@ -84,8 +91,7 @@ def device_named(name: str, memory_gb: float) -> Device | None:
     """
     if _OTHERS.search(name):
         return None
-    words = ((gpu, gpu.name.split()[-1 if "RTX" in gpu.name else 0]) for gpu in GPUS)
-    found = [gpu for gpu, word in words if re.search(rf"{word}(?!\d)", name)]
+    found = [gpu for gpu in GPUS if re.search(rf"{_word(gpu)}(?![A-Z\d])", name)]
     boards = {gpu: board for gpu in found if (board := gpu.name.split()[-1]) in _BOARDS}
     same = [gpu for gpu, board in boards.items() if board.lower() in name.lower()]
     fitting = same or [gpu for gpu in found if gpu not in boards]

@@ -177,6 +177,7 @@ def test_gpus_that_are_not_there_are_told_before_anything_is_started(
         ("first\n", "line 1 has 'first'"),
         ("first slots=8\nfirst slots=8\n", "line 2 has first a second time"),
         ("first slots=8\nsecond slots=0\n", "line 2 has 'second slots=0'"),
+        ("first slots=8\nsecond slots=8 port=22\n", "line 2 has 'second slots=8 port=22'"),
         ("first 8\n", "line 1 has 'first 8'"),
         ("fd00::7 slots=8\n", "line 1 has 'fd00::7', which"),
         ("node[1-4] slots=8\n", r"line 1 has 'node\[1-4\]', which"),

@@ -61,8 +61,8 @@ def machines_of(hostfile: Path) -> dict[str, int]:
     """Machine -> GPUs that a hostfile (`name slots=N` a line) gives of it, in order.
 
     Raises:
-        RecipeError: If it cannot be read, or names no machine, or one twice, without slots, or by what the
-            launcher does not take for a name.
+        RecipeError: If it cannot be read, or names no machine, or one twice, without slots, with more than
+            these, or by what the launcher does not take for a name.
     """
     try:
         lines = read_text(hostfile).splitlines()
@@ -79,7 +79,9 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         if not words or words[0].startswith("#"):
             continue
         name, (key, _, slots) = words[0], (words[1] if len(words) > 1 else "").partition("=")
-        if key != "slots" or not slots.isdecimal() or int(slots) == 0 or name in found:
+        # `#` begins a remark; anything else would have been meant to do something.
+        more = len(words) > 2 and not words[2].startswith("#")
+        if key != "slots" or more or not slots.isdecimal() or int(slots) == 0 or name in found:
             what = f"{name} a second time" if name in found else repr(line.strip())
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
         if not NAME.fullmatch(name):
