@@ -1,14 +1,25 @@
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from vtune.config import find, load_recipe
 from vtune.errors import RecipeError
+from vtune.reward.recipe import RewardRecipe
 from vtune.runs.train.loopback_services import check_services_here
+from vtune.runs.train.rl import idle_judge
+from vtune.runs.train.rl_recipe import RLRecipe
+from vtune.schema.parquet import read_samples, write_samples
 from vtune.update.ranks import Ranks
 
 NEXT = Ranks(rank=8, world=16, local=0)
 """The first process of the second machine."""
+
+
+def never(_: str) -> bool:
+    return False
 
 
 @pytest.fixture
@@ -24,9 +35,9 @@ def test_a_service_on_a_loopback_address_must_run_on_every_machine(port: int) ->
         silent = probe.getsockname()[1]
     here = {"reward": {"judge": {"base_url": f"http://localhost:{port}/v1"}}}
     gone = {"reward": {"service": {"urls": [f"http://127.0.0.1:{port}", f"http://127.0.0.1:{silent}"]}}}
-    check_services_here(here, {"lens": here}, NEXT)
+    check_services_here(here, {"lens": here}, NEXT, idle_judge=never)
     with pytest.raises(RecipeError) as refused:
-        check_services_here(gone, {"lens": here}, NEXT)
+        check_services_here(gone, {"lens": here}, NEXT, idle_judge=never)
     assert f"reward.service.urls is http://127.0.0.1:{silent}, and nothing listens there on" in str(
         refused.value
     )
@@ -34,7 +45,7 @@ def test_a_service_on_a_loopback_address_must_run_on_every_machine(port: int) ->
         f"that all of them reach, e.g. http://HOST:{silent}"
     )  # not all of the list
     for ranks in (Ranks(0, 16, 0), Ranks(9, 16, 1)):
-        check_services_here(gone, {"lens": gone}, ranks)
+        check_services_here(gone, {"lens": gone}, ranks, idle_judge=never)
 
 
 def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
@@ -43,9 +54,9 @@ def test_servers_that_draw_are_the_same_for_all_machines(port: int) -> None:
     with pytest.raises(
         RecipeError, match=rf"rollout.servers is http://localhost:{port}, and the run"
     ) as refused:
-        check_services_here(there, {}, NEXT)
+        check_services_here(there, {}, NEXT, idle_judge=never)
     assert refused.value.fix.endswith(f"e.g. http://HOST:{port}")
-    check_services_here(there, {}, Ranks(1, 8, 1))
+    check_services_here(there, {}, Ranks(1, 8, 1), idle_judge=never)
 
 
 def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +67,7 @@ def test_other_addresses_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         "rollout": {"servers": ["http://node-3:8000"]},
         "model": "owner/model",
     }
-    check_services_here(values, {}, NEXT)
+    check_services_here(values, {}, NEXT, idle_judge=never)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +102,39 @@ def test_where_nothing_listens_is_told_with_its_key(
 
     monkeypatch.setattr(socket, "create_connection", refuse)
     with pytest.raises(RecipeError) as refused:
-        check_services_here(recipe, {"lens": suite}, NEXT)
+        check_services_here(recipe, {"lens": suite}, NEXT, idle_judge=never)
     assert asked == [port]
     assert said in str(refused.value)
+
+
+def test_a_judge_that_nothing_asks_need_not_run_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    judged = {"reward": {"judge": {"base_url": "http://localhost:9/v1"}}}
+    asked: list[str] = []
+
+    def idle(suite: str) -> bool:
+        asked.append(suite)
+        return suite != "chart"
+
+    check_services_here(judged, {"lens": judged}, NEXT, idle_judge=idle)
+    assert asked == ["", "lens"]
+    with pytest.raises(
+        RecipeError, match="of eval suite chart is http://localhost:9/v1, and nothing listens"
+    ):
+        check_services_here({}, {"chart": judged}, NEXT, idle_judge=idle)
+
+
+def test_the_rows_say_whether_the_judge_is_asked(lens: Path, tmp_path: Path) -> None:
+    values = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, [f"data=[{lens / 'train.parquet'}]"])
+    assert idle_judge(values, [], "")
+    free = [replace(one, verifier="judge") for one in read_samples(lens / "train.parquet")]
+    write_samples(tmp_path / "free.parquet", free)
+    judge = {"base_url": "http://localhost:9/v1", "model": "m", "api_key_env": None, "concurrency": 1}
+    judge |= {"retries": 0, "timeout_s": 1, "temperature": 0.0, "max_tokens": 8}
+    reward = RewardRecipe.model_validate(values.reward.model_dump(mode="json") | {"judge": judge})
+    asked = values.model_copy(update={"data": (str(tmp_path / "free.parquet"),), "reward": reward})
+    assert not idle_judge(asked, [], "")
+    assert idle_judge(values.model_copy(update={"reward": reward}), [], "")

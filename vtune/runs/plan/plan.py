@@ -4,7 +4,7 @@ Nothing is started and nothing allocated.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -38,8 +38,16 @@ from vtune.runs.plan.machine import GB, Machine, Pictures, machine_of
 from vtune.runs.plan.needs import runs_code
 from vtune.runs.plan.remedies import advice
 from vtune.runs.plan.seconds import step_of, untimed
-from vtune.runs.train.loopback_services import SERVERS, loopback_urls
-from vtune.runs.train.online_suites import Loaded, check_suites, cost_of, load_suites, missing_data
+from vtune.runs.train.loopback_services import JUDGE, SERVERS, loopback_urls
+from vtune.runs.train.online_suites import (
+    Loaded,
+    check_suites,
+    cost_of,
+    idle_judge_of,
+    load_suites,
+    missing_data,
+    values_of,
+)
 from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl import check_prompts, doubts, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
@@ -104,7 +112,8 @@ def plan_rl(
     facts["missing"] += _unusable("summariser", lambda: check_summariser(recipe.tools))
     trained = recipe.steps * recipe.prompts_per_step * recipe.group_size
     suites = suites_of(recipe)
-    facts["warnings"] += _elsewhere(recipe, suites, machine)
+    idle = () if needs != (0, 0) and recipe.reward.service is None else ("",)
+    facts["warnings"] += _elsewhere(recipe, suites, machine, idle=idle)
     facts = _with_evaluations(facts, recipe, suites, trained=trained, world=gpus or 1)
     return facts | {"plan": plan(recipe, machine, shape=shape, runs_code=runs_code(recipe))}
 
@@ -168,15 +177,26 @@ def _with_evaluations(
     return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
 
 
-def _elsewhere(recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], machine: Machine) -> list[str]:
-    """What has to run on every machine of several, since each finds its own at such an address."""
+def _elsewhere(
+    recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], machine: Machine, *, idle: Collection[str] = ()
+) -> list[str]:
+    """What has to run on every machine of several, since each finds its own at such an address.
+
+    Args:
+        recipe: Of the run.
+        suites: Of its evaluations.
+        machine: That is planned for.
+        idle: `""`, where nothing asks the judge of the recipe's own reward.
+    """
     if machine.hosts == 1:
         return []
-    named = {"": recipe, **{f" of eval suite {one.name}": one.suite for one in suites}}
+    here = [one for one in suites if not missing_data([one])]
+    silent = {*idle, *(one.name for one in here if idle_judge_of([one], one.name))}
     keys: dict[str, str] = {}
-    for whose, one in named.items():
-        for key, url in loopback_urls(one.model_dump(mode="json")):
-            keys.setdefault(url, f"{key}{whose}")
+    for name, values in {"": recipe.model_dump(mode="json"), **values_of(suites)}.items():
+        for key, url in loopback_urls(values):
+            if key != JUDGE or name not in silent:
+                keys.setdefault(url, f"{key} of eval suite {name}" if name else key)
     found = []
     for url, key in keys.items():
         each = f"{key} is {url}, which each of the {machine.hosts} machines looks for on itself:"

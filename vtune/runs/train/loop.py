@@ -37,13 +37,12 @@ from vtune.runs.train.learning import (
     with_advantages,
     with_credit,
 )
-from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_eval import OnlineEvaluation
-from vtune.runs.train.online_suites import Loaded, check_pinned, pin_suites, values_of
+from vtune.runs.train.online_suites import Loaded, check_pinned, pin_suites
 from vtune.runs.train.opening import Opened, opened
 from vtune.runs.train.profile import Profile, check_profile, phase
 from vtune.runs.train.record import Record
-from vtune.runs.train.rl import check_rl, suites_of
+from vtune.runs.train.rl import check_loopback, check_rl, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.train.rollout_scheduler import RolloutScheduler
 from vtune.runs.train.step_row import (
@@ -109,7 +108,7 @@ def run_rl(
     suites = suites_of(recipe)
     if ranks.first:
         check_pinned(suites, out)
-    check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks)
+    check_loopback(recipe, suites, ranks)
     with running(out, recipe, [Path(name) for name in recipe.data], resume=resume, ranks=ranks):
         if ranks.first:
             pin_suites(suites, out)

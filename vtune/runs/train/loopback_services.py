@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,12 +15,18 @@ SECONDS = 5.0
 
 SERVERS = "rollout.servers"
 """Key of those that get weights: they are the same for all machines."""
+JUDGE = "reward.judge.base_url"
+"""Key of the one that is asked only if rows need it."""
 PORTS = {"http": 80, "https": 443}
 """Of addresses that name none."""
 
 
 def check_services_here(
-    recipe: Mapping[str, Any], suites: Mapping[str, Mapping[str, Any]], ranks: Ranks
+    recipe: Mapping[str, Any],
+    suites: Mapping[str, Mapping[str, Any]],
+    ranks: Ranks,
+    *,
+    idle_judge: Callable[[str], bool],
 ) -> None:
     """Check that services which a recipe names by a loopback address run on this machine too.
 
@@ -31,6 +37,8 @@ def check_services_here(
         recipe: Of the run, as values.
         suites: Those of its evaluations, by name, as values.
         ranks: Of this process.
+        idle_judge: Whether nothing asks the judge of the reward of a suite, or for "" that of the recipe; the
+            rows are read for it, and only where nothing listens.
 
     Raises:
         RecipeError: If nothing listens at such an address here, or it is of servers that draw.
@@ -50,6 +58,8 @@ def check_services_here(
             if not _is_loopback(parts.hostname) or _listens(
                 parts.hostname, parts.port or PORTS[parts.scheme]
             ):
+                continue
+            if key == JUDGE and idle_judge(suite):
                 continue
             raise RecipeError(
                 f"{key}{f' of eval suite {suite}' if suite else ''} is {url}, and nothing listens there on "

@@ -118,6 +118,19 @@ def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, 
     return rollouts
 
 
+def idle_judge_of(suites: Iterable[Loaded], name: str) -> bool:
+    """Whether nothing asks the judge of the reward of the suite of a name.
+
+    Raises:
+        VtuneError: If its questions cannot be read or judged.
+    """
+    one = next(one for one in suites if one.name == name)
+    suite = one.suite
+    style, scorer = suite.rollout.prompt, suite.scorer
+    found = check_questions(suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=one.limit)
+    return suite.reward.service is not None or not found.judged_answers
+
+
 def _check_record(one: Loaded, tools: ToolsRecipe | None, world: int) -> None:
     """Check that a suite does not write the record that the run writes: a record has one writer."""
     check_writers(one.suite.tools, world=world)

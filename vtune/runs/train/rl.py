@@ -1,7 +1,8 @@
 """All that can be known about a `vtune rl` before it begins."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,17 @@ from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.tools import check_asking, check_indexes, check_tools, check_writers
 from vtune.runs.data.validating import check_data
-from vtune.runs.train.online_suites import Loaded, check_suites, load_suites
+from vtune.runs.train.loopback_services import check_services_here
+from vtune.runs.train.online_suites import Loaded, check_suites, idle_judge_of, load_suites, values_of
 from vtune.runs.train.prompt_lengths import check_prompt_lengths
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
+from vtune.schema.parquet import read_samples
 from vtune.schema.sample import Sample
 from vtune.schema.store import sample_store
 from vtune.update.lora import check_alone, check_targets
 from vtune.update.losses import LOSSES
 from vtune.update.losses.section import DEFAULT
+from vtune.update.ranks import Ranks
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
 
@@ -74,6 +78,31 @@ def suites_of(recipe: RLRecipe) -> list[Loaded]:
         tensor_parallel=recipe.rollout.tensor_parallel,
         isolation=recipe.sandbox.isolation,
     )
+
+
+def check_loopback(recipe: RLRecipe, suites: Sequence[Loaded], ranks: Ranks) -> None:
+    """See that services on a loopback address that the run asks are on this machine, too.
+
+    Raises:
+        RecipeError: If one is not (see `check_services_here`).
+    """
+    idle = partial(idle_judge, recipe, suites)
+    check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks, idle_judge=idle)
+
+
+def idle_judge(recipe: RLRecipe, suites: Sequence[Loaded], suite: str) -> bool:
+    """Whether nothing asks the judge of the reward: of a suite by its name, or for "" of the recipe itself.
+
+    Raises:
+        VtuneError: If the rows cannot be read or judged.
+    """
+    if suite:
+        return idle_judge_of(suites, suite)
+    if recipe.reward.service is not None:
+        return True
+    rows = (sample for name in recipe.data for sample in read_samples(Path(name)))
+    found = check_samples(rows, recipe.reward)
+    return not found.judged_answers + found.judged_looks
 
 
 def doubts(recipe: RLRecipe) -> list[str]:

@@ -31,6 +31,7 @@ from vtune.runs.train.online_suites import (
     Loaded,
     check_pinned,
     check_suites,
+    idle_judge_of,
     load_suites,
     pin_suites,
     values_of,
@@ -144,7 +145,8 @@ def run_sft(
     ranks = Ranks.of_this_process()
     if ranks.first:
         check_pinned(suites, out)
-    check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks)
+    idle = partial(idle_judge_of, suites)
+    check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks, idle_judge=idle)
     data, steps = [Path(name) for name in recipe.data], plan["steps"]
     with running(out, recipe, data, resume=resume, ranks=ranks, steps=steps):
         if ranks.first:
