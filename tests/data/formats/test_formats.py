@@ -559,3 +559,24 @@ def test_a_prompt_that_ends_with_the_answer_is_left_out_with_the_remedy(name: st
         "drop that turn, or the row",
     )
     assert isinstance(sample, Sample)
+
+
+@pytest.mark.parametrize(
+    ("judge", "what", "fix"),
+    [
+        pytest.param({}, "the row has no value for reward_model", "it has data_source, prompt", id="column"),
+        pytest.param(
+            {"reward_model": {"style": "rule"}},
+            "`reward_model` has no value for ground_truth",
+            "it has style",
+            id="member",
+        ),
+    ],
+)
+def test_a_row_of_verl_without_a_truth_names_what_is_missing(
+    judge: Any, what: str, fix: str, tmp_path: Path
+) -> None:
+    row = {"data_source": "qa", "prompt": user("Who?")} | judge
+    ((_, error),) = FORMATS["verl"].read(lines(tmp_path / "qa.jsonl", [row]), Options())
+    assert isinstance(error, DataError)
+    assert (error.what, error.fix) == (what, fix)

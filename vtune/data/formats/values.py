@@ -35,8 +35,13 @@ def first(row: Mapping[str, Any], *names: str) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def needed(row: Mapping[str, Any], *names: str) -> Any:
+def needed(row: Mapping[str, Any], *names: str, of: str = "") -> Any:
     """The same, where one must be there.
+
+    Args:
+        row: Column -> value, or the members of a struct.
+        names: Of which one must be there.
+        of: The column whose members they are; empty: they are columns.
 
     Raises:
         DataError: Naming the columns that were looked for and those that are there.
@@ -45,6 +50,8 @@ def needed(row: Mapping[str, Any], *names: str) -> Any:
     if value is None:
         held = ", ".join(key for key in row if row[key] is not None)
         what = f"no value for {names[0]}" if len(names) == 1 else f"none of {', '.join(names)}"
+        if of:
+            raise wrong(f"{of}.{names[0]}", f"`{of}` has {what}", f"it has {held or 'no values'}")
         raise wrong(names[0], f"the row has {what}", f"it has {held or 'no values'}")
     return value
 

@@ -73,10 +73,11 @@ def verl_sample(
     source = text_of("data_source", needed(row, "data_source"))
     images = pictures("images", first(row, "images", "image"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(images))
+    needed(row, "reward_model")
     judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
     packed = own.unpack(info)
     if packed is not None:
-        truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth"))
+        truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth", of="reward_model"))
         shown = row | {"prompt": turns, "images": [picture_to_row(picture) for picture in images]}
         return sample_from_row(own.restore(shown, packed, truth), place=place.id)
     identity = info.get("id")
@@ -84,7 +85,7 @@ def verl_sample(
     answer = info.get("answer")
     found = judged(
         question,
-        needed(judge, "ground_truth"),
+        needed(judge, "ground_truth", of="reward_model"),
         options,
         column="reward_model.ground_truth",
         model=judge.get("style") == "model" if model is None else model,

@@ -87,11 +87,12 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
         DataError: Naming the column and the remedy.
     """
     refuse_own(row)
+    needed(row, "reward_model")
     judge = struct_of(row, "reward_model")
     weights = Fields(judge, "reward_model.")
     images = pictures("images", first(row, "images", "image"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(images))
-    truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth"))
+    truth = text_of("reward_model.ground_truth", needed(judge, "ground_truth", of="reward_model"))
     info = struct_of(row, "extra_info")
     packed = own.unpack(info)
     if packed is not None:
