@@ -34,6 +34,8 @@ RULES = (
 PATHS = ("data", "data_from", "reward.judge.api_key_env")
 """Keys that say where things are, not what they are; the content of data is compared."""
 
+LEFT_OUT = "; the interval, an approximation, leaves out 0, but the test decides"
+
 LISTED = 20
 """Ids of questions that only one evaluation has, of each."""
 
@@ -106,13 +108,20 @@ def verdict(found: Paired, p: float) -> str:
     points = 100 * found.difference.value
     if p < LEVEL and points:
         return f"{'B' if points > 0 else 'A'} is better, by {abs(points):.1f} points"
+    low, high = found.difference.low, found.difference.high
+    aside = found.p >= LEVEL and low is not None and high is not None and (low > 0 or high < 0)
+    return f"no difference could be shown; {_sought(found)}{LEFT_OUT if aside else ''}"
+
+
+def _sought(found: Paired) -> str:
+    """What the test is able to find, in words."""
     if found.clusters < FEWEST:
         few = f"{found.clusters} independent question{'s' * (found.clusters != 1)}"
-        return f"no difference could be shown; the test never finds one in {few}, which takes {FEWEST}"
+        return f"the test never finds one in {few}, which takes {FEWEST}"
     if found.detectable is None:
-        return "no difference could be shown; there are too few questions to show one of any size"
+        return "there are too few questions to show one of any size"
     least = f"{100 * found.detectable:.1f} points"
-    return f"no difference could be shown; these questions can detect one of {least} with 80 % power"
+    return f"these questions can detect one of {least} with 80 % power"
 
 
 def _scored_by(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
