@@ -9,6 +9,9 @@ from rich.text import Text
 
 from vtune.report.numbers import GAP, number, percent
 
+LEAST_P = 0.0001
+"""P-values below it are shown as such."""
+
 
 def render_comparison(result: Mapping[str, Any]) -> RenderableType:
     """What `vtune.runs.evaluate.compare.run_compare` returned."""
@@ -52,8 +55,8 @@ def _counted(items: Mapping[str, Any]) -> str:
 def _not_the_score(by: Mapping[str, Any]) -> str:
     scores = ", ".join(f"{side.upper()} {number(by[side])}" for side in "ab")
     return (
-        f"the mean reward of each question is compared, not the suite's score, which is by scorer "
-        f"`{by['scorer']}`: {scores}"
+        "compared is the mean over questions of what each answer scores by itself (in part, if partly right),"
+        f"\nnot the suite's score, which is by scorer `{by['scorer']}`: {scores}"
     )
 
 
@@ -76,12 +79,17 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
     return table
 
 
+def _p_value(p: float) -> str:
+    """Below 0.0001 only that it is: what is drawn says little about how much smaller, and nobody asks."""
+    return f"< {LEAST_P:.4f}" if p < LEAST_P else number(p)
+
+
 def _cells(row: Mapping[str, Any]) -> Iterator[str]:
     yield from (number(row[key]) for key in ("n", "clusters"))
     yield from (percent(row[key]) for key in "ab")
     ends = ", ".join(f"{100 * row['difference'][end]:+.1f}" for end in ("low", "high"))
     yield f"{100 * row['difference']['value']:+.1f} [{ends}]"
     yield from (number(row[key]) for key in ("better_a", "better_b"))
-    yield number(row.get("p_holm", row["p"]))
+    yield _p_value(row.get("p_holm", row["p"]))
     yield GAP if row["detectable"] is None else f"{100 * row['detectable']:.1f}"
     yield row["verdict"].partition(";")[0]

@@ -155,6 +155,18 @@ def test_the_better_one_is_named_whichever_comes_first(tmp_path: Path) -> None:
     assert there["overall"]["p"] == pytest.approx(2 / 2**15)
 
 
+def test_a_tiny_p_value_is_said_to_be_tiny(tmp_path: Path) -> None:
+    """Of drawn flips none is under 1 / 100,001, however small it would be of all flips."""
+    a, b = (
+        folder(tmp_path / name, [replace(m, cluster=f"picture {n // 2}") for n, m in enumerate(right(k, 80))])
+        for name, k in (("a", 0), ("b", 60))
+    )
+    assert compared(a, b)["overall"]["p"] == pytest.approx(1 / 100_001)
+    out = vtune("compare", a, b).out
+    assert "< 0.0001" in " ".join(out.split())
+    assert "e-0" not in out
+
+
 def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(tmp_path: Path) -> None:
     found = compared(folder(tmp_path / "a", right(170, 191)), folder(tmp_path / "b", right(173, 191)))
     said = found["overall"]["verdict"]
@@ -172,7 +184,7 @@ def test_five_pictures_never_show_a_difference(tmp_path: Path) -> None:
     found = compared(a, b)["overall"]
     assert (found["p"], found["detectable"]) == (2 / 2**5, None)
     said = (
-        "no difference could be shown; the test never finds one in 5 independent questions, which takes 6; "
+        "no difference could be shown; the test needs at least 6 independent questions, and has 5; "
         "the interval, an approximation, leaves out 0, but the test decides"
     )
     assert found["difference"]["low"] > 0

@@ -116,8 +116,7 @@ def verdict(found: Paired, p: float) -> str:
 def _sought(found: Paired) -> str:
     """What the test is able to find, in words."""
     if found.clusters < FEWEST:
-        few = f"{found.clusters} independent question{'s' * (found.clusters != 1)}"
-        return f"the test never finds one in {few}, which takes {FEWEST}"
+        return f"the test needs at least {FEWEST} independent questions, and has {found.clusters}"
     if found.detectable is None:
         return "there are too few questions to show one of any size"
     least = f"{100 * found.detectable:.1f} points"
