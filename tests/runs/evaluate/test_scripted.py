@@ -90,7 +90,7 @@ def test_a_bad_script_is_refused_before_anything_is_drawn(
 def test_a_misspelt_question_is_told_with_the_line_that_is_of_none(
     data: Path, names: list[str], tmp_path: Path
 ) -> None:
-    """Never with another question that has its line; and what is of no question is told where none is missing."""
+    """Never with another question that has its line; without a missing one, what is of none is told."""
     words = ("--agent", "zoom")
     others = {name: ["<answer>A</answer>"] for name in names[1:]}
     model = write_script(tmp_path / "r.jsonl", others)

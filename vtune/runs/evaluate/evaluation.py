@@ -106,8 +106,9 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
         check_script(model, asked, suite.rollouts, part=limit is not None)
     elif suite.rollouts > 1 and suite.rollout.temperature == 0:
         say(
-            f"rollouts is {suite.rollouts} and rollout.temperature 0: each question is drawn {suite.rollouts} "
-            "times, and all replies to it are most likely the same; --set rollout.temperature=1.0 draws others"
+            f"rollouts is {suite.rollouts} and rollout.temperature 0: each question is drawn "
+            f"{suite.rollouts} times, and all replies to it are most likely the same; "
+            "--set rollout.temperature=1.0 draws others"
         )
     return found
 

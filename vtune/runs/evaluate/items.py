@@ -19,7 +19,7 @@ ITEMS = "items.jsonl"
 """In the folder of an evaluation, a question per line."""
 
 DIGITS = 7
-"""Of a score, behind the point: trajectories store it as float32, which knows no more (0.8571428656578064)."""
+"""Of a score, behind the point: trajectories store it as float32, which knows no more."""
 
 RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 

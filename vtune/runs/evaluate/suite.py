@@ -132,8 +132,8 @@ class EvalSuite(Source, AgentRecipe, Judged):
         # Without a kind it is no benchmark of others, and scores cannot be meant to be like theirs.
         if self.kind is not None and "choices" not in self.model_fields_set:
             raise ValueError(
-                f"questions of `kind: {self.kind}` may have options: write `choices: {{order: official}}`, or "
-                "`choices: null` where they have none, or are put as the data put them"
+                f"questions of `kind: {self.kind}` may have options: write `choices: {{order: official}}`, "
+                "or `choices: null` where they have none, or are put as the data put them"
             )
         return self
 

@@ -48,8 +48,8 @@ def not_judged(
     if unreadable:
         least = math.ceil(100 * len(left) / total) / 100
         fix = (
-            f"continue with another model as `{model}` and --resume (the same one may say the same again); or "
-            f"without a {what} for them, with --set reward.max_unscored={least:g} --resume"
+            f"continue with another model as `{model}` and --resume (the same one may say the same again); "
+            f"or without a {what} for them, with --set reward.max_unscored={least:g} --resume"
         )
     return RunFailed(
         f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
