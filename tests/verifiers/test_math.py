@@ -216,3 +216,26 @@ def test_a_fraction_whose_whole_number_is_not_clear_is_left_as_it_is(text: str) 
 def test_a_value_of_another_unit_is_another_quantity(answer: str, gold: str, score: float) -> None:
     """math-verify drops units, so that 45 m is 45 cm to it; an answer need not name one."""
     assert verify_math(wrap(answer), sample("math", gold)).score == score
+
+
+@pytest.mark.parametrize(
+    ("answer", "score", "unreadable"),
+    [
+        pytest.param("The answer is 3.", 0.0, 1.0, id="a sentence"),
+        pytest.param("It is 3", 0.0, 1.0, id="a short one"),
+        pytest.param("**Answer:** 3", 0.0, 1.0, id="a heading"),
+        pytest.param("three", 0.0, 1.0, id="a word"),
+        pytest.param("3 apples", 1.0, 0.0, id="what is counted"),
+        pytest.param("4 apples", 0.0, 0.0, id="another number of it"),
+        pytest.param("area = 3", 1.0, 0.0, id="a name"),
+        pytest.param("area = 4", 0.0, 0.0, id="a name, and another value"),
+        pytest.param("log 3", 0.0, 0.0, id="a function"),
+        pytest.param("AB + 3", 0.0, 0.0, id="letters"),
+    ],
+)
+def test_an_answer_that_begins_with_words_is_no_expression_and_counts_as_unreadable(
+    answer: str, score: float, unreadable: float
+) -> None:
+    """math-verify reads them as a product of letters: the loss looked like wrong values."""
+    verdict = verify_math(wrap(answer), sample("math", "3"))
+    assert (verdict.score, verdict.parts["unreadable"]) == (score, unreadable)

@@ -96,6 +96,8 @@ _SIGNS = _PLAIN | str.maketrans(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
+_SENTENCE = re.compile(r"\W*(?:[A-Za-z]{3,}\b(?!\s*=)|[A-Za-z]{2}\s+[A-Za-z]{2,})")
+"""What a text begins with that math-verify reads as a product of letters: `The answer is 3`, `It is 3`."""
 _SYMBOL = re.compile(r"[\u00aa\u00b5\u00ba\u0370-\u03ff\u2100-\u214f\U0001d400-\U0001d7ff]")
 """A letter that formulas are written with: Greek ones, ℓ, 𝑥."""
 _NOT_PROSE = re.compile(
@@ -107,7 +109,9 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer has the value of the ground truth, and not another unit, else 0.
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
-    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. An answer
+    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. Words behind a number count
+    as its unit ("3 apples"); an answer that begins with words ("The answer is 3") scores 0 and is
+    unreadable. An answer
     that cannot be read in 5 s of processor time (see `limit`) scores 0, and so does one that holds a number
     no machine should compute (`(10^9)!`, a tower of powers; see `size`), before it is parsed.
 
@@ -148,6 +152,8 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
         return unreadable(f"{quote(given)} is not an expression")
     same = [text for text, truth in truths.items() if same_value(truth, value)]
     why = f"answered {quote(given)}, truth {quoted}"
+    if not same and not words and _SENTENCE.match(_NOT_PROSE.sub(" ", given)):
+        return unreadable(f"{quote(given)} begins with words, and is not an expression")
     if same and all(contradict(given, text) for text in same):
         return answered(0.0, f"{why}: of another unit")
     return answered(float(bool(same)), why)

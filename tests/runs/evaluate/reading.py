@@ -26,7 +26,7 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
     "mathvista": (
         ["It must be the green one, I think, as it is long", "three", "about 1.5 m", "2007 to 2008"],
         {
-            "vtune": (0.0, 1),
+            "vtune": (0.0, 3),
             "official": (1.0, 0),
             "lmms-eval": (1.0, 0),
             "vlmevalkit": (3 / 4, 0),
@@ -47,7 +47,7 @@ JUDGED: dict[str, tuple[list[str], dict[str, tuple[float, int]]]] = {
     # Truths B, B (4), \frac{1}{2}.
     "mathvision": (
         ["B", "is 4.", "so it is a half"],
-        {"vtune": (2 / 3, 0), "lmms-eval": (2 / 3, 0), "vlmevalkit": (1.0, 0)},
+        {"vtune": (2 / 3, 1), "lmms-eval": (2 / 3, 0), "vlmevalkit": (1.0, 0)},
     ),
     # Truths P-101, 0.50.
     "charxiv-reasoning": (

@@ -123,7 +123,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
     "countbench": (
         ["12", "three"],
         {
-            "vtune": (0.0, 0, None),
+            "vtune": (0.0, 1, None),
             "vlmevalkit": (0.5, 0, None),
             "lmms-eval": (0.5, 0, None),
             "paper": (0.5, 0, None),
