@@ -581,6 +581,15 @@ def test_a_dry_run_for_several_machines_says_what_each_of_them_needs(tmp_path: P
     assert check["plan"]["machine"]["hosts"] == 2
     assert any("http://localhost" in line and "each of the 2 machines" in line for line in check["warnings"])
     assert any(line.startswith("rollout server http://localhost:8000: ") for line in check["missing"])
+    servers = check["plan"]["servers"]
+    assert servers > 0
+    beside = f"and GPUs of their own, beside these, for what draws: {servers} vLLM server(s)"
+    lines = list(plan_lines(check))
+    place = next(n for n, line in enumerate(lines) if line.startswith(("fits", "DOES NOT")))
+    assert lines[place + 1] == beside
+    assert not any(
+        "GPUs of their own" in line for line in plan_lines({"plan": plan(codev(), machine_of(8, 80))})
+    )
     alone = json.loads(vtune(*words).out)["check"]
     assert not any("machines" in line for line in alone["warnings"])
     judged = "eval={every: 1, suites: [{suite: lens, settings: {reward.judge: JUDGE}}]}"

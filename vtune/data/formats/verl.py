@@ -82,7 +82,6 @@ def verl_sample(
         return sample_from_row(own.restore(shown, packed, truth), place=place.id)
     identity = info.get("id")
     question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
-    answer = info.get("answer")
     found = judged(
         question,
         needed(judge, "ground_truth", of="reward_model"),
@@ -99,7 +98,7 @@ def verl_sample(
         images=images,
         ability=ability or str(row.get("ability") or ""),
         identity=None if identity is None else str(identity),
-        answer=answer if isinstance(answer, str) else "",
+        answer=info["answer"] if isinstance(info.get("answer"), str) else "",
         ratios=ratios,
         tools=tools,
         extra=others(info, "id")

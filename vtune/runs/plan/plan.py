@@ -289,13 +289,13 @@ def plan(
         runs_code: Whether rows of its data may run code.
 
     Returns:
-        `fits` (None where the model's shape is not known), `machine`, `shape`, `memory_gb` (phase -> part ->
-        GB on each GPU), `peak_gb` and `room_gb`, `host_gb` (of each host), `sandbox` (`sessions` on each
-        host at most, and about how many `gb` they take; None where no code runs), `disk_gb` (of checkpoints),
-        `step` (tokens, and seconds where it fits), `assumed` and `notes`; where it does not fit, also
-        `remedies` in the order in which to take them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and
-        `changes_learning`: whether the run learns something else by it), `then` (notes on the recipe with all
-        of them) and `otherwise`.
+        `fits` (None where the model's shape is not known), `machine`, `servers` (how many draw elsewhere, on
+        other GPUs), `shape`, `memory_gb` (phase -> part -> GB on each GPU), `peak_gb` and `room_gb`,
+        `host_gb` (of each host), `sandbox` (`sessions` on each host at most, and about how many `gb` they
+        take; None where no code runs), `disk_gb` (of checkpoints), `step` (tokens, and seconds where it
+        fits), `assumed` and `notes`; where it does not fit, also `remedies` in the order in which to take
+        them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and `changes_learning`: whether the run learns
+        something else by it), `then` (notes on the recipe with all of them) and `otherwise`.
 
     Raises:
         RecipeError: If the recipe asks of the model what it cannot do: to be shared by so many GPUs, or
@@ -314,6 +314,7 @@ def plan(
     result = {
         "fits": fits(recipe, size, machine),
         "machine": _machine(machine),
+        "servers": len(values["rollout"]["servers"]) if draws(values) else 0,
         "shape": f"{said}: {_count(size.total)} parameters",
         "memory_gb": {
             phase: {part: round(gb, 2) for part, gb in parts.items() if gb >= 0.005}
