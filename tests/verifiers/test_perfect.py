@@ -58,3 +58,11 @@ def test_a_truth_that_no_reply_can_reach_is_told() -> None:
     tagged = replace(sample("exact", "a <answer>b</answer>"))
     with pytest.raises(DataError, match="the ground truth itself earns 0"):
         check_full_marks(tagged, None)
+
+
+def test_a_ground_truth_in_the_tags_of_a_reply_is_told_without_them() -> None:
+    tagged = sample_of("exact", gold="<answer>3</answer>")
+    with pytest.raises(DataError) as told:
+        check_full_marks(tagged, None)
+    assert told.value.what == "the ground truth '<answer>3</answer>' stands in the tags of a reply"
+    assert told.value.fix == "take the tags off: '3'"

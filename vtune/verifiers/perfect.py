@@ -2,11 +2,11 @@
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
-from vtune.verifiers import scored_elsewhere, verdict_on, verifier_of
+from vtune.verifiers import scored_elsewhere, tags, verdict_on, verifier_of
 from vtune.verifiers.detection import with_iou
 from vtune.verifiers.gradings import grading_of
 from vtune.verifiers.spaces import with_shown_size
-from vtune.verifiers.verifier import Undecided, where
+from vtune.verifiers.verifier import Undecided, quote, where
 
 TIGHTEST = 0.99
 """IoU threshold of the proof, the tightest that V-Triune trains with."""
@@ -58,6 +58,13 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     except Undecided:
         return
     if verdict.score < 1.0 - ROUNDING:
+        inner = tags.answer(sample.ground_truth)
+        if inner is not None and sample.ground_truth.lstrip().startswith("<answer>"):
+            raise DataError(
+                f"the ground truth {quote(sample.ground_truth)} stands in the tags of a reply",
+                where=where(sample),
+                fix=f"take the tags off: {quote(inner)}",
+            )
         raise DataError(
             f"the ground truth itself earns {verdict.score:.3g}: {verdict.why}",
             where=where(sample),

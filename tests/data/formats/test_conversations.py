@@ -15,13 +15,14 @@ from vtune.data.formats.building import Options
 from vtune.data.formats.conversations import conversation_row, conversation_trace, read_conversations
 from vtune.data.formats.likely import look_at
 from vtune.data.formats.source import Place
-from vtune.data.formats.table import Glance
+from vtune.data.formats.table import FORMATS, Glance
 from vtune.errors import DataError
 from vtune.rollout.transcript import check_trace, replay
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
 from vtune.schema.message import Message, Picture
 from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.calls import INVALID, MOST, tool_response, tools_block
 
@@ -346,3 +347,17 @@ def test_turns_may_be_json_of_datasets(tmp_path: Path) -> None:
     ((_, trace),) = read_conversations(tmp_path / "traces.parquet", Options())
     assert isinstance(trace, Trajectory)
     assert [(one.tool, one.output) for one in trace.calls] == [("zoom", "7")]
+
+
+def test_a_chat_that_ends_with_the_question_is_told_how_samples_are_read(tmp_path: Path) -> None:
+    row = {"messages": [{"role": "user", "content": "How many?"}], "solution": "3"}
+    file = tmp_path / "swift.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    ((_, error),) = FORMATS["conversations"].read(file, Options())
+    assert isinstance(error, DataError)
+    assert error.what == "a trace must end with an assistant turn"
+    assert "`vtune data import hf --columns` with `question: messages`" in error.fix
+    (tmp_path / "columns.yaml").write_text("source: own\nquestion: messages\nanswer: solution\n")
+    ((_, sample),) = FORMATS["hf"].read(file, Options(columns=tmp_path / "columns.yaml"))
+    assert isinstance(sample, Sample)
+    assert (sample.question, sample.ground_truth) == ("How many?", "3")

@@ -66,6 +66,13 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
     images = _pictures(row, turns, options.base(place.file))
     kept = row.get(own.KEY)
     messages, calls, origins = _spoken(turns, may_fail=kept is not None)
+    if kept is None and messages[-1].role != "assistant":
+        raise wrong(
+            "messages",
+            "a trace must end with an assistant turn",
+            "drop the row or complete it; questions whose answer is a column (`solution` of GRPO) are "
+            "samples: `vtune data import hf --columns` with `question: messages`",
+        )
     shown = sum(len(message.images) for message in messages)
     if shown != len(images):
         raise wrong(
