@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from vtune.errors import WITHIN
+from vtune.errors import WITHIN, VtuneError
+from vtune.metrics.log import read_metrics
 
 AGAIN_S = 0.02
 """Seconds after which a lost Ctrl-C is sent again (ours): before anybody has pressed twice."""
@@ -30,6 +31,21 @@ class Resumable:
         if self.folder is None or not self.folder.is_dir():
             return False
         return any(file.name not in (".lock", "logs") for file in self.folder.iterdir())
+
+    @property
+    def lost_steps(self) -> int | None:
+        """Steps that `--resume` does again from the first; None where it continues from a checkpoint.
+
+        Also None of what is no single run, as a sweep.
+        """
+        if self.folder is None or not (self.folder / "recipe.yaml").is_file():
+            return None
+        if any((self.folder / "checkpoints").glob("step-*/manifest.json")):
+            return None
+        try:
+            return len({line.step for line in read_metrics(self.folder / "metrics.jsonl")})
+        except VtuneError:
+            return 0
 
 
 RESUMABLE = Resumable()

@@ -137,7 +137,15 @@ def _continues(words: Sequence[str]) -> str:
     """How the verb of a command line goes on after Ctrl-C; empty where it begins anew."""
     verb = words[0] if words else ""
     if verb in ("sft", "rl", "eval"):
-        return "; continue with --resume" if RESUMABLE.begun else " before anything was begun: start it again"
+        if not RESUMABLE.begun:
+            return " before anything was begun: start it again"
+        lost = None if verb == "eval" else RESUMABLE.lost_steps
+        if lost is None:
+            return "; continue with --resume"
+        steps = (
+            f"{lost} step{'' if lost == 1 else 's'} {'is' if lost == 1 else 'are'} lost, and " if lost else ""
+        )
+        return f"; no checkpoint yet: {steps}the same command with --resume begins again"
     dense = verb == "data" and any(word.startswith("--encoder") for word in words)
     if dense or verb in ("demo", "curate", "faithfulness", "judge-faithfulness"):
         return "; the same command continues"

@@ -232,7 +232,19 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     [
         ("rl --recipe a.yaml", None, "interrupted before anything was begun: start it again\n"),
         ("sft --out empty", None, "interrupted before anything was begun: start it again\n"),
-        ("rl --out begun", None, "interrupted; continue with --resume\n"),
+        ("rl --out saved", None, "interrupted; continue with --resume\n"),
+        ("rl --out sweep", None, "interrupted; continue with --resume\n"),
+        (
+            "rl --out begun",
+            None,
+            "interrupted; no checkpoint yet: the same command with --resume begins again\n",
+        ),
+        (
+            "sft --out stepped",
+            None,
+            "interrupted; no checkpoint yet: 2 steps are lost, and the same command with --resume begins "
+            "again\n",
+        ),
         ("eval --suite a --out begun", "0", "interrupted; continue with --resume\n"),
         ("sft --recipe a.yaml", "1", ""),
         ("demo --compare", None, "interrupted; the same command continues\n"),
@@ -251,8 +263,14 @@ def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
 ) -> None:
     """Torchrun may have started several."""
     (tmp_path / "empty/logs").mkdir(parents=True)
-    (tmp_path / "begun").mkdir()
-    (tmp_path / "begun/recipe.yaml").touch()
+    (tmp_path / "sweep/codev").mkdir(parents=True)
+    (tmp_path / "saved/checkpoints/step-000002").mkdir(parents=True)
+    (tmp_path / "saved/checkpoints/step-000002/manifest.json").touch()
+    for name in ("begun", "saved", "stepped"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "recipe.yaml").touch()
+    lines = [json.dumps({"step": step, "source": "all", "loss": 1.0}) for step in (0, 1)]
+    (tmp_path / "stepped/metrics.jsonl").write_text("".join(f"{line}\n" for line in lines))
     out = words.partition("--out ")[2]
     monkeypatch.setattr(RESUMABLE, "folder", tmp_path / out if out else None)
     monkeypatch.setattr("vtune.cli.main.app", lambda: sys.exit(130))
