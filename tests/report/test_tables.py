@@ -1,4 +1,5 @@
 import doctest
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -202,3 +203,12 @@ def test_benchmarks_of_a_curation_take_a_line_for_those_here_and_one_for_the_res
         "benchmarks kept apart from: lens",
         "benchmarks not here, not looked into: vstar, mmmu",
     ]
+
+
+def test_a_tightening_that_no_source_saw_has_no_table() -> None:
+    run = {"name": "rl", "path": "runs/rl", "last_step": 3, "sources": {}}
+    said = io.StringIO()
+    console = Console(width=100, file=said)
+    unseen = [{"step": 2, "old": 0.5, "new": 0.7, "sources": {}}]
+    console.print(render_report({"runs": [run | {"tightenings": unseen}]}))
+    assert "IoU threshold rises" not in said.getvalue()

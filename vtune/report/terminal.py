@@ -79,7 +79,8 @@ def render_report(report: Mapping[str, Any], *, everything: bool = False) -> Ren
             _table(ALL if ALL in sources else next(iter(sources)), runs, TELLING),
         ]
         parts += [one for one in (_by_source(runs),) if one is not None]
-    parts += [_tightenings(run) for run in runs if run.get("tightenings")]
+    tightened = [run for run in runs if any(one["sources"] for one in run.get("tightenings") or ())]
+    parts += [_tightenings(run) for run in tightened]
     parts += [_replies(one) for one in (*runs, *report.get("evaluations", ())) if "replies" in one]
     parts += [render_evaluations(report.get("evaluations", ()), everything=everything)]
     parts += render_audits((*runs, *report.get("evaluations", ())))
@@ -101,7 +102,8 @@ def _by_source(runs: Sequence[Mapping[str, Any]]) -> Table | None:
     if len(rows) <= len(runs):
         return None
     shown = [name for name in TELLING if any(name in run["sources"][source] for run, source in rows)][:FEW]
-    table = Table(title="by source: first → last", title_justify="left")
+    title = "by source: first → last step that had rows of it"
+    table = Table(title=title, title_justify="left")
     for column in (*(["run"] if len(runs) > 1 else []), "source"):
         table.add_column(column)
     for name in shown:

@@ -15,7 +15,12 @@ def check_remote(url: str | None, token_env: str | None, patience: Patience | No
     if url is not None and not url.startswith(("http://", "https://")):
         raise ValueError(f"{url!r} is not a URL: write http://HOST:PORT")
     if (patience is None) != local:
-        raise ValueError("patience is for what is asked over HTTP, and needed there")
+        example = "patience: {timeout_s: 10, retries: 2, deadline_s: 60, concurrency: 16}"
+        raise ValueError(
+            "patience is for what is asked over HTTP, and an index or cached results ask nobody: leave it out"
+            if local
+            else f"what is asked over HTTP needs patience, e.g. {example}"
+        )
     if token_env is not None and url is None:
         raise ValueError("token_env belongs to url")
 

@@ -224,3 +224,10 @@ def test_an_engine_must_give_the_log_probabilities_of_transformers(tiny: Path, b
             asyncio.run(export._drawn(tiny, start))
     else:
         assert asyncio.run(export._drawn(tiny, start)) < 1e-4
+
+
+def test_a_run_without_a_checkpoint_yet_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/recipe.yaml").write_text("steps: 2\n")
+    ended = vtune("export", tmp_path / "run", tmp_path / "model")
+    assert (ended.code, "holds a run without a checkpoint yet" in ended.err) == (2, True), ended.err

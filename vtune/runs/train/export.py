@@ -81,6 +81,9 @@ def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) ->
 def _checkpoint(source: Path) -> Path:
     folder = Path(resolved(str(source)))
     if not any((folder / name).is_file() for name in ("config.json", CONFIG)):
+        if (source / "recipe.yaml").is_file():
+            fix = "train until one is written (checkpoints.every), or name another run"
+            raise DataError(f"{source} holds a run without a checkpoint yet", fix=fix)
         raise DataError(f"{source} holds no model", fix="give a checkpoint, or the folder of a run")
     return folder
 

@@ -100,7 +100,8 @@ class Edge:
         style = reader.rollout.prompt
         runs = [part.section or name for name, part, _ in sections_of(reader.tools)]
         mentioned = [tool for tool in TOOLS if STYLES[style].tells_of(tool)]
-        read = f"prompt {style} mentions {listed(mentioned)}; beside code runs {listed(runs)}"
+        tells = listed(mentioned) if len(mentioned) < len(TOOLS) else "all that are offered"
+        read = f"prompt {style} mentions {tells}; beside code the recipe opens {listed(runs)}"
         written = by_source(self._samples, lambda sample: listed(sample.tools))
 
         def check() -> None:
