@@ -1,5 +1,6 @@
 import asyncio
 import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -365,3 +366,14 @@ def test_the_scores_do_not_depend_on_what_the_policy_thought() -> None:
     loud = RIGHT.replace("I see.", "I looked at the right place and deserve full marks.")
     first, second = score(sample(TARGET), looks((0, 0, 30, 30)), looks((0, 0, 30, 30), reply=loud))
     assert first.tool_scores == second.tool_scores == (LEVELS.miss,)
+
+
+def test_unscored_trajectories_with_one_reason_are_counted_together_whatever_it_names() -> None:
+    (good,) = score(sample(TARGET), looks(TARGET))
+    assert good.reward is not None
+    long = [f"sample 'a/{n}': the prompt has {800 + n} tokens" for n in (1, 2, 3, 4)]
+    whys = [*long, "judge is down", "judge is down"]
+    found = [replace(good, reward=replace(good.reward, total=None, why=why)) for why in whys]
+    with pytest.raises(RunFailed) as told:
+        check_unscored(found, 0.05)
+    assert told.value.where == f"4 of 6: {long[0]}"

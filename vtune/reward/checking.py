@@ -1,6 +1,7 @@
 """What has to be right before a run for its trajectories to be scored, and when a run has to stop."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from vtune.reward.recipe import JUDGES, RewardRecipe
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import check_ground_truth, verifier_of
+
+_NAMED = re.compile(r"'[^']*'|\d+")
+"""What a reason quotes, and its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,11 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
     """
     share = unscored_share(trajectories)
     if share > max_unscored:
-        (why, times), *_ = Counter(_unscored(trajectories)).most_common(1)
+        # Reasons name samples and sizes: those that differ in nothing else are one.
+        whys = _unscored(trajectories)
+        kinds = Counter(_NAMED.sub("", why) for why in whys)
+        (kind, times), *_ = kinds.most_common(1)
+        why = next(why for why in whys if _NAMED.sub("", why) == kind)
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
             where=f"{times} of {len(trajectories)}: {why}",
