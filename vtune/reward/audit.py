@@ -146,7 +146,7 @@ def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
         return "nothing was judged"
     asked = " and ".join(models) or "a model"
     if not boxes:
-        return f"by {'most of ' * (len(models) > 1)}{asked}; CodeV's Table 5 is by GPT-4o"
+        return f"by {'the majority of ' * (len(models) > 1)}{asked}; CodeV's Table 5 is by GPT-4o"
     others = f", the others by {asked}" if boxes < together else ""
     return (
         f"{boxes} of {together} by boxes (ours){others}: not comparable with CodeV's Table 5, where a model "
@@ -211,25 +211,6 @@ def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
         f"none of the {len(users)} trajectories with tool calls could be audited",
         where=f"{times} of {len(users)}: {why}",
         fix="name a judge with --judge-url and --judge-model, or fix the one there is",
-    )
-
-
-def unanswered(rows: Sequence[AuditRow], no_shares: str | None) -> RunFailed | None:
-    """The failure of an audit that has no shares of looks because a model gave no reply; None elsewhere.
-
-    Args:
-        rows: What `audit` returned.
-        no_shares: Why there are none; None where there are.
-    """
-    users = [row for row in rows if row.calls and row.correct is not None]
-    silent = [row for row in users if row.silent]
-    if no_shares is None or not silent:
-        return None
-    return RunFailed(
-        f"no shares of looks: the judge gave no reply about {len(silent)} of {len(users)} trajectories with "
-        "tool calls",
-        where=Counter(row.why for row in silent).most_common(1)[0][0],
-        fix="run the same command again once the judge replies: it asks only what has no reply",
     )
 
 

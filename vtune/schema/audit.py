@@ -40,14 +40,16 @@ def read_audit(folder: Path) -> dict[str, Any]:
 def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
     """Keep what an audit has found; a part that it has not asked for stays as it was.
 
-    A part of which there is nothing any more, as labels that were taken back, is not kept.
+    Shares are of one audit: where it has any, those of an earlier one are gone, those that only that one had
+    too. A part of which there is nothing any more, as labels that were taken back, is not kept.
 
     Raises:
         DataError: If what is there cannot be read.
         RecipeError: If it cannot be written.
     """
     before = read_audit(folder)
-    kept = before | {name: result[name] for name in PARTS if name in result}
+    stays = {name: part for name, part in before.items() if "all" not in result or name not in SHARES}
+    kept = stays | {name: result[name] for name in PARTS if name in result}
     found = {name: part for name, part in kept.items() if part}
     if found != before:
         text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False)

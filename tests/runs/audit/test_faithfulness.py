@@ -15,7 +15,9 @@ from tests.judge.server import Reply, serve
 from tests.reward.build import TARGET, looks, sample
 from tests.runs.commands import evaluation, setting, vtune
 from tests.runs.habits import NUMBERS, Habits
+from vtune.reward.audit import AuditRow
 from vtune.runs.audit import faithfulness as faithfulness_run
+from vtune.runs.audit.faithfulness import unanswered
 from vtune.schema.box import Box
 from vtune.schema.parquet import read_samples, read_trajectories, write_samples, write_trajectories
 from vtune.schema.reward import Reward
@@ -366,7 +368,8 @@ def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: P
         assert second["spent"]["model"]["input_tokens"] == 20, "what the first has spent is counted"
         again = vtune("faithfulness", *words, "--judge-url", url, "--latex")
         assert len(judge.requests) == 1, "an audit that is repeated, as another table, pays for nothing"
-    assert "2 replies of earlier audits are not paid for again; to ask anew, remove" in again.err
+    assert "what 2 replies in " in again.err
+    assert "answer is not asked again; remove it to ask anew" in again.err
 
 
 def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path: Path) -> None:
@@ -380,7 +383,7 @@ def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path:
     assert found["note"] == "by org/judge; CodeV's Table 5 is by GPT-4o"
     asked = found["asked"]["model"]
     assert (asked["model"], asked["base_url"], asked["temperature"]) == ("org/judge", url, 0.0)
-    assert len(asked["prompt"]) == 64
+    assert (len(asked["prompt"]), asked["replies_before"]) == (64, 0)
     kept = json.loads((tmp_path / "audit.json").read_text())
     for part in ("all", "sources", "asked", "judged_by", "spent", "looks", "note"):
         assert kept[part] == found[part]
@@ -389,6 +392,31 @@ def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path:
     share = 100 * found["all"]["faithful_of_correct"]["value"]
     assert f"{share:.1f} % of the right answers rest on a call that shows what was asked for" in told.out
     assert "by org/judge" in told.out
+    audited(tmp_path)
+    kept = json.loads((tmp_path / "audit.json").read_text())
+    assert kept["note"].startswith("4 of 4 by boxes")
+    assert "asked" not in kept, "shares are of one audit"
+
+
+def test_a_judge_that_is_silent_is_not_blamed_for_what_others_left_out() -> None:
+    def row(number: int, *, silent: bool = False, why: str = "") -> AuditRow:
+        return AuditRow(
+            sample_id=str(number), source="q", cluster=str(number), correct=True, calls=1, flagged=0,
+            any_faithful=None if why else True, silent=silent, why=why,
+        )  # fmt: skip
+
+    good = [row(number) for number in range(10)]
+    quiet = [row(number, silent=True, why="no reply") for number in range(10, 14)]
+    unread = [row(number, why="not 1 or 0") for number in range(14, 20)]
+    failed = unanswered([*good, *quiet], 0.1, kept=True)
+    assert failed is not None
+    assert "the judge gave no reply about 4 of 14 trajectories with tool calls" in failed.what
+    assert failed.fix.endswith("it asks only what has no reply")
+    without = unanswered([*good, *quiet], 0.1, kept=False)
+    assert without is not None
+    assert "asks only" not in without.fix, "of a bare file nothing is kept"
+    assert unanswered([*good, *quiet, *unread], 0.1, kept=True) is None, "there would be no shares either"
+    assert unanswered([*good, *quiet], 0.5, kept=True) is None
 
 
 def test_the_verdict_on_each_trajectory_is_kept(evaluated: Path, tmp_path: Path) -> None:

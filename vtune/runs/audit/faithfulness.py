@@ -12,6 +12,8 @@ from typing import Any
 
 from vtune.environments import DEFAULT
 from vtune.errors import DataError, RunFailed
+from vtune.judge.kept import read_kept
+from vtune.metrics.audited import too_few_audited
 from vtune.metrics.calls import calls_of
 from vtune.metrics.faithfulness import faithfulness
 from vtune.report.progress import Rows, say
@@ -22,7 +24,6 @@ from vtune.reward.audit import (
     comparison,
     judges_of,
     nobody_audited,
-    unanswered,
     unscored_reasons,
 )
 from vtune.reward.evidence_judge import AUTO, BOTH
@@ -85,7 +86,8 @@ def run_faithfulness(
         shares, buckets and intervals; `files`, with the same numbers for each file of a training run,
         those that several processes wrote of one step together, as `step-000000.parquet`; `calls`, what
         calls were good for (`vtune.metrics.calls`), of right answers and of all;
-        `settings`; `looks`; `asked`, by the name of the judge which model was asked about looks, and how;
+        `settings`; `looks`; `asked`, by the name of the judge which model was asked about looks, and how, and
+        `replies_before`, how many replies earlier audits had got from a model of that name;
         `need_no_look`, by source how many trajectories answer a question that needs no look, and are in none
         of these numbers; `judged_by`, how many trajectories with calls boxes and a model have judged; `note`,
         who they are, and whether the numbers compare with CodeV's; `unscored`, the commonest reasons
@@ -123,6 +125,12 @@ def _audited(
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """What the audit finds, and the failure in which it ends."""
     reward = audited.reward
+    # Another endpoint may have given them, under the same name of a model.
+    before = {
+        way.name: len(read_kept(file).replies)
+        for way, file in zip(ways, replies, strict=True)
+        if file is not None
+    }
     people, candidates, without = HumanLabels(path), RerunCandidates(), WithoutLook()
     takers: tuple[Taker, ...] = (people, candidates, without)
     judged = asyncio.run(_audit(audited, ways, replies, takers, every=every))
@@ -130,7 +138,8 @@ def _audited(
         _check_judged(_flat(rows), reward, path, without)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
     result |= {"need_no_look": dict(without.by_source)}
-    numbers, failed = _findings(judged, ways, looks, audited.seed, reward.max_unscored)
+    limit = reward.max_unscored
+    numbers, failed = _findings(judged, ways, looks, audited.seed, limit, before, kept=any(replies))
     result |= numbers | {"people": people.result()}
     result |= {"spent": {way.name: dict(way.purse.facts()) for way in ways if way.reward.judge is not None}}
     if reruns is not None and failed is None:
@@ -174,20 +183,52 @@ def _findings(
     looks: str,
     seed: int,
     limit: float,
+    before: Mapping[str, int],
+    *,
+    kept: bool,
 ) -> tuple[dict[str, Any], RunFailed | None]:
     """What all ways to judge have found, and the failure of the first that could audit nothing."""
     first = judged[BASE]
-    asked = {way.name: way.asked for way in ways if way.asked is not None}
+    asked = {
+        way.name: {**way.asked, "replies_before": before.get(way.name, 0)}
+        for way in ways
+        if way.asked is not None
+    }
     # What holds models against boxes has its numbers by boxes.
     models = [] if looks == BOTH else [one["model"] for one in asked.values()]
     result = _results(first, models, seed, limit) | {"asked": asked}
-    failures = [nobody_audited(_flat(first)), unanswered(_flat(first), result["all"]["no_shares"])]
+    failures = [nobody_audited(_flat(first)), unanswered(_flat(first), limit, kept=kept)]
     if looks == BOTH:
         judges = {way.name: _flat(judged[way.name]) for way in ways if way.asks_model}
         result |= _compared(_flat(first), judges, seed, limit)
         failures += map(nobody_audited, judges.values())
-        failures.append(unanswered(_flat(judged[ways[-1].name]), result["by_model"]["all"]["no_shares"]))
+        failures += (unanswered(rows, limit, kept=kept) for rows in judges.values())
     return result, next((one for one in failures if one is not None), None)
+
+
+def unanswered(rows: Sequence[AuditRow], max_unaudited: float, *, kept: bool) -> RunFailed | None:
+    """The failure of an audit that has no shares of looks because a model gave no reply; None elsewhere.
+
+    Also None where there would be none had it replied to all.
+
+    Args:
+        rows: What `audit` returned.
+        max_unaudited: See `vtune.metrics.faithfulness.faithfulness`.
+        kept: Whether replies are kept, so that another audit asks only what has none.
+    """
+    scored = [row for row in rows if row.correct is not None]
+    users = [row for row in scored if row.calls]
+    silent = [row for row in users if row.silent]
+    replied = [replace(row, any_faithful=False) if row.silent else row for row in scored]
+    if not too_few_audited(scored, max_unaudited) or too_few_audited(replied, max_unaudited):
+        return None
+    return RunFailed(
+        f"no shares of looks: the judge gave no reply about {len(silent)} of {len(users)} trajectories with "
+        "tool calls",
+        where=Counter(row.why for row in silent).most_common(1)[0][0],
+        fix="run the same command again once the judge replies"
+        + (": it asks only what has no reply" if kept else ""),
+    )
 
 
 def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path, without: WithoutLook) -> None:

@@ -41,8 +41,7 @@ def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[tuple[Path | None, 
         # Another model may have the name by now: who knows that it has can ask again.
         for file in filter(None, files):
             if count := len(read_kept(file).replies):
-                said = f"{count} replies of earlier audits are not paid for again"
-                say(f"{said}; to ask anew, remove {file.parent}")
+                say(f"what {count} replies in {file.parent} answer is not asked again; remove it to ask anew")
         yield files
 
 

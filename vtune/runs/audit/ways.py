@@ -179,6 +179,7 @@ def together(rows: Sequence[Sequence[AuditRow]]) -> list[AuditRow]:
                 first=None,
                 accepted=majority(row.accepted for row in of_one),
                 judged=any(row.judged for row in of_one),
+                silent=said is None and any(row.silent for row in of_one),
                 why=why if said is None else unscored,
             )
         )
