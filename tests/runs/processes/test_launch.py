@@ -368,7 +368,7 @@ def test_torchrun_may_start_the_processes(tmp_path: Path) -> None:
         assert first.wait(END) == 1  # that of torchrun, whatever those say that it has started
     done = steps_done(run)
     assert json.loads((run / "state.json").read_text()) == done < 400
-    assert (said / "err").read_text().count("interrupted; continue with --resume") == 1
+    assert (said / "err").read_text().count("with --resume") == 1
     with started("--set", f"steps={done + 2}", "--resume") as again:
         assert again.wait(END) == 0
     assert steps_done(run) == done + 2
@@ -393,7 +393,7 @@ def test_each_way_to_end_is_told_as_what_it_is_and_leaves_nothing(tmp_path: Path
     started.process.send_signal(signal.SIGINT)
     assert started.wait(END) == 130
     assert started.gone(GONE)
-    assert started.err.count("continue with --resume") == 1
+    assert started.err.count("with --resume") == 1
     assert list((tmp_path / "interrupted").glob("in-order-*"))
 
     started = begun(again, tmp_path / "abandoned", run, site=IDLES)

@@ -22,7 +22,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 from vtune.runs.evaluate.questions import read_questions
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.report.document import run_report
-from vtune.runs.train import online_eval
+from vtune.runs.train import online_eval, online_suites
 from vtune.runs.train.online_eval import OnlineEvaluation
 from vtune.runs.train.online_recipe import OnlineEval
 from vtune.runs.train.online_suites import check_suites, load_suites
@@ -347,7 +347,9 @@ def test_code_in_evaluations_is_protected_as_the_run_asks(
     assert one.suite.sandbox.isolation == found
 
 
-def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(lens: Path) -> None:
+def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(
+    lens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = {
         "url": "http://127.0.0.1:9",
         "top_k": 1,
@@ -358,6 +360,9 @@ def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(lens
     settings = {"data": [str(lens / "heldout.parquet")], "tools": {"text_search": text}}
     suites = [{"suite": "lens", "limit": 1, "settings": settings}]
     recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
+    with pytest.raises(ServiceError, match="the text search service gave no answer"):
+        check_suites(load_suites(recipe, kind="transformers"), world=1)
+    monkeypatch.setattr(online_suites, "check_asking", lambda _: None)  # as where the service answers
     with pytest.raises(ServiceError, match="text searches would have no summary"):
         check_suites(load_suites(recipe, kind="transformers"), world=1)
 
