@@ -111,6 +111,21 @@ def test_scores_of_questions_are_written_without_the_noise_of_32_bits(tmp_path: 
     assert rows == [[0.8571429], [None]]
 
 
+def test_the_same_replies_with_scores_of_more_digits_do_not_differ(tmp_path: Path) -> None:
+    """As an older `items.jsonl` has them: 0.8571428656578064."""
+    marks = [mark(str(n), float(np.float32(n % 8 / 7))) for n in range(40)]
+    old, new = folder(tmp_path / "old", marks), folder(tmp_path / "new", marks)
+    rows = [json.loads(line) for line in (old / ITEMS).read_text().splitlines()]
+    long = [row | {"scores": [one.score]} for row, one in zip(rows, marks, strict=True)]
+    (old / ITEMS).write_text("".join(json.dumps(row) + "\n" for row in long))
+    assert (old / ITEMS).read_text() != (new / ITEMS).read_text()
+    for a, b in ((old, new), (new, old)):
+        found = compared(a, b)["overall"]
+        assert (found["difference"]["value"], found["p"]) == (0.0, 1.0)
+        assert (found["better_a"], found["better_b"]) == (0, 0)
+        assert found["verdict"].startswith("no difference could be shown")
+
+
 def test_two_evaluations_are_compared_question_by_question(evaluations: dict[str, Path]) -> None:
     found = compared(evaluations["Habits"], evaluations["Better"])
     overall = found["overall"]

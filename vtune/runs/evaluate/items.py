@@ -52,7 +52,7 @@ def _short(score: float | None) -> float | None:
 
 
 def read_items(folder: Path) -> dict[str, Item]:
-    """Id -> question of a finished evaluation.
+    """Id -> question of a finished evaluation; scores of older files have more digits, and are rounded.
 
     Raises:
         DataError: If there is no such file, or a line of it is no question.
@@ -91,4 +91,10 @@ def _item(line: str, where: str) -> Item:
             raise ValueError("`scores` lie in [0, 1]")
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"not a question with its scores: {error}", where=where, fix=RESTORE) from None
-    return Item(id=row["id"], source=row["source"], category=category, cluster=row["cluster"], scores=scores)
+    return Item(
+        id=row["id"],
+        source=row["source"],
+        category=category,
+        cluster=row["cluster"],
+        scores=tuple(map(_short, scores)),
+    )
