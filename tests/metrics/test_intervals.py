@@ -99,7 +99,7 @@ def test_questions_that_go_both_ways_are_not_taken_for_trials() -> None:
     scores = np.array([0.5] * 8 + [0.25, 0.25, 0.75, 1.0])
     low, high = ends(share(questions(12), scores))
     half = 2.201 * scores.std(ddof=1) / 12**0.5
-    assert (high - low) / 2 == pytest.approx(half, rel=0.15)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.2)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
@@ -117,6 +117,24 @@ def test_questions_that_are_half_right_hold_the_truth_in_95_of_100_draws(count: 
         low, high = ends(share(questions(count), scores))
         held += low <= 0.5 <= high
     assert held / 300 >= 0.92
+
+
+@pytest.mark.parametrize(("count", "rare"), [(92, 0.035), (40, 0.08)])
+def test_questions_of_which_few_are_not_half_right_hold_the_truth_in_95_of_100_draws(
+    count: int, rare: float
+) -> None:
+    """Resamples alone hold it in 85 and 88 of 100: they are made of two or three that differ."""
+    draw = np.random.default_rng(5)
+    held = 0
+    for _ in range(200):
+        low, high = ends(share(questions(count), np.where(draw.random(count) < rare, 1.0, 0.5)))
+        held += low <= 0.5 + rare / 2 <= high
+    assert held / 200 >= 0.93
+
+
+def test_shares_that_differ_by_rounding_are_alike() -> None:
+    noisy = share(questions(92), np.where(np.arange(92) % 2, 0.1428571, 0.1428572))
+    assert ends(noisy) == pytest.approx(ends(share(questions(92), [1 / 7] * 92)), abs=1e-6)
 
 
 def test_parts_of_fixed_size_are_resampled_one_by_one() -> None:

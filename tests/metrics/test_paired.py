@@ -98,7 +98,7 @@ def test_gains_that_are_alike_do_not_make_an_interval_of_rights_and_wrongs() -> 
     assert found.low is not None
     assert found.high is not None
     half = 2.201 * less.std(ddof=1) / 12**0.5
-    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.15)
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.2)
 
 
 def test_gains_that_are_alike_hold_the_truth_in_95_of_100_draws() -> None:
@@ -109,6 +109,17 @@ def test_gains_that_are_alike_hold_the_truth_in_95_of_100_draws() -> None:
         found = paired([Pair(f"q{number}", 0.5, 0.5 + one) for number, one in enumerate(less)]).difference
         held += (found.low or 0.0) <= 0.15 <= (found.high or 0.0)
     assert held / 300 >= 0.92
+
+
+def test_few_that_differ_from_a_common_gain_hold_the_truth_in_95_of_100_draws() -> None:
+    """Of 92 nearly all gain a quarter; few lose a half; resamples alone hold the truth in 88 of 100."""
+    draw = np.random.default_rng(6)
+    held = 0
+    for _ in range(200):
+        lost = draw.random(92) < 0.035
+        found = paired([Pair(f"q{n}", 0.5, 0.0 if one else 0.75) for n, one in enumerate(lost)]).difference
+        held += (found.low or 0.0) <= 0.25 - 0.75 * 0.035 <= (found.high or 0.0)
+    assert held / 200 >= 0.93
 
 
 def test_rotations_of_a_question_are_not_four_questions() -> None:

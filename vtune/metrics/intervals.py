@@ -19,7 +19,11 @@ Texts = NDArray[np.str_]
 
 FEW = 5
 """Ours: where all clusters but fewer than these are all wrong, or all right, resamples are made of a handful
-of values, and their spread is not that of what has not been seen: of 92 that are all wrong it is 0."""
+of values, and their spread is not that of what has not been seen: of 92 that are all wrong it is 0. So it is
+where nearly all are half right."""
+
+DIGITS = 6
+"""Ours, of shares that are the same: scores have seven, so that 3/7 - 2/7 is not quite 2/7 - 1/7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def share(
       each cluster were one trial: it is right if all of a cluster go the same way, and too wide if not. So 0
       of 92 is not taken for certain. Clusters of which some went one way and some the other do not go the
       same way, so where most are such, however much alike, they are resampled.
-    - Else the percentiles over resampled clusters (`expanded`).
+    - Else the percentiles over resampled clusters (`expanded`); where all but fewer than `FEW` have the same
+      share between the ends, not less than `around_commonest`.
 
     Args:
         clusters: Name of the cluster of each observation, shape (N,).
@@ -74,9 +79,9 @@ def share(
         low, high = wilson(value * count, count)
     else:
         shares = _resampled_shares(names[counts], groups[counts], part[counts], whole[counts], seed=seed)
-        low, high = expanded(shares, len(table))
+        low, high = wider(expanded(shares, len(table)), around_commonest(table, value))
     # Rounding must not put an end beyond the share itself.
-    return Estimate(value, min(low, value), max(high, value))
+    return Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)))
 
 
 def mean(clusters: Sequence[str], values: ArrayLike, *, seed: int = SEED) -> Estimate | None:
@@ -108,7 +113,7 @@ def few_differ(table: Array, ends: Sequence[float]) -> bool:
         table: Parts and wholes, shape (clusters, 2), no whole 0.
         ends: Shares that clusters have where all of each goes the same way.
     """
-    shares = np.round(table[:, 0] / table[:, 1], 12)
+    shares = _shares(table)
     return alike(table) or any(int((shares != end).sum()) < FEW for end in ends)
 
 
@@ -118,8 +123,57 @@ def alike(table: Array) -> bool:
     Args:
         table: Parts and wholes, shape (clusters, 2), no whole 0.
     """
-    shares = np.round(table[:, 0] / table[:, 1], 12)
+    shares = _shares(table)
     return bool((shares == shares[0]).all())
+
+
+def _shares(table: Array) -> Array:
+    return np.round(table[:, 0] / table[:, 1], DIGITS)
+
+
+def around_commonest(table: Array, value: float) -> tuple[float, float] | None:
+    """An interval where fewer than `FEW` clusters differ from the share that most have; else None.
+
+    What lies above that share and what lies below it have Wilson's intervals, as if each cluster were one
+    trial that may move by as much as the one that moves most; see `from_gains`.
+
+    Args:
+        table: Parts and wholes, shape (clusters, 2), no whole 0.
+        value: The share of all.
+    """
+    shares = _shares(table)
+    kinds, times = np.unique(shares, return_counts=True)
+    apart = len(shares) - int(times.max())
+    if not 0 < apart < min(FEW, len(shares) / 2):
+        return None
+    moves = shares - kinds[times.argmax()]
+    most = float(np.abs(moves).max())
+    low, high = from_gains(np.stack([moves / most * table[:, 1], table[:, 1]], axis=1))
+    return value + most * low, value + most * high
+
+
+def from_gains(table: Array) -> tuple[float, float]:
+    """How far an interval reaches below and above a mean of what is gained and lost.
+
+    Both are shares with Wilson's intervals, as if a cluster were one trial; those are put together as if they
+    were independent.
+
+    Args:
+        table: Gains less losses of each cluster, and its whole, which neither exceeds; shape (clusters, 2).
+
+    Source: Zou & Donner 2008, Construction of confidence limits about effect measures, eq. 1.
+    """
+    count = effective(table)
+    gains, losses = (
+        float(np.clip(side * table[:, 0], 0, None).sum() / table[:, 1].sum()) for side in (1, -1)
+    )
+    (gain_low, gain_high), (loss_low, loss_high) = (wilson(part * count, count) for part in (gains, losses))
+    return -math.hypot(gains - gain_low, loss_high - losses), math.hypot(gain_high - gains, losses - loss_low)
+
+
+def wider(one: tuple[float, float], other: tuple[float, float] | None) -> tuple[float, float]:
+    """An interval that holds both."""
+    return one if other is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
 def effective(table: Array) -> float:

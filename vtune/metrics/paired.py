@@ -1,15 +1,13 @@
 """Two evaluations on the same questions: the difference, how sure it is, and a test of it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from vtune.metrics.intervals import Estimate, effective, expanded, few_differ
+from vtune.metrics.intervals import Estimate, around_commonest, expanded, few_differ, from_gains, wider
 from vtune.metrics.power import detectable
-from vtune.metrics.proportion import wilson
 from vtune.metrics.resampling import SEED, Array, resampled, totals
 
 LEVEL = 0.05
@@ -183,24 +181,14 @@ def _difference(table: Array, value: float) -> Estimate:
     low, high = expanded(sums[:, 0] / sums[:, 1], len(table))
     if not len(apart):
         low, high = min(low, -high), max(high, -low)
-    return Estimate(value, -high, -low) if other else Estimate(value, low, high)
+    low, high = wider((-high, -low) if other else (low, high), around_commonest(table, value))
+    return Estimate(value, max(-1.0, low), min(1.0, high))
 
 
 def _of_few(table: Array, value: float) -> tuple[float, float]:
     """The interval where hardly a cluster differs from an end, so that resamples would say too little.
 
     So two evaluations that agree on each of 92 questions are not known to agree on all others: 0 ± 4 points.
-
-    What B gains and what it loses are two shares with Wilson's intervals, as if a cluster were one trial;
-    those are put together as if they were independent.
-
-    Source: Zou & Donner 2008, Construction of confidence limits about effect measures, eq. 1.
     """
-    count = effective(table)
-    gains, losses = (
-        float(np.clip(side * table[:, 0], 0, None).sum() / table[:, 1].sum()) for side in (1, -1)
-    )
-    (gain_low, gain_high), (loss_low, loss_high) = (wilson(part * count, count) for part in (gains, losses))
-    low = value - math.hypot(gains - gain_low, loss_high - losses)
-    high = value + math.hypot(gain_high - gains, losses - loss_low)
-    return max(-1.0, low), min(1.0, high)
+    low, high = from_gains(table)
+    return max(-1.0, value + low), min(1.0, value + high)
