@@ -2,6 +2,7 @@ import csv
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from vtune.report.evaluation import render_evaluations
@@ -124,3 +125,23 @@ def test_answers_without_a_score_are_told_and_not_counted_as_its_own() -> None:
     text = evaluations_latex([one])
     assert "lame & 11 & 50.0 " in text
     assert "% lame: 1 of 12 answers had no score and are left out\n" in text
+
+
+@pytest.mark.parametrize(
+    ("gives", "counts"),
+    [
+        ({"unscored": 3}, ("8", "4", "3")),
+        ({"n": {"a": 1}}, ("8", "4", "")),
+        ({"n": 12, "unscored": 3, "clusters": "all"}, ("12", "4", "3")),
+        ({"n": 12, "unscored": {"a": 3}}, ("12", "4", "")),
+    ],
+)
+def test_a_scorer_of_ones_own_may_count_as_it_likes(
+    gives: dict[str, Any], counts: tuple[str, str, str]
+) -> None:
+    one = evaluation("own") | {"suite": {"scorer": "mine"}, "score": {"score": 0.4} | gives}
+    row = next(csv.DictReader(io.StringIO(evaluations_csv([one]))))
+    assert (row["score"], row["n"], row["clusters"], row["unscored"]) == ("0.4", *counts)
+    text = evaluations_latex([one])
+    assert f"own & {counts[0]} & 40.0 " in text
+    assert "had no score" not in text

@@ -71,12 +71,21 @@ def is_mean(results: Mapping[str, Any]) -> bool:
     Args:
         results: As `results.json` has them; what is missing says nothing against it.
     """
-    suite = results.get("suite")
-    scorer = suite.get("scorer") if isinstance(suite, Mapping) else None
-    if isinstance(scorer, str) and scorer not in OURS[SCORERS.kind]:
+    if is_own(results):
         return False
     score, mean = number_at(results, "score", "score"), number_at(results, "sources", ALL, "reward_accuracy")
     return score is None or mean is None or isclose(score, mean, abs_tol=NEAR)
+
+
+def is_own(results: Mapping[str, Any]) -> bool:
+    """Whether the score of an evaluation is by a scorer of one's own, whose other numbers may mean anything.
+
+    Args:
+        results: As `results.json` has them.
+    """
+    suite = results.get("suite")
+    scorer = suite.get("scorer") if isinstance(suite, Mapping) else None
+    return isinstance(scorer, str) and scorer not in OURS[SCORERS.kind]
 
 
 def number_at(results: object, *keys: str) -> float | None:

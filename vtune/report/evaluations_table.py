@@ -1,8 +1,9 @@
 """Several evaluations as one table for elsewhere, a row for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
+from vtune.metrics.scored import is_own
 from vtune.report.evaluation import BY_BOXES, Evaluation, is_by_boxes
 from vtune.report.tabular import COUNTS, LOOKS, Column, Row, as_csv, as_latex
 from vtune.report.values import is_estimate
@@ -30,12 +31,12 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
     notes += [
         f"{one['name']}: all but the score covers only the {looks['n']} answers to questions that need a look"
         for one in evaluations
-        if (looks := one["faithfulness"]).get("n") and looks["n"] != (_scored(one["score"]) or looks["n"])
+        if (looks := one["faithfulness"]).get("n") and looks["n"] != (_scored(one) or looks["n"])
     ]
     notes += [
-        f"{one['name']}: {unscored} of {one['score']['n']} answers had no score and are left out"
+        f"{one['name']}: {of - scored} of {of} answers had no score and are left out"
         for one in evaluations
-        if (unscored := one["score"].get(UNSCORED))
+        if (scored := _scored(one)) is not None and (of := one["score"]["n"]) > scored
     ]
     notes += [f"{one['name']}: {why}" for one in evaluations if (why := one["faithfulness"].get("no_shares"))]
     shares = all(_is_share(one) for one in evaluations)
@@ -48,11 +49,12 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
         looks = one["faithfulness"]
         # Of the score: how many questions need a look is another number, and may be 0.
         counts = {"n": one["samples"], "clusters": None}
-        counts |= {key: of[key] for of in (looks, one["score"]) for key in counts if key in of}
-        if (scored := _scored(one["score"])) is not None:
+        counts |= {key: of[key] for of in (looks, one["score"]) for key in counts if _is_number(of.get(key))}
+        if (scored := _scored(one)) is not None:
             counts["n"] = scored
         measured = {column.name: looks.get(column.name) for column in LOOKS}
-        counts |= {OF_LOOKS: looks.get("n"), UNSCORED: one["score"].get(UNSCORED)}
+        unscored = one["score"].get(UNSCORED)
+        counts |= {OF_LOOKS: looks.get("n"), UNSCORED: unscored if _is_number(unscored) else None}
         yield one["name"], {**counts, **measured, "score": _estimate(one["score"], "score")}
         own = [source for source in one["sources"] if source != ALL]
         for source in own if by_source and len(own) > 1 else ():
@@ -66,9 +68,18 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
             yield f"{one['name']}: {source}", {**counts, **known}
 
 
-def _scored(score: Mapping[str, Any]) -> int | None:
+def _scored(evaluation: Evaluation) -> int | float | None:
     """How many answers a score is of; None where it does not tell."""
-    return score["n"] - score.get(UNSCORED, 0) if "n" in score else None
+    count, unscored = (evaluation["score"].get(key) for key in ("n", UNSCORED))
+    if not _is_number(count):
+        return None
+    # A scorer of one's own may have left them out already.
+    left_out = isinstance(count, int) and isinstance(unscored, int) and not is_own(evaluation)
+    return count - unscored if left_out else count
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
@@ -76,8 +87,7 @@ def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None
     found = numbers.get("intervals", {}).get(name, numbers.get(name))
     if isinstance(found, Mapping) and is_estimate(found):
         return found
-    plain = isinstance(found, int | float) and not isinstance(found, bool)
-    return {"value": found, "low": None, "high": None} if plain else None
+    return {"value": found, "low": None, "high": None} if _is_number(found) else None
 
 
 def _is_share(evaluation: Evaluation) -> bool:
