@@ -1,7 +1,6 @@
 """Replies that a model was to judge, and did not: they are named in a file, and the evaluation stops."""
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,7 +45,7 @@ def not_judged(
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     fix = f"check the model that `{model}` names, or raise its budget, then continue with --resume"
     if unreadable:
-        least = math.ceil(100 * len(left) / total) / 100
+        least = enough(len(left), total)
         fix = (
             f"continue with another model as `{model}` and --resume (the same one may say the same again); "
             f"or without a {what} for them, with --set reward.max_unscored={least:g} --resume"
@@ -56,6 +55,13 @@ def not_judged(
         where=why,
         fix=f"{fix}: no rollout is drawn again, and nothing that was read is asked again",
     )
+
+
+def enough(left: int, total: int) -> float:
+    """The least `reward.max_unscored`, in whole percent, by which so many of all may be left out."""
+    percent = -(-100 * left // total)
+    # 0.29 * 100 is 28.999999999999996, which is less than 29.
+    return percent / 100 if left <= percent / 100 * total else (percent + 1) / 100
 
 
 def all_judged(folder: Path) -> None:
