@@ -191,6 +191,19 @@ def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(
     assert found["overall"]["p"] == 0.25
 
 
+def test_what_flips_can_detect_is_said_to_be_about_so_much(tmp_path: Path) -> None:
+    a, b = (
+        folder(tmp_path / name, [replace(m, cluster=f"picture {n // 4}") for n, m in enumerate(right(k, 80))])
+        for name, k in (("a", 40), ("b", 43))
+    )
+    found = compared(a, b)["overall"]
+    least = f"{100 * found['detectable']:.1f}"
+    assert found["test"] == "sign flips of clusters"
+    assert found["verdict"].endswith(
+        f"; these questions can detect one of about {least} points with 80 % power"
+    )
+
+
 def test_five_pictures_never_show_a_difference(tmp_path: Path) -> None:
     a, b = (
         folder(tmp_path / name, [replace(m, cluster=f"picture {n % 5}") for n, m in enumerate(right(k, 30))])

@@ -119,8 +119,8 @@ def _sought(found: Paired) -> str:
         return f"the test needs at least {FEWEST} independent questions, and has {found.clusters}"
     if found.detectable is None:
         return "there are too few questions to show one of any size"
-    least = f"{100 * found.detectable:.1f} points"
-    return f"these questions can detect one of {least} with 80 % power"
+    about = "" if found.test == "exact McNemar" else "about "
+    return f"these questions can detect one of {about}{100 * found.detectable:.1f} points with 80 % power"
 
 
 def _scored_by(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
