@@ -31,6 +31,7 @@ from vtune.update.rates import GPUS, device_called, device_like, device_named
         ("NVIDIA GeForce RTX 4090 Laptop GPU", 17, None),
         ("NVIDIA RTX A1000", 8, None),
         ("NVIDIA H100X", 85, None),
+        ("NVIDIA H100NVL", 100, "H100 NVL"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 10, None),
     ],
 )
@@ -61,6 +62,17 @@ def test_plans_for_other_machines_take_the_faster_of_two_with_one_memory() -> No
         ("NVIDIA A100-SXM4-40GB", "A100 40GB"),
         ("4090", "RTX 4090"),
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("RTX4090", "RTX 4090"),
+        ("rtx5090", "RTX 5090"),
+        ("RTXA6000", "RTX A6000"),
+        ("H100NVL", "H100 NVL"),
+        ("H200NVL", "H200 NVL"),
+        ("H100PCIe", "H100 PCIe"),
+        ("h100pcie", "H100 PCIe"),
+        ("H100SXM", "H100"),
+        ("H100SXM5-80GB", "H100"),
+        ("A100SXM4", "A100"),
+        ("A100SXM4-40GB", "A100 40GB"),
         *((gpu.name, gpu.name) for gpu in GPUS),
     ],
 )
@@ -68,7 +80,9 @@ def test_a_gpu_is_asked_for_by_the_names_people_use(name: str, known: str) -> No
     assert device_called(name).name == known
 
 
-@pytest.mark.parametrize("name", ["A10", "H1000", "", "80", "A100 24GB", "H100X", "GH200", "gh200"])
+@pytest.mark.parametrize(
+    "name", ["A10", "H1000", "", "80", "A100 24GB", "H100X", "H100SXMX", "GH200", "gh200", "XH100NVL"]
+)
 def test_a_gpu_that_nobody_knows_is_refused_with_those_that_are_known(name: str) -> None:
     with pytest.raises(RecipeError) as refused:
         device_called(name)

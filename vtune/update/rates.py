@@ -49,6 +49,8 @@ GPUS = (
 )
 _BOARDS = ("PCIe", "NVL")
 """Behind the name of a chip: cards that run it slower, and say so in the driver's name."""
+_SUFFIX = r"(?=(?:SXM\d?|PCIE|NVL)?(?![A-Z\d]))"
+"""What may follow the name of a chip without a space: `H100NVL`; an `H100X` is another card."""
 _OTHERS = re.compile(r"Laptop|\d090 D\b|GB200|\bMIG\b", re.IGNORECASE)
 """In the names of GPUs, and of slices of one, that have another peak than the one that they name."""
 CORE = Device("CPU core", 0, 55e9, 10e9, "measured: float32 training of a tiny model on a Zen 4 core")
@@ -73,8 +75,8 @@ def device_called(name: str) -> Device:
     size = re.search(r"(\d+) ?GB\b", name, re.IGNORECASE)
     found = device_named(name.upper(), float(size[1]) if size else 1e6)
     # A driver's GH200 computes as an H200 does; who plans for one has other memory.
-    other = found is not None and re.search(rf"[A-Z]{_word(found)}", name, re.IGNORECASE)
-    if found is None or other or (size and found.memory_gb != float(size[1])):
+    named = found is not None and re.search(rf"(?<![A-Z])(?:RTX)?{_word(found)}", name, re.IGNORECASE)
+    if found is None or not named or (size and found.memory_gb != float(size[1])):
         known = ", ".join(gpu.name for gpu in GPUS)
         raise RecipeError(
             f"no GPU is known as {name!r}", where="--gpu", fix=f"take one of {known}; or --gpu-memory GB"
@@ -91,7 +93,7 @@ def device_named(name: str, memory_gb: float) -> Device | None:
     """
     if _OTHERS.search(name):
         return None
-    found = [gpu for gpu in GPUS if re.search(rf"{_word(gpu)}(?![A-Z\d])", name)]
+    found = [gpu for gpu in GPUS if re.search(rf"{_word(gpu)}{_SUFFIX}", name)]
     boards = {gpu: board for gpu in found if (board := gpu.name.split()[-1]) in _BOARDS}
     same = [gpu for gpu, board in boards.items() if board.lower() in name.lower()]
     fitting = same or [gpu for gpu in found if gpu not in boards]
