@@ -55,6 +55,13 @@ def test_samples_survive_the_file(many: list[Sample]) -> None:
         assert list(parquet.read_samples(path)) == many
 
 
+def test_a_record_of_an_older_run_may_end_with_the_assistants_turn(tmp_path: Path) -> None:
+    """It cannot be run again, and can still be audited and looked at."""
+    old = replace(SAMPLE, prompt=(*SAMPLE.prompt, Message("assistant", "<answer>B</answer>")))
+    parquet.write_samples(tmp_path / "samples.parquet", [old])
+    assert list(parquet.read_samples(tmp_path / "samples.parquet")) == [old]
+
+
 @settings(max_examples=35)
 @given(st.lists(trajectories(), max_size=4))
 def test_trajectories_survive_the_file(many: list[Any]) -> None:

@@ -25,9 +25,9 @@ class Sample:
     """A question about pictures, its ground truth, and how a reply is to be judged.
 
     Raises:
-        DataError: On a row that contradicts itself: marks and pictures that differ in number, a prompt
-            whose last turn is the assistant's, an evidence box outside its picture list, turned inside
-            out or not finite, a ratio outside [0, 1].
+        DataError: On a row that contradicts itself: marks and pictures that differ in number, an
+            evidence box outside its picture list, turned inside out or not finite, a ratio
+            outside [0, 1].
     """
 
     id: str
@@ -66,11 +66,6 @@ class Sample:
             raise DataError("a sample needs an id and a data_source", where=where, fix="fill both in")
         if not self.prompt:
             raise DataError("the prompt has no message", where=where, fix="add a user turn")
-        if self.prompt[-1].role == "assistant":
-            # As in a file for supervised training: it is most likely the answer, which the policy would read.
-            raise DataError(
-                "the prompt ends with the assistant's turn", where=where, fix="drop that turn, or the row"
-            )
         marks = sum(message.content.count(IMAGE) for message in self.prompt)
         if marks != len(self.images):
             raise DataError(
@@ -101,3 +96,19 @@ class Sample:
         """The text of the last user turn without its `<image>` marks: what a judge is shown."""
         users = [message.content for message in self.prompt if message.role == "user"]
         return users[-1].replace(IMAGE, "").strip() if users else ""
+
+
+def check_unanswered(sample: Sample) -> None:
+    """Check that the last turn of a prompt is not the assistant's; records of finished runs may have such.
+
+    As in a file for supervised training: it is most likely the answer, which the policy would read.
+
+    Raises:
+        DataError: If it is.
+    """
+    if sample.prompt[-1].role == "assistant":
+        raise DataError(
+            "the prompt ends with the assistant's turn",
+            where=f"sample {sample.id!r}",
+            fix="drop that turn, or the row",
+        )

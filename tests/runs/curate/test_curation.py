@@ -91,6 +91,18 @@ def dice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return log
 
 
+def test_a_row_whose_prompt_ends_with_the_answer_is_dropped(tmp_path: Path) -> None:
+    good, odd = numbered(2)
+    odd = replace(odd, prompt=(*odd.prompt, Message("assistant", "<answer>2</answer>")))
+    write_samples(tmp_path / "a.parquet", [good, odd])
+    curate(
+        write_recipe(tmp_path / "recipe.yaml", {"a": source(tmp_path / "a.parquet")}, []), tmp_path / "out"
+    )
+    assert [row.id for row in read_samples(tmp_path / "out" / "samples.parquet")] == [good.id]
+    (dropped,) = drops(tmp_path / "out")
+    assert "ends with the assistant's turn" in dropped["reason"]
+
+
 def numbered(count: int, **changes: Any) -> Iterator[Sample]:
     for number in range(count):
         yield sample(f"How much is {number} and 1?", str(number + 1), id=f"n/{number}", **changes)

@@ -12,7 +12,7 @@ from vtune.data.formats.values import listed_options, plain, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
 from vtune.schema.message import IMAGE, Picture
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.sample_row import sample_from_row
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
@@ -57,9 +57,13 @@ def each(rows: Iterable[Raw], convert: Callable[[Row, Place], Sample | Trajector
             yield place, row
             continue
         try:
-            yield place, convert(row, place)
+            found = convert(row, place)
+            if isinstance(found, Sample):
+                check_unanswered(found)
         except DataError as error:
             yield place, error
+        else:
+            yield place, found
 
 
 def build_sample(

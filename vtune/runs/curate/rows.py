@@ -17,7 +17,7 @@ from vtune.data.offer import offering
 from vtune.errors import DataError
 from vtune.schema.fields import Row
 from vtune.schema.parquet import columns, data_sources, group_sizes, scan_groups
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.sample_row import SAMPLE_NEEDS, sample_from_row
 from vtune.schema.source_names import check_source
 from vtune.schema.trajectory_row import LATE_COLUMNS, TRAJECTORY_COLUMNS, trajectory_from_row
@@ -270,6 +270,7 @@ def _record(task: Task, row: Row, number: int) -> Record:
         _check_pictures(trace, task.part.path.parent)
         return replace(trace, source=name) if source.rename else trace
     sample = sample_from_row(row, place=f"{task.part.name}/{number}")
+    check_unanswered(sample)
     _check_pictures(sample, task.part.path.parent)
     if source.tools is not None:
         sample = offering(sample, source.tools)

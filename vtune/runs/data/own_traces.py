@@ -30,7 +30,7 @@ from vtune.schema.parquet import (
     write_trajectories,
 )
 from vtune.schema.pixels import size_of
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
 from vtune.tools.calls import Asked
@@ -94,6 +94,7 @@ def make_box_traces(
         for file in data:
             for number, sample in enumerate(read_samples(file)):
                 try:
+                    check_unanswered(sample)
                     made_of = _unseen(sample) or _looked(_filled(sample, file.parent))
                     if isinstance(made_of, str):
                         left_out[made_of] += 1

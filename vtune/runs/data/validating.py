@@ -25,7 +25,7 @@ from vtune.schema.parquet import (
     write_samples,
     write_trajectories,
 )
-from vtune.schema.sample import Sample
+from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.source_names import check_source
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
@@ -85,11 +85,11 @@ def validate(
 ) -> dict[str, Any]:
     """Check every row of every file without a model.
 
-    A row of samples is good if it is a valid sample, its id is in no other row of any file, metrics call no
-    row of their own as its `data_source` is called, its verifier exists and gives the ground truth, as a
-    reply, full marks, its pictures are there and can be opened, and its evidence lies inside them and not
-    in a first pixel, as shares do. A row of traces is good if it can be learnt from. Of a bad row the first
-    problem is listed.
+    A row of samples is good if it is a valid sample, its id is in no other row of any file, its prompt ends
+    with no reply, metrics call no row of their own as its `data_source` is called, its verifier exists and
+    gives the ground truth, as a reply, full marks, its pictures are there and can be opened, and its
+    evidence lies inside them and not in a first pixel, as shares do. A row of traces is good if it can be
+    learnt from. Of a bad row the first problem is listed.
 
     Args:
         paths: Files of samples or of traces.
@@ -250,6 +250,7 @@ def check_sample(sample: Sample, pictures: Opening, place: str, places: dict[str
     first = places.setdefault(sample.id, place)
     if first != place:
         raise DataError(f"id {sample.id!r} is also in {first}", fix="ids must be unique across files")
+    check_unanswered(sample)
     asked = (turn.content.replace(IMAGE, "").strip() for turn in sample.prompt if turn.role == "user")
     if not any(asked) and not sample.environment:
         raise DataError("the question is empty", fix="drop the row, or see which column holds the question")
