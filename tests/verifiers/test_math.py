@@ -231,6 +231,11 @@ def test_a_value_of_another_unit_is_another_quantity(answer: str, gold: str, sco
         pytest.param("area = 4", 0.0, 0.0, id="a name, and another value"),
         pytest.param("log 3", 0.0, 0.0, id="a function"),
         pytest.param("AB + 3", 0.0, 0.0, id="letters"),
+        pytest.param("abc \\cdot 3", 0.0, 0.0, id="more letters"),
+        *(
+            pytest.param(text, 0.0, 1.0, id=text)
+            for text in ("It's 4", "It\u2019s 4", "I think 4", "x is 4", "about 4", "Area: 4", "**Total** 4")
+        ),
     ],
 )
 def test_an_answer_that_begins_with_words_is_no_expression_and_counts_as_unreadable(
@@ -239,3 +244,22 @@ def test_an_answer_that_begins_with_words_is_no_expression_and_counts_as_unreada
     """math-verify reads them as a product of letters: the loss looked like wrong values."""
     verdict = verify_math(wrap(answer), sample("math", "3"))
     assert (verdict.score, verdict.parts["unreadable"]) == (score, unreadable)
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer"),
+    [
+        ("\\arctan(3)", "arctan(2)"),
+        ("\\theta/3", "theta/2"),
+        ("\\infty", "-infinity"),
+        ("\\cot(x)", "sec(x)"),
+        *(
+            ("7", text)
+            for text in ("max(2,3)", "min(2,3)", "det(A)", "alpha", "2 theta", "sin alpha", "Sin(x)")
+        ),
+        *(("7", text) for text in ("\\alpha\\beta", "\\operatorname{lcm}(2,3)", "cosh x", "ln 3", "log_2 9")),
+    ],
+)
+def test_names_of_functions_and_letters_are_no_words(truth: str, answer: str) -> None:
+    verdict = verify_math(wrap(answer), sample("math", truth))
+    assert (verdict.score, verdict.parts["unreadable"]) == (0.0, 0.0)

@@ -96,8 +96,23 @@ _SIGNS = _PLAIN | str.maketrans(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
-_SENTENCE = re.compile(r"\W*(?:[A-Za-z]{3,}\b(?!\s*=)|[A-Za-z]{2}\s+[A-Za-z]{2,})")
-"""What a text begins with that math-verify reads as a product of letters: `The answer is 3`, `It is 3`."""
+_NAMES = (
+    r"(?:arc|a|ar)?(?:sin|cos|tan|cot|sec|csc)h?[xyz]?|(?:sqrt|log|ln|lg|exp)[xyz]?|abs|arg|ceil|deg|det|dim|"
+    r"floor|frac|gcd|inf|infinity|infty|lcm|lim|max|min|mod|prod|rank|sgn|sign|sum|sup|"
+    r"(?:var)?(?:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|"
+    r"sigma|tau|upsilon|phi|chi|psi|omega)"
+)
+"""Of functions, Greek letters and infinity."""
+_SIGN = re.compile(r"\\(?:cdot|times|div|pm|mp|leq?|geq?|neq?|approx|sim|in|cup|cap|to)(?![A-Za-z])")
+_NAME = re.compile(rf"\\[A-Za-z]+|\b(?:{_NAMES})\b", re.IGNORECASE)
+_WRAPPED = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}")
+_SENTENCE = re.compile(
+    r"\D*?\b(?:is|are|was|the|answers?|think|it['’]s|its|about|equals?|approximately|therefore|thus|hence|"
+    r"because|value|result|should|would|there|yes|one|two|six|ten)\b(?!\s*=)"
+    r"|\W*(?:x\W+)*(?:[a-z]{2,}\s+[a-z]{2,}|[a-z]{3,}(?:\W*:|(?:\*\*)?[,.]?\s+(?=[\w$]))|[a-z]{4,}\W*\Z)",
+    re.IGNORECASE,
+)
+"""What math-verify reads as a product of letters: `The answer is 3`, `It's 3`, `Area 3`, `three`."""
 _SYMBOL = re.compile(r"[\u00aa\u00b5\u00ba\u0370-\u03ff\u2100-\u214f\U0001d400-\U0001d7ff]")
 """A letter that formulas are written with: Greek ones, ℓ, 𝑥."""
 _NOT_PROSE = re.compile(
@@ -152,7 +167,7 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
         return unreadable(f"{quote(given)} is not an expression")
     same = [text for text, truth in truths.items() if same_value(truth, value)]
     why = f"answered {quote(given)}, truth {quoted}"
-    if not same and not words and _SENTENCE.match(_NOT_PROSE.sub(" ", given)):
+    if not same and not words and _is_sentence(given):
         return unreadable(f"{quote(given)} begins with words, and is not an expression")
     if same and all(contradict(given, text) for text in same):
         return answered(0.0, f"{why}: of another unit")
@@ -189,6 +204,12 @@ def check_math(sample: Sample) -> None:
 def is_prose(truth: str) -> bool:
     """Whether a ground truth has words in it, each of which would be read as a product of letters."""
     return _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
+
+
+def _is_sentence(answer: str) -> bool:
+    """Whether an answer begins with words; `theta/2` and `arctan(2)` begin with names."""
+    formula = _SIGN.sub(" + ", _WRAPPED.sub(" ", answer))
+    return _SENTENCE.match(_NAME.sub(" x ", formula)) is not None
 
 
 def is_worded(truth: str) -> bool:
