@@ -198,6 +198,8 @@ def test_a_number_beside_options_is_one_also_as_a_text(
         pytest.param('["3", "three"]', "", "3", "exact", ["three"], id="a number in words, too"),
         pytest.param('["nokia", "nokia"]', "", "nokia", "exact", None, id="ten people who agree"),
         pytest.param('["3"]', "", "3", "math", None, id="of one"),
+        pytest.param('["", "3"]', "", "3", "math", None, id="an empty one"),
+        pytest.param('["", "nokia", " ", "3310"]', "", "nokia", "exact", ["3310"], id="empty ones"),
         pytest.param('["no", "none"]', "judge", "no", "judge", ["none"], id="for a model"),
         pytest.param('["no", "none"]', "ocr", "no", "ocr", ["none"], id="for a reading"),
         pytest.param("[1, 2, 30, 40]", "", "[1, 2, 30, 40]", "math", None, id="a box"),
@@ -216,10 +218,12 @@ def test_a_cell_that_lists_texts_holds_as_many_right_answers(
     assert sample.verifier_parm.get("aliases") == aliases
 
 
-def test_a_cell_that_lists_no_answer_is_refused(tmp_path: Path) -> None:
-    (refused,) = mapped(table(tmp_path / "my.csv", HEAD, ["1", "Which?", "[]"]))
+@pytest.mark.parametrize("cell", ["[]", '[""]', "[' ', '']"])
+def test_a_cell_that_lists_no_answer_is_refused(cell: str, tmp_path: Path) -> None:
+    (refused,) = mapped(table(tmp_path / "my.csv", HEAD, ["1", "Which?", cell]))
     assert isinstance(refused, DataError)
-    assert "the reference answer" in refused.what
+    assert refused.what == f"an empty list, {cell}, is no reference answer"
+    assert "column `a`" in refused.where
 
 
 def test_several_letters_beside_options_are_not_taken_for_as_many_right_answers(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def question_sample(
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)
-    truth = _cell(truth, given, user["content"], options, answer_is) if isinstance(row, Cells) else truth
+    truth = _cell(row, truth, given, user["content"], options, answer_is, answer[0])
     if given:
         truth = _lettered(truth, given, keys, answer[0], answer_is)
         user["content"] = _listed(user["content"], given)
@@ -296,10 +296,18 @@ def _lettered(
 
 
 def _cell(
-    truth: Any, given: Sequence[str], question: str, options: Options, answer_is: AnswerIs | None
+    row: Row,
+    truth: Any,
+    given: Sequence[str],
+    question: str,
+    options: Options,
+    answer_is: AnswerIs | None,
+    column: str,
 ) -> Any:
-    """What the cell of an answer stands for: texts, the number that it can only be, or what is written."""
-    truth = _texts(truth, given or listed_options(question), options)
+    """What an answer stands for: in a cell, texts, the number that it can only be, or what is written."""
+    if not isinstance(row, Cells):
+        return truth
+    truth = _texts(truth, given or listed_options(question), options, column)
     return truth if answer_is == "text" else _counted(truth, given, options)
 
 
@@ -318,12 +326,15 @@ def _counted(cell: Any, choices: Sequence[str], options: Options) -> Any:
     return number if number.is_integer() or text_of("", number) in choices else cell
 
 
-def _texts(cell: Any, choices: Sequence[str], options: Options) -> Any:
+def _texts(cell: Any, choices: Sequence[str], options: Options, column: str) -> Any:
     """The right answers of a cell that is the text of a list of texts; any other cell as it is written.
 
     VLMEvalKit's tables have such cells (DocVQA, TextVQA). A list of numbers is an answer itself, and so may
     any list be to a verifier whose ground truths are no texts. Of several beside options nobody says whether
     each is right, or only all together.
+
+    Raises:
+        DataError: If the list holds no text, or empty ones alone.
     """
     if not isinstance(cell, str) or not cell.strip().startswith("["):
         return cell
@@ -333,8 +344,13 @@ def _texts(cell: Any, choices: Sequence[str], options: Options) -> Any:
         listed = _literal(cell.strip(), "")
     except DataError:
         return cell  # a text may begin with a bracket
-    texts = isinstance(listed, list) and all(isinstance(item, str) for item in listed)
-    return listed if texts and (len(listed) == 1 or not choices) else cell
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+        return cell
+    texts = [item for item in listed if item.strip()]
+    if not texts:
+        fix = "write the reference answer, or drop the row"
+        raise wrong(column, f"an empty list, {cell.strip():.60}, is no reference answer", fix)
+    return texts if len(texts) == 1 or (texts and not choices) else cell
 
 
 def _literal(text: str, column: str) -> Any:
