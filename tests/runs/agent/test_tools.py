@@ -127,6 +127,21 @@ def test_what_tools_ask_others_with_is_missed_before_weights_are_loaded(
     assert missing in command(*words, "--dry-run").out
 
 
+def test_a_dry_run_lists_what_the_tools_of_an_eval_suite_ask_and_do_not_reach(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    section, missing = ASKING["a service"]
+    suite = {"suite": "lens", "settings": {"data": [str(lens / "heldout.parquet")], "tools": section}}
+    given = ("--set", f"eval={json.dumps({'every': 1, 'suites': [suite]})}")
+    words = rl(tiny, lens / "train.parquet", tmp_path / "run", *given)
+    dry = command(*words, "--dry-run", "--json")
+    assert dry.code == 0, dry.err
+    (line,) = json.loads(dry.out)["check"]["missing"]
+    assert line.startswith("tools of eval suite lens")
+    assert missing in line
+    assert command(*words).code == 2
+
+
 def test_a_replay_needs_no_key(tmp_path: Path) -> None:
     (tmp_path / "web.jsonl").write_text("")
     replayed = {"text_search": SEARCHED | {"pages": PAGES}, "web": {"replay": [str(tmp_path / "web.jsonl")]}}

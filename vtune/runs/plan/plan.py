@@ -6,6 +6,7 @@ Nothing is started and nothing allocated.
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,10 @@ def _with_evaluations(
     if recipe.eval is None or absent or steps is None:
         return facts | {"missing": facts["missing"] + absent}
     tools = recipe.tools if isinstance(recipe, RLRecipe) else None
-    rollouts = check_suites(suites, tools, world=world)
+    rollouts = check_suites(suites, tools, world=world, ask=False)
+    for one in suites:
+        asks = partial(check_asking, one.suite.tools)
+        facts["missing"] += _unusable(f"tools of eval suite {one.name}", asks)
     return facts | cost_of(recipe.eval, rollouts, steps=steps, trained=trained)
 
 

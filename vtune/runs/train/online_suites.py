@@ -90,13 +90,16 @@ def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
     return {one.name: one.suite.model_dump(mode="json") for one in suites}
 
 
-def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, world: int) -> dict[str, int]:
+def check_suites(
+    suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, world: int, ask: bool = True
+) -> dict[str, int]:
     """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
 
     Args:
         suites: Of the run.
         tools: Its own, which are open while they are evaluated.
         world: Processes of the run, which share the questions.
+        ask: Ask the search services, too.
 
     Raises:
         VtuneError: With the problems found.
@@ -105,7 +108,8 @@ def check_suites(suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, 
     for one in suites:
         suite = one.suite
         _check_record(one, tools, world)
-        check_asking(suite.tools)
+        if ask:
+            check_asking(suite.tools)
         check_published(suite)
         style, scorer = suite.rollout.prompt, suite.scorer
         found = check_questions(
