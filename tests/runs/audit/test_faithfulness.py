@@ -368,8 +368,8 @@ def test_an_audit_that_a_judge_has_left_asks_only_what_has_no_reply(evaluated: P
         assert second["spent"]["model"]["input_tokens"] == 20, "what the first has spent is counted"
         again = vtune("faithfulness", *words, "--judge-url", url, "--latex")
         assert len(judge.requests) == 1, "an audit that is repeated, as another table, pays for nothing"
-    assert "what 2 replies in " in again.err
-    assert "answer is not asked again; remove it to ask anew" in again.err
+    assert "reusing 2 replies from " in again.err
+    assert "remove that folder to ask again" in again.err
 
 
 def test_what_a_judge_has_found_is_kept_with_its_name(evaluated: Path, tmp_path: Path) -> None:

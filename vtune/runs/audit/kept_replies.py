@@ -41,7 +41,7 @@ def kept_replies(run: Path, ways: Sequence[Way]) -> Iterator[tuple[Path | None, 
         # Another model may have the name by now: who knows that it has can ask again.
         for file in filter(None, files):
             if count := len(read_kept(file).replies):
-                say(f"what {count} replies in {file.parent} answer is not asked again; remove it to ask anew")
+                say(f"reusing {count} replies from {file.parent}; remove that folder to ask again")
         yield files
 
 
