@@ -315,6 +315,18 @@ def test_several_rollouts_without_a_temperature_are_warned_of(tiny: Path, data: 
         assert (ended.code, told in ended.err) == (0, warned), ended.err
 
 
+def test_prompts_that_leave_no_room_are_refused_before_weights_are_loaded(
+    tiny: Path, data: dict[str, Path], tmp_path: Path
+) -> None:
+    words = ["--suite", "vstar", "--agent", "codev", "--model", tiny, "--data", data["vstar"]]
+    limit = setting(rollout__max_tokens=40, published__md5="null")
+    for more in (["--dry-run"], ["--out", tmp_path / "out"]):
+        ended = vtune("eval", *words, *limit, *more)
+        assert ended.code == 2, ended.err
+        assert "prompts leave no room for a reply within 40 tokens (rollout.max_tokens)" in ended.err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_file_that_is_not_the_published_one_is_refused_with_both_sums(
     tiny: Path, data: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -286,9 +286,9 @@ def test_a_run_and_its_suite_do_not_write_one_record_of_the_web(tmp_path: Path) 
     tools = ToolsRecipe(web=WebRules(record=str(tmp_path / "web.jsonl")))
     recording = replace(one, suite=one.suite.model_copy(update={"tools": tools}))
     with pytest.raises(RecipeError, match="write one record of the web"):
-        check_suites([recording], tools, world=1)
+        check_suites([recording], tools, model=None, world=1)
     with pytest.raises(RecipeError, match=r"2 processes would write one record of the web, .*web\.jsonl"):
-        check_suites([recording], world=2)
+        check_suites([recording], model=None, world=2)
 
 
 def test_a_suite_does_not_spend_what_another_may_ask_the_web(
@@ -361,10 +361,24 @@ def test_a_summariser_of_a_suite_that_does_not_answer_is_found_at_the_start(
     suites = [{"suite": "lens", "limit": 1, "settings": settings}]
     recipe = OnlineEval.model_validate({"every": 1, "suites": suites})
     with pytest.raises(ServiceError, match="the text search service gave no answer"):
-        check_suites(load_suites(recipe, kind="transformers"), world=1)
+        check_suites(load_suites(recipe, kind="transformers"), model=None, world=1)
     monkeypatch.setattr(online_suites, "check_asking", lambda _: None)  # as where the service answers
     with pytest.raises(ServiceError, match="text searches would have no summary"):
-        check_suites(load_suites(recipe, kind="transformers"), world=1)
+        check_suites(load_suites(recipe, kind="transformers"), model=None, world=1)
+
+
+def test_a_suite_whose_prompts_leave_no_room_is_refused_at_the_start(
+    tiny: Path, lens: Path, tmp_path: Path
+) -> None:
+    settings = {"data": [str(lens / "heldout.parquet")], "rollout.max_tokens": 40}
+    suite = json.dumps({"every": 1, "suites": [{"suite": "lens", "limit": 4, "settings": settings}]})
+    words = rl(tiny.resolve(), lens / "train.parquet", tmp_path / "run", *setting(eval=suite))
+    for more in ((), ("--dry-run",)):
+        refused = vtune(*words, *more)
+        assert refused.code == 2
+        assert "eval suite lens: 4 of the first 4 prompts leave no room for a reply" in refused.err
+        assert "in its `settings`" in refused.err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_dry_run_checks_the_suites_and_counts_what_they_draw(

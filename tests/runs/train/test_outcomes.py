@@ -19,7 +19,8 @@ import pytest
 from tests.judge.server import serve
 from tests.runs.commands import numbers, rl, same_weights, setting, vtune
 from vtune.errors import RunFailed
-from vtune.runs.train import learning, prompt_lengths
+from vtune.runs.agent import prompt_lengths
+from vtune.runs.train import learning
 from vtune.runs.train.checkpoint_manager import CheckpointManager
 from vtune.sandbox import Execution
 from vtune.schema.parquet import load_picture, read_samples, write_samples

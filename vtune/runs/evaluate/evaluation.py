@@ -42,6 +42,7 @@ from vtune.runs.evaluate.identity import STARTED, asked_of, begin, check_new, fi
 from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.judged import BATCH as GRADER_BATCH
 from vtune.runs.evaluate.judged import Graded, check_grader
+from vtune.runs.evaluate.lengths import check_question_lengths
 from vtune.runs.evaluate.questions import (
     Checked,
     Question,
@@ -95,6 +96,7 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
     found = check_questions(suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=limit)
     if limit is None and not own_data:
         check_complete(suite, found.count)
+    check_question_lengths(suite, model, count=found.count)
     if suite.grader is not None and waits_for_model(suite):
         check_answers(suite.grader, "grader")
     check_deferred(suite, looks=found.judged_looks)

@@ -22,7 +22,7 @@ from vtune.runs.plan.machine import machine_of
 from vtune.runs.plan.needs import evaluated
 from vtune.runs.plan.plan import plan
 from vtune.runs.recipes.shipped import find_shipped
-from vtune.runs.train.prompt_lengths import check_prompt_lengths
+from vtune.runs.train.prompt_lengths import check_first_prompts
 from vtune.runs.train.rl import check_prompts
 from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.runs.train.sft import check_lengths, check_traces
@@ -147,7 +147,7 @@ def _data(recipe: RLRecipe | SFTRecipe) -> tuple[list[Check], Mapping[str, Any] 
         if isinstance(recipe, RLRecipe):
             facts = check_prompts(recipe)
             if local:
-                check_prompt_lengths(recipe)
+                check_first_prompts(recipe)
         else:
             facts = check_traces(recipe)
             if local:

@@ -49,7 +49,7 @@ from vtune.runs.train.online_suites import (
     missing_data,
     values_of,
 )
-from vtune.runs.train.prompt_lengths import check_prompt_lengths
+from vtune.runs.train.prompt_lengths import check_first_prompts
 from vtune.runs.train.rl import check_prompts, doubts, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft import check_lengths, check_traces
@@ -97,7 +97,7 @@ def plan_rl(
     check_writers(recipe.tools, world=gpus or 1)
     facts = _inputs(recipe, lambda: check_prompts(recipe))
     if not facts["missing"]:
-        check_prompt_lengths(recipe)
+        check_first_prompts(recipe)
     machine = replace(machine, pictures=_pictures(recipe.data, _asked))
     facts["missing"] += _indexes(recipe.tools)
     facts["missing"] += _services(recipe.reward)
@@ -174,7 +174,8 @@ def _with_evaluations(
     if recipe.eval is None or absent or steps is None:
         return facts | {"missing": facts["missing"] + absent}
     tools = recipe.tools if isinstance(recipe, RLRecipe) else None
-    rollouts = check_suites(suites, tools, world=world, ask=False)
+    model = recipe.model if local_file(recipe.model, "config.json") else None
+    rollouts = check_suites(suites, tools, model=model, world=world, ask=False)
     for one in suites:
         asks = partial(check_asking, one.suite.tools)
         facts["missing"] += _unusable(f"tools of eval suite {one.name}", asks)

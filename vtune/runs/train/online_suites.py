@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.config import differing_keys, find, load_recipe, override
-from vtune.errors import RESTORE, RecipeError
+from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.runs.agent.judge import check_judge, check_summariser
@@ -16,6 +16,7 @@ from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_writers
 from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
 from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
 from vtune.runs.evaluate.identity import suite_as_today
+from vtune.runs.evaluate.lengths import check_question_lengths
 from vtune.runs.evaluate.questions import check_questions, fingerprints
 from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.folder import MAY_CHANGE
@@ -91,13 +92,19 @@ def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
 
 
 def check_suites(
-    suites: Iterable[Loaded], tools: ToolsRecipe | None = None, *, world: int, ask: bool = True
+    suites: Iterable[Loaded],
+    tools: ToolsRecipe | None = None,
+    *,
+    model: str | None,
+    world: int,
+    ask: bool = True,
 ) -> dict[str, int]:
     """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
 
     Args:
         suites: Of the run.
         tools: Its own, which are open while they are evaluated.
+        model: Of the run: its tokenizer counts the prompts; None: it is not here, and they are not counted.
         world: Processes of the run, which share the questions.
         ask: Ask the search services, too.
 
@@ -118,8 +125,19 @@ def check_suites(
         # Looks are audited by boxes alone.
         check_judge(suite.reward, answers=found.judged_answers, looks=0)
         check_summariser(suite.tools)
+        if model is not None:
+            _check_lengths(one, model, found.count)
         rollouts[one.name] = found.count * suite.rollouts
     return rollouts
+
+
+def _check_lengths(one: Loaded, model: str, count: int) -> None:
+    try:
+        check_question_lengths(one.suite, model, count=count)
+    except DataError as error:
+        raise DataError(
+            f"eval suite {one.name}: {error.what}", where=error.where, fix=f"{error.fix}; in its `settings`"
+        ) from None
 
 
 def idle_judge_of(suites: Iterable[Loaded], name: str) -> bool:

@@ -21,7 +21,7 @@ from vtune.runs.agent.tools import check_asking, check_indexes, check_tools, che
 from vtune.runs.data.validating import check_data
 from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_suites import Loaded, check_suites, idle_judge_of, load_suites, values_of
-from vtune.runs.train.prompt_lengths import check_prompt_lengths
+from vtune.runs.train.prompt_lengths import check_first_prompts
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.schema.parquet import read_samples
 from vtune.schema.sample import Sample
@@ -59,10 +59,10 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
         check_alone(recipe.model, recipe.update)
     facts = check_prompts(recipe)
     check_indexes(recipe.tools)
-    check_prompt_lengths(recipe)
+    check_first_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
-    check_suites(suites_of(recipe), recipe.tools, world=world)
+    check_suites(suites_of(recipe), recipe.tools, model=recipe.model, world=world)
     return facts
 
 

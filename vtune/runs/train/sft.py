@@ -23,6 +23,7 @@ from vtune.report.training import Training
 from vtune.rollout.transcript import Transcript, check_trace, replay
 from vtune.rollout.transformers import TransformersEngine
 from vtune.runs.agent.engines import drawing_threads
+from vtune.runs.agent.prompt_lengths import MEASURED
 from vtune.runs.folder import running
 from vtune.runs.train.checkpoint_manager import CheckpointManager, position
 from vtune.runs.train.loopback_services import check_services_here
@@ -37,7 +38,6 @@ from vtune.runs.train.online_suites import (
     values_of,
 )
 from vtune.runs.train.profile import Profile, check_profile
-from vtune.runs.train.prompt_lengths import MEASURED
 from vtune.runs.train.record import Record
 from vtune.runs.train.sft_recipe import SFTRecipe
 from vtune.runs.train.step_row import speed_row
@@ -72,7 +72,7 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
     world = Ranks.of_this_process().world
     check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
     check_targets(recipe.model, recipe.update)
-    check_suites(load_suites(recipe.eval, kind="transformers"), world=world)
+    check_suites(load_suites(recipe.eval, kind="transformers"), model=recipe.model, world=world)
     plan = check_traces(recipe)
     if Ranks.of_this_process().first:
         check_lengths(recipe)
