@@ -254,3 +254,19 @@ def test_data_in_the_place_of_a_recipe_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1\x15\x04\xff")
     with pytest.raises(RecipeError, match="is a Parquet file, not a recipe"):
         load_recipe(path, Plan)
+
+
+def test_problems_come_in_the_order_of_the_file(good: Path) -> None:
+    text = problem(good, "data: 3\nrollout:\n  temperature: x\n  group_size: y\nsteps: many\n", "judge=1")
+    assert [row.split(":")[1] for row in text.splitlines()[2:]] == ["1", "3", "4", "5"]
+    assert text.splitlines()[1].startswith("  --set: `judge`")
+
+
+def test_a_file_of_another_ending_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    for name, meant in (("mine.yml", "mine.yaml"), (f"{tmp_path}/mine.yml", f"{tmp_path}/mine.yaml")):
+        with pytest.raises(RecipeError, match=f"did you mean `{meant}`"):
+            find(name, "recipes.rl")
+    with pytest.raises(RecipeError, match="neither a file"):
+        find("a\0b/mine.yml", "recipes.rl")

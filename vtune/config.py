@@ -68,8 +68,9 @@ def find(name: str, package: str) -> Path:
     plain = name.removeprefix(f"{kind}/")
     if plain in names:
         return names[plain]
-    near = get_close_matches(name, names, n=1)
+    beside = map(str, path.parent.glob("*.y*ml") if path.parent.is_dir() else ())
     known = f"give a YAML file, or one that ships in {package}: {', '.join(names) or 'none'}"
+    near = get_close_matches(name, [*beside, *names], n=1)
     fix = f"did you mean `{near[0]}`?" if near else known
     raise RecipeError(f"{name!r} is neither a file nor the name of one that ships", fix=fix)
 
@@ -108,8 +109,9 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
                 loc[: len(g)] == g or (loc and loc not in lines and g[: len(loc)] == loc) for g in given
             )
             place = given_by if over else _place(path, lines, loc)
-            rows.append(f"  {place}: {_explain(section, loc, problem)}")
-        raise RecipeError("\n".join([f"{len(rows)} problem(s) in {path}", *rows])) from None
+            rows.append((0 if over else _line(lines, loc), f"  {place}: {_explain(section, loc, problem)}"))
+        rows.sort(key=lambda row: row[0])  # pydantic has them in the order of a section's keys
+        raise RecipeError(f"{len(rows)} problem(s) in {path}\n" + "\n".join(row for _, row in rows)) from None
 
 
 def _own_problems(found: list[ErrorDetails]) -> list[ErrorDetails]:
@@ -302,10 +304,13 @@ def _key(node: dict[str, Any] | list[Any], name: str, override: str) -> str | in
     return int(name)
 
 
+def _line(lines: dict[Loc, int], loc: Loc) -> int:
+    """The line of a key, or of the section that lacks it; 0: of none."""
+    return next((lines[loc[:end]] for end in range(len(loc), 0, -1) if loc[:end] in lines), 0)
+
+
 def _place(path: Path, lines: dict[Loc, int], loc: Loc) -> str:
-    while loc and loc not in lines:
-        loc = loc[:-1]
-    return f"{path.name}:{lines[loc]}" if loc else path.name
+    return f"{path.name}:{line}" if (line := _line(lines, loc)) else path.name
 
 
 def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
