@@ -478,3 +478,24 @@ def test_a_sandbox_that_nobody_wants_does_not_warn(capfd: pytest.CaptureFixture[
                 assert capfd.readouterr().err.count("WARNING: the sandbox is off (unsafe)") == 1
 
     asyncio.run(story())
+
+
+def test_it_is_up_once_both_of_its_processes_have_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guardian names the fork server after it has forked it, which on a busy machine may be late."""
+    receive, told = ForkServer._receive, []
+
+    async def the_other_way_round(server: ForkServer) -> bytes:
+        if not told:
+            told.extend(
+                sorted([await receive(server), await receive(server)], key=lambda one: b"zygote" in one)
+            )
+        return told.pop(0)
+
+    async def story() -> None:
+        monkeypatch.setattr(ForkServer, "_receive", the_other_way_round)
+        async with Sandbox(QUICK, warm=0) as sandbox:
+            assert sandbox.zygote_pid in processes_of(sandbox.folder)
+            async with await sandbox.open([], seed=0) as session:
+                assert (await session.run("print(3)")).status == "ok"
+
+    asyncio.run(story())

@@ -87,7 +87,8 @@ class ForkServer:
         """Wait until it is ready; `log` is what the process says to standard error."""
         try:
             async with asyncio.timeout(START_SECONDS):
-                while not self.facts.get("ready"):
+                # From two processes: on a busy machine either may come first.
+                while not {"ready", "zygote"} <= self.facts.keys():
                     self.facts.update(json.loads(await self._receive()))
                     if "unavailable" in self.facts:
                         await self.end()
