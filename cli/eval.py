@@ -163,11 +163,17 @@ def evaluate(
     if listed:
         _list(as_json=as_json)
         return
-    if against is not None and out is not None and suite is None and model is None:
+    alone = out is not None and suite is None and model is None
+    if against is not None and out is not None and alone and not resume:
         _explain(out, against, as_json=as_json)
         return
+    if resume and out is not None and alone:
+        suite, model, limit, vllm = _begun(out, limit, vllm=vllm)
     if suite is None or model is None:
-        raise typer.BadParameter(_lacking(out if resume else None))
+        raise typer.BadParameter(
+            "an evaluation needs --suite and --model (--list shows the suites); --resume with --out alone "
+            "continues the one in a folder"
+        )
     chosen = [
         f"{key}={value}" for key, value in (("agent", agent), ("protocol", protocol)) if value is not None
     ]
@@ -311,16 +317,13 @@ def _explain(folder: Path, against: str, *, as_json: bool) -> None:
     show(run_against(folder, against), render_against, as_json=as_json)
 
 
-def _lacking(resumed: Path | None) -> str:
-    """What to do without --suite or --model; `resumed` is the folder that shall be continued, if any."""
-    if resumed is None:
-        return "an evaluation needs --suite and --model; --list shows the suites"
-    suite = resumed / "suite.yaml"
-    return (
-        "--resume continues the command that was interrupted: give it again, with --suite, --model and the "
-        "rest, and add --resume"
-        + (f"; --suite {suite} stands for the suite and its settings" if suite.is_file() else "")
-    )
+def _begun(folder: Path, limit: int | None, *, vllm: bool) -> tuple[str, str, int | None, bool]:
+    """Suite, model, limit and whether vLLM draws, of the evaluation in a folder; what is given stays."""
+    from vtune.runs.evaluate.identity import asked_before
+
+    before = asked_before(folder)
+    suite = str(folder / "suite.yaml")
+    return suite, before.model, before.limit if limit is None else limit, vllm or before.kind == "vllm"
 
 
 def _list(*, as_json: bool) -> None:

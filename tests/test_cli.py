@@ -425,13 +425,13 @@ def test_training_goes_to_a_folder_named_after_the_recipe(tmp_path: Path, capfd:
     assert "noise of a library" in err
 
 
-def test_an_evaluation_that_is_to_be_resumed_asks_for_its_own_command(tmp_path: Path) -> None:
-    (tmp_path / "suite.yaml").write_text("")
+def test_an_evaluation_without_its_words_is_one_that_was_begun(tmp_path: Path) -> None:
     runner = CliRunner()
-    said = " ".join(runner.invoke(app, ["eval", "--resume", "--out", str(tmp_path)]).output.split())
-    assert "--resume continues the command that was interrupted: give it again" in said
-    assert "stands for the suite and its settings" in said
-    assert "an evaluation needs --suite and --model" in runner.invoke(app, ["eval"]).output
+    ended = runner.invoke(app, ["eval", "--resume", "--out", str(tmp_path)])
+    assert isinstance(ended.exception, RecipeError)
+    assert "holds no evaluation of one suite" in str(ended.exception)
+    for words in ([], ["--out", str(tmp_path)], ["--resume"]):
+        assert "an evaluation needs --suite and --model" in runner.invoke(app, ["eval", *words]).output
 
 
 def test_training_resumes_where_it_is_told_to(tmp_path: Path, capfd: Any) -> None:

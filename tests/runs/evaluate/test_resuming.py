@@ -103,7 +103,12 @@ def test_what_is_drawn_after_an_interruption_is_what_would_have_been_drawn(
         assert evaluated("out").code == 1
     held = len(list((tmp_path / "out/ended").glob("[0-9]*")))
     assert 0 < held < 6
-    assert evaluated("out", "--resume").code == 0
+    alone = ["eval", "--resume", "--out", tmp_path / "out"]
+    other = vtune(*alone, "--limit", "3")
+    assert (other.code, "it differs in limit" in other.err) == (2, True), other.err
+    assert vtune(*alone).code == 0
+    again = vtune(*alone)
+    assert (again.code, "nothing is left to do" in again.err) == (0, True), again.err
     replies = [
         [(one.sample_id, one.token_ids) for one in read_trajectories(tmp_path / out / "trajectories.parquet")]
         for out in ("whole", "out")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,33 @@ TOTAL = "total"
 """In it: how many rollouts the whole evaluation has."""
 SCORING = "scoring"
 """In it: names of the files of a user's own parts that add scorers and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command says of an evaluation, beside its suite."""
+
+    model: str
+    limit: int | None
+    kind: Kind
+    """What draws."""
+
+
+def asked_before(out: Path) -> Asked:
+    """What the command said that began, or finished, the evaluation in a folder.
+
+    Raises:
+        DataError: If its record cannot be read.
+        RecipeError: If the folder holds none.
+    """
+    for name in ("results.json", STARTED):
+        if (out / name).is_file() and (out / "suite.yaml").is_file():
+            record = read_record(out / name, "model", fix="the evaluation wrote it; restore it")
+            return Asked(record["model"], record.get("limit"), record.get("engine") or "transformers")
+    raise RecipeError(
+        f"{out} holds no evaluation of one suite",
+        fix="give --suite and --model, or --out with its folder; of several suites, give their command again",
+    )
 
 
 def asked_of(
