@@ -10,11 +10,11 @@ from .options import AsJson
 
 
 def watch(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or of an evaluation.")],
     once: Annotated[bool, typer.Option("--once", help="Show how far it is, and end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Follow a run in the terminal until it ends: progress, phases, curves."""
+    """Follow a run or an evaluation in the terminal until it ends: progress, phases, curves."""
     from vtune.report.watch import render_watch, watch_line
     from vtune.runs.view.watch import follow, watched
 

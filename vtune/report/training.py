@@ -52,8 +52,9 @@ def state_of(
         reply: One of those that were kept last.
 
     Returns:
-        `name`, `path`, `running`, `done` (steps), `total`, `seconds_per_step` and `seconds_left` (None where
-        they are not known); `phases`: name -> seconds of a step; `sources`: source -> number -> its values;
+        `name`, `path`, `running`, `counts` (what `done` and `total` count: steps), `done`, `total`,
+        `seconds_per_step` and `seconds_left` (None where they are not known); `phases`: name -> seconds of a
+        step; `sources`: source -> number -> its values;
         `changes`; `reply`.
     """
     every = curves.get(ALL, {})
@@ -63,6 +64,7 @@ def state_of(
         "name": folder.resolve().name,
         "path": str(folder),
         "running": running,
+        "counts": "steps",
         "done": done,
         "total": total,
         "seconds_per_step": pace,

@@ -24,10 +24,12 @@ State = Mapping[str, Any]
 
 
 def render_watch(state: State) -> RenderableType:
-    """Progress, phases of a step, curves by source, what changed, and a reply."""
+    """Progress; of training the phases of a step, curves by source, what changed, and a reply."""
     parts: list[RenderableType] = [Text(watch_line(state))]
     if state["total"]:
         parts.append(Text(_bar(state["done"] / state["total"])))
+    if state["counts"] == "rollouts":
+        return Group(*parts)
     parts += [_phases(state), _curves(state), *render_changes([state])]
     if state["reply"] is not None:
         parts += [
@@ -38,7 +40,9 @@ def render_watch(state: State) -> RenderableType:
 
 
 def watch_line(state: State) -> str:
-    """Steps, pace and time left, and the last value of the numbers that matter most."""
+    """Steps, pace and time left, and the last value of the numbers that matter most; or of an evaluation."""
+    if state["counts"] == "rollouts":
+        return _evaluation_line(state)
     steps = f"{state['done']}/{state['total']}" if state["total"] else str(state["done"])
     parts = [f"{state['name']}: step {steps}" + ("" if state["running"] else ", not running")]
     if state["seconds_per_step"] is not None:
@@ -47,6 +51,21 @@ def watch_line(state: State) -> str:
         parts.append(f"{duration(state['seconds_left'])} left")
     curves: Mapping[str, Any] = state["sources"].get("all") or next(iter(state["sources"].values()), {})
     parts += [f"{name} {number(values[-1])}" for name, values in list(curves.items())[:FEW]]
+    return "  ".join(parts)
+
+
+def _evaluation_line(state: State) -> str:
+    """Rollouts that are drawn, the time that the others may take, and the score once there is one."""
+    rollouts = str(state["done"]) if state["total"] is None else f"{state['done']}/{state['total']}"
+    parts = [f"{state['name']}: {rollouts} rollouts are drawn"]
+    if state["finished"]:
+        parts.append("finished" if state["score"] is None else f"finished: score {number(state['score'])}")
+    elif not state["running"]:
+        parts.append("not running, not finished")
+    elif state["done"] == state["total"]:
+        parts.append("judged, or scored, now")
+    elif state["seconds_left"] is not None:
+        parts.append(f"{duration(state['seconds_left'])} left")
     return "  ".join(parts)
 
 

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -145,11 +146,47 @@ def test_of_a_folder_of_runs_the_newest_is_named(tmp_path: Path) -> None:
         os.utime(tmp_path / "base" / name / "recipe.yaml", (1e9 + age, 1e9 + age))
     with pytest.raises(DataError) as refused:
         watched(tmp_path)
-    assert refused.value.fix == f"watch a run in it, such as {tmp_path / 'base/seed-1'}, which began last"
+    assert refused.value.fix == f"watch one in it, such as {tmp_path / 'base/seed-1'}, which began last"
+
+
+def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "EVERY", 0.01)
+    folder = tmp_path / "eval-mine"
+    (folder / "ended").mkdir(parents=True)
+    (folder / "suite.yaml").touch()
+    (folder / "started.json").write_text(json.dumps({"total": 8}))
+
+    def draw(count: int) -> None:
+        for number in range(count):
+            (folder / "ended" / f"{number}.parquet").touch()
+
+    def finish() -> None:
+        (folder / "results.json").write_text(json.dumps({"rollouts": 8, "score": {"score": 0.5}}))
+        (folder / "started.json").unlink()
+        held.__exit__(None, None, None)
+
+    assert vtune("watch", folder).out == "eval-mine: 0/8 rollouts are drawn  not running, not finished\n"
+    draw(2)
+    held = locked(folder)
+    held.__enter__()
+    lines, after = [], iter([lambda: draw(4), lambda: draw(8), finish, lambda: None])
+    for state in follow(folder):
+        lines.append(watch_line(state))
+        next(after)()
+    assert lines[0] == "eval-mine: 2/8 rollouts are drawn"
+    assert re.fullmatch(r"eval-mine: 4/8 rollouts are drawn  \d+ s left", lines[1])
+    assert lines[2:] == [
+        "eval-mine: 8/8 rollouts are drawn  judged, or scored, now",
+        "eval-mine: 8/8 rollouts are drawn  finished: score 0.5",
+    ]
+    assert "100 %" in printed(render_watch(watched(folder)))
+    with pytest.raises(DataError) as refused:
+        watched(tmp_path)
+    assert str(folder) in str(refused.value.fix)
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    for name in ("", "suite.yaml", "sweep.yaml"):
+    for name in ("", "sweep.yaml"):
         if name:
             (tmp_path / name).touch()
         with pytest.raises(DataError, match="is not the folder of a run"):
@@ -161,7 +198,7 @@ def test_what_is_not_there_or_of_a_curation_is_called_so(tmp_path: Path) -> None
         (tmp_path / name).touch()
     gone = tmp_path / "gone"
     for path, why, remedy in (
-        (gone, f"there is no folder {gone}", "`vtune sft` or `rl` writes"),
+        (gone, f"there is no folder {gone}", "`vtune sft`, `rl` or `eval` writes"),
         (tmp_path, "is the folder of a curation, not of a run", "page.html"),
     ):
         ended = vtune("watch", path)

@@ -1,40 +1,49 @@
-"""`vtune watch`: how far a run is, read from its folder while another process works in it."""
+"""`vtune watch`: how far a run or an evaluation is, from its folder, while another process works in it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from vtune.errors import DataError
+from vtune.files.json_text import read_record
 from vtune.metrics.replies import last_replies
 from vtune.report.training import state_of
+from vtune.runs.evaluate.unfinished import Unfinished, unfinished
 from vtune.runs.report.document import run_begun, run_report
 from vtune.runs.start import is_running
 from vtune.view.place import check_run_folder, runs_below
 
 EVERY = 2.0
 """Seconds between looks at the folder (ours)."""
-GIVE = "give a folder that `vtune sft` or `rl` writes; `vtune show` and `view` take the others"
+GIVE = "give a folder that `vtune sft`, `rl` or `eval` writes; `vtune show` and `view` take the others"
 
 
 def watched(path: Path) -> dict[str, Any]:
-    """How far a run is.
+    """How far a run or an evaluation is.
 
     Args:
         path: Its folder.
 
     Returns:
-        See `vtune.report.training.state_of`; `total` is None where neither recipe nor run names one.
+        Of training, see `vtune.report.training.state_of`; `total` is None where neither recipe nor run names
+        one. Of an evaluation: `name`, `path`, `running`, `counts` (what `done` and `total` count: rollouts),
+        `done`, `total` (None where an older version has begun it), `finished`, `score` (None before that, and
+        where it has none), `seconds_left` (None: only who follows it knows its pace).
 
     Raises:
         DataError: If it is not the folder of a run.
     """
     check_run_folder(path, fix=GIVE)
     if not (path / "recipe.yaml").is_file():
-        runs = [place.path for place in runs_below(path) if place.kind == "run"] if path.is_dir() else []
+        drawing = unfinished(path)
+        if drawing is not None or (path / "results.json").is_file():
+            return _evaluation(path, drawing)
+        kinds = ("run", "evaluation")
+        runs = [place.path for place in runs_below(path) if place.kind in kinds] if path.is_dir() else []
         raise DataError(
             f"{path} is not the folder of a run: it has no recipe.yaml",
-            fix=f"watch a run in it, such as {runs[-1]}, which began last" if runs else GIVE,
+            fix=f"watch one in it, such as {runs[-1]}, which began last" if runs else GIVE,
         )
     run = _run(path)
     replies = last_replies(path)
@@ -52,10 +61,13 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
     """What `watched` says now, and again at every new step until no process works in the folder any more."""
     found = watched(path)
     yield found
+    began, first = time.monotonic(), found["done"]
     while found["running"]:
         time.sleep(EVERY)
         try:
             now = watched(path)
+            if now["counts"] == "rollouts":
+                now["seconds_left"] = _left(now, since=first, seconds=time.monotonic() - began)
         except DataError:
             if not is_running(path):
                 raise
@@ -63,6 +75,27 @@ def follow(path: Path) -> Iterator[dict[str, Any]]:
         if (now["done"], now["running"]) != (found["done"], found["running"]):
             yield now
         found = now
+
+
+def _evaluation(path: Path, drawing: Unfinished | None) -> dict[str, Any]:
+    """How far an evaluation is; `drawing` is None where it is finished."""
+    name = {"name": path.resolve().name, "path": str(path)}
+    rest = {"counts": "rollouts", "seconds_left": None}
+    if drawing is not None:
+        far = {"running": drawing.running, "done": drawing.drawn, "total": drawing.total}
+        return name | rest | far | {"finished": False, "score": None}
+    result = read_record(path / "results.json", "rollouts", fix="the evaluation wrote it; restore it")
+    score = result.get("score") or {}
+    far = {"running": is_running(path), "done": result["rollouts"], "total": result["rollouts"]}
+    return name | rest | far | {"finished": True, "score": score.get("score")}
+
+
+def _left(state: Mapping[str, Any], *, since: int, seconds: float) -> float | None:
+    """Seconds that the other rollouts of an evaluation take at the pace of those that were drawn `since`."""
+    drawn = state["done"] - since
+    if drawn <= 0 or state["total"] is None:
+        return None
+    return float(seconds / drawn * (state["total"] - state["done"]))
 
 
 def _run(path: Path) -> dict[str, Any]:
