@@ -50,6 +50,24 @@ def test_csv_has_a_line_for_each_evaluation_and_source() -> None:
     assert (lens["accuracy"], lens["accuracy_high"]) == ("0.5", "0.75")
 
 
+def test_csv_has_the_parts_of_a_score_and_what_several_rollouts_say() -> None:
+    one, other = evaluation("one"), evaluation("other")
+    one["sources"] = {"all": one["sources"]["all"]}
+    part = {"score": 0.5, "intervals": {"score": SHARE}, "n": 4, "clusters": 3, "unscored": 1}
+    one["score"] |= {"categories": {"colour": part, "place": part | {"score": None, "intervals": {}}}}
+    one["repeated"] = {"avg@2": SHARE, "pass@1": SHARE, "pass@2": None, "unscored": 0}
+    rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one, other])))}
+    assert list(rows)[:4] == ["one", "one: categories.colour", "one: categories.place", "other"]
+    colour, place = rows["one: categories.colour"], rows["one: categories.place"]
+    assert [colour[key] for key in ("n", "clusters", "unscored", "score", "score_low")] == [
+        *("3", "3", "1", "0.5", "0.25")
+    ]
+    assert (place["score"], place["accuracy"]) == ("", "")
+    assert (rows["one"]["pass@1"], rows["one"]["avg@2_high"], rows["one"]["pass@2"]) == ("0.5", "0.75", "")
+    assert rows["other"]["pass@1"] == ""
+    assert "pass@1" not in evaluations_csv([other])
+
+
 def test_latex_has_a_row_for_each_evaluation_and_says_whose_looks_these_are() -> None:
     text = evaluations_latex([evaluation("before"), evaluation("after_50%", 0.75)])
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]

@@ -18,8 +18,13 @@ UNSCORED = "unscored"
 
 
 def evaluations_csv(evaluations: Sequence[Evaluation]) -> str:
-    """A line for each evaluation, and for each of its sources where there are several."""
-    return as_csv(_rows(evaluations, by_source=True), COLUMNS, "evaluation", (*COUNTS, OF_LOOKS, UNSCORED))
+    """A line for each evaluation, each part of its score (categories), and each of its sources if several.
+
+    Behind the other numbers come those over several rollouts of a question (`pass@k`), where there are some.
+    """
+    several = dict.fromkeys(name for one in evaluations for name in _over_rollouts(one))
+    columns = (*COLUMNS, *(Column(name, name) for name in several))
+    return as_csv(_rows(evaluations, every=True), columns, "evaluation", (*COUNTS, OF_LOOKS, UNSCORED))
 
 
 def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
@@ -41,10 +46,10 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
     notes += [f"{one['name']}: {why}" for one in evaluations if (why := one["faithfulness"].get("no_shares"))]
     shares = all(_is_share(one) for one in evaluations)
     columns = (Column(SCORE.name, SCORE.title, percent=shares), *LOOKS)
-    return as_latex(_rows(evaluations, by_source=False), columns, notes)
+    return as_latex(_rows(evaluations, every=False), columns, notes)
 
 
-def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row]:
+def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
     for one in evaluations:
         looks = one["faithfulness"]
         # Of the score: how many questions need a look is another number, and may be 0.
@@ -55,9 +60,20 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
         measured = {column.name: looks.get(column.name) for column in LOOKS}
         unscored = one["score"].get(UNSCORED)
         counts |= {OF_LOOKS: looks.get("n"), UNSCORED: unscored if _is_number(unscored) else None}
-        yield one["name"], {**counts, **measured, "score": _estimate(one["score"], "score")}
+        whole: dict[str, Any] = {
+            **counts,
+            **measured,
+            **_over_rollouts(one),
+            "score": _estimate(one["score"], "score"),
+        }
+        yield one["name"], whole
+        for part, score in _parts(one["score"]) if every else ():
+            counts = {key: score.get(key) for key in (*COUNTS, UNSCORED)} | {OF_LOOKS: None}
+            if (scored := _scored(one | {"score": score})) is not None:
+                counts["n"] = scored
+            yield f"{one['name']}: {part}", {**counts, "score": _estimate(score, "score")}
         own = [source for source in one["sources"] if source != ALL]
-        for source in own if by_source and len(own) > 1 else ():
+        for source in own if every and len(own) > 1 else ():
             numbers = one["sources"][source]
             known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
             answers = numbers.get("trajectories")
@@ -66,6 +82,22 @@ def _rows(evaluations: Sequence[Evaluation], *, by_source: bool) -> Iterator[Row
             scored = answers - unscored if answers is not None and unscored else answers
             counts = {"n": scored, "clusters": None, OF_LOOKS: answers, UNSCORED: unscored}
             yield f"{one['name']}: {source}", {**counts, **known}
+
+
+def _over_rollouts(evaluation: Evaluation) -> dict[str, Any]:
+    """The numbers over several rollouts of a question, by name."""
+    found = evaluation.get("repeated") or {}
+    return {name: value for name, value in found.items() if name != UNSCORED}
+
+
+def _parts(score: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each part that has a score of its own, by its dotted name: categories of V*."""
+    for name, part in score.items():
+        if not isinstance(part, Mapping) or name == "intervals":
+            continue
+        if SCORE.name in part:
+            yield f"{prefix}{name}", part
+        yield from _parts(part, f"{prefix}{name}.")
 
 
 def _scored(evaluation: Evaluation) -> int | float | None:
