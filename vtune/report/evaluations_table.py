@@ -60,18 +60,12 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
         measured = {column.name: looks.get(column.name) for column in LOOKS}
         unscored = one["score"].get(UNSCORED)
         counts |= {OF_LOOKS: looks.get("n"), UNSCORED: unscored if _is_number(unscored) else None}
-        whole: dict[str, Any] = {
-            **counts,
-            **measured,
-            **_over_rollouts(one),
-            "score": _estimate(one["score"], "score"),
-        }
-        yield one["name"], whole
+        measured |= _over_rollouts(one) | {SCORE.name: _estimate(one["score"], SCORE.name)}
+        yield one["name"], {**counts, **measured}
         for part, score in _parts(one["score"]) if every else ():
-            counts = {key: score.get(key) for key in (*COUNTS, UNSCORED)} | {OF_LOOKS: None}
-            if (scored := _scored(one | {"score": score})) is not None:
-                counts["n"] = scored
-            yield f"{one['name']}: {part}", {**counts, "score": _estimate(score, "score")}
+            of_part = {key: score.get(key) for key in (*COUNTS, UNSCORED)} | {OF_LOOKS: None}
+            of_part["n"] = _scored({**one, "score": score})
+            yield f"{one['name']}: {part}", {**of_part, SCORE.name: _estimate(score, SCORE.name)}
         own = [source for source in one["sources"] if source != ALL]
         for source in own if every and len(own) > 1 else ():
             numbers = one["sources"][source]
