@@ -13,7 +13,7 @@ LAYERS = [
     {"files", "parts", "sections", "signals"},
     {"kinds", "registry"},
     {"uses"},
-    {"config", "schema"},
+    {"config", "differences", "schema"},
     {"sandbox", "looks"},
     {"verifiers", "judge", "models"},
     {"tools"},

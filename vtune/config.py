@@ -234,14 +234,6 @@ def with_new_names(values: Any) -> Any:
     return found
 
 
-def differing_keys(a: Any, b: Any, prefix: str = "") -> list[str]:
-    """Dotted keys in which two dumped recipes differ."""
-    if isinstance(a, dict) and isinstance(b, dict):
-        keys = list(a) + [key for key in b if key not in a]
-        return [k for key in keys for k in differing_keys(a.get(key), b.get(key), f"{prefix}{key}.")]
-    return [] if a == b else [prefix.rstrip(".")]
-
-
 def _lines(node: yaml.Node, path: Path, loc: Loc = ()) -> Iterator[tuple[Loc, int]]:
     """(location, 1-based line) of every key and item; a key given twice is an error."""
     if isinstance(node, yaml.MappingNode):

@@ -15,7 +15,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from vtune.config import Strict, differing_keys, dump_recipe, read_values, with_new_names
+from vtune.config import Strict, dump_recipe, read_values, with_new_names
+from vtune.differences import both, differing_keys, with_values
 from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
@@ -240,7 +241,7 @@ def check_same_run(
         }
     if changed:
         raise RecipeError(
-            f"the recipe is not the one that {out} began with; it differs in {', '.join(changed)}",
+            f"the recipe is not the one that {out} began with; it differs in {with_values(changed)}",
             fix=f"use {written}, or start a new run with another --out",
         )
     if began["processes"] != processes:
@@ -264,8 +265,9 @@ def _differing(written: Path, recipe: Strict) -> dict[str, tuple[Any, Any]]:
     """The keys in which a recipe differs from the one of a run, beside those that may: before and now."""
     before = with_new_names(read_values(written, fix=RESTORE))
     now = yaml.safe_load(dump_recipe(recipe))
-    keys = differing_keys(_completed(before, type(recipe)), now)
-    return {key: (before.get(key), now.get(key)) for key in keys if key not in MAY_CHANGE}
+    known = _completed(before, type(recipe))
+    keys = [key for key in differing_keys(known, now) if key not in MAY_CHANGE]
+    return both(keys, known, now)
 
 
 def _lengths(

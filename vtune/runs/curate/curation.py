@@ -10,11 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from vtune.config import differing_keys, dump_recipe, read_values
+from vtune.config import dump_recipe, read_values
 from vtune.curate.balance import random_subset
 from vtune.curate.duplicates import Contamination
 from vtune.curate.item import ABILITIES, Item, Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
+from vtune.differences import differing_keys
 from vtune.errors import DataError, RecipeError, RunFailed, VtuneError, nearest
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_file_output, check_folder_output, write_atomically

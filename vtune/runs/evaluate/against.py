@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vtune.config import differing_keys, load_recipe
+from vtune.config import load_recipe
+from vtune.differences import differing_keys
 from vtune.errors import DataError
 from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
 from vtune.runs.evaluate.compare import PATHS

@@ -4,10 +4,9 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
 from typing import Any
 
-from vtune.config import differing_keys
+from vtune.differences import both, differing_keys, value_of
 from vtune.runs.evaluate.finished import Finished
 from vtune.runs.evaluate.rescored import PARSER
 from vtune.runs.evaluate.suite import EvalSuite
@@ -98,11 +97,7 @@ def _verdict(
 def changed(ours: EvalSuite, theirs: EvalSuite, cause: str) -> dict[str, tuple[Any, Any]]:
     """Keys of a cause in which two suites differ, with both values."""
     mine, other = (suite.model_dump(mode="json") for suite in (ours, theirs))
-    return {
-        key: (value_of(mine, key), value_of(other, key))
-        for key in differing_keys(mine, other)
-        if within(key, KEYS[cause])
-    }
+    return both([key for key in differing_keys(mine, other) if within(key, KEYS[cause])], mine, other)
 
 
 def with_command(ours: Finished, theirs: EvalSuite, name: str, cause: Cause) -> Cause:
@@ -139,11 +134,6 @@ def _settings(ours: EvalSuite, theirs: EvalSuite, cause: str) -> list[str]:
         for key, (_, value) in values.items()
         if not (follows and key in ("choices.template", "choices.letter_rule", "scorer") and value is None)
     ]
-
-
-def value_of(dumped: Any, key: str) -> Any:
-    """The value of a dotted key of a dumped suite; None where it is not there."""
-    return reduce(lambda at, part: at.get(part) if isinstance(at, dict) else None, key.split("."), dumped)
 
 
 def within(key: str, sections: Sequence[str]) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vtune.config import differing_keys
+from vtune.differences import differing_keys
 from vtune.errors import DataError, RecipeError
 from vtune.metrics.items import Item
 from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from vtune.config import differing_keys, dump_recipe
+from vtune.config import dump_recipe
+from vtune.differences import both, differing_keys, with_values
 from vtune.errors import RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
@@ -175,7 +176,8 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finis
         changed.remove(JUDGE_ROOM)
     if changed:
         raise RecipeError(
-            f"this is not the evaluation that {out} began with; it differs in {', '.join(changed)}",
+            f"this is not the evaluation that {out} began with; it differs in "
+            f"{with_values(both(changed, before, now))}",
             fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
         )
 

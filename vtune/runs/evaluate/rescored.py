@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar
 
-from vtune.config import differing_keys
+from vtune.differences import differing_keys
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.judge.budget import Budget
 from vtune.judge.endpoint import BatchedEndpoint

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vtune.config import differing_keys, dump_recipe
+from vtune.config import dump_recipe
+from vtune.differences import both, differing_keys, with_values
 from vtune.errors import DataError, RecipeError, RunFailed
 from vtune.files.json_text import read_record
 from vtune.files.writing import check_folder_output, write_atomically
@@ -114,7 +115,8 @@ def _check_same_evaluation(folder: Path, suite: EvalSuite, model: str | None) ->
     anew = "set it back, or remove the folders `eval` to evaluate all runs anew"
     if changed:
         raise RecipeError(
-            f"the suite is not the one of {folder}; it differs in {', '.join(changed)}", fix=anew
+            f"the suite is not the one of {folder}; it differs in {with_values(both(changed, before, now))}",
+            fix=anew,
         )
     check_uses(results["environment"].get("uses", {}), folder, named=suite.uses)
     if results["environment"]["data"] != fingerprints(suite):

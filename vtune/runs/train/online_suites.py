@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vtune.config import differing_keys, find, load_recipe, override
+from vtune.config import find, load_recipe, override
+from vtune.differences import both, differing_keys, with_values
 from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
@@ -235,7 +236,7 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
         if changed:
             raise RecipeError(
                 f"the eval suite {name} is not the one that {out} began with; it differs in "
-                f"{', '.join(changed)}",
+                f"{with_values(both(changed, known, now[name]))}",
                 fix="set it back, or give it a name of its own: a curve is of one suite",
             )
     return before | now
