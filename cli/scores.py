@@ -37,6 +37,7 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Take the scores of the benchmark's official scorer into an evaluation."""
+    from vtune.report.numbers import number
     from vtune.runs.evaluate.scorers import import_scores
 
     from .output import show
@@ -45,7 +46,7 @@ def import_(
         facts = found["official"]
         taken = (
             f"{facts['taken']} scores taken; of {facts['compared']} that vtune scores itself, "
-            f"{len(facts['differ'])} differ. Score: {found['score'].get('score')}"
+            f"{len(facts['differ'])} differ. Score: {number(found['score'].get('score'))}"
         )
         stale = "\nwhat `vtune faithfulness` had found was of the scores before, and is removed: run it again"
         return taken + stale if found["audit_removed"] else taken

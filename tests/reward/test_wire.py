@@ -103,6 +103,11 @@ def test_a_reply_alone_is_a_trajectory_of_one_turn() -> None:
         ({"sample": None}, "needs a `sample`"),
         ({"reply": "B"}, "either a `reply` or a `trajectory`"),
         ({"trajectory": None}, "either a `reply` or a `trajectory`"),
+        (
+            {"trajectory": None, "reply": [{"role": "assistant", "content": "B"}]},
+            "`reply` is list, not a text",
+        ),
+        ({"trajectory": None, "reply": 7}, "`reply` is int, not a text"),
         ({"repyl": "B"}, "unknown key `repyl`"),
         ({"trajectory": {"messages": [], "sample_id": "other"}}, "answers 'other'"),
         ({"trajectory": {"messages": [], "images": [{"bytes": "?"}]}}, "not base64"),

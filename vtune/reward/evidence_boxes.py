@@ -33,7 +33,7 @@ class BoxJudge:
         levels = self._levels
         found = glimpses(sample, trajectory, k, levels)
         if not found:
-            return Verdict(levels.miss, "miss: no crop shown of a picture with a target")
+            return Verdict(levels.miss, "miss: no crop shows any of the target")
         if shows_everything(trajectory, k, sample.evidence, levels):
             return Verdict(levels.miss, f"miss: everything: more than {levels.most_of_input:.0%} of an input")
         best = found[0]

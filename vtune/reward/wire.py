@@ -129,6 +129,11 @@ def read_item(item: Any) -> tuple[Sample, Trajectory]:
         _check_text(reply, "reply")
         messages = (Message("assistant", reply),)
         return sample, Trajectory(sample_id=sample.id, source=sample.source, messages=messages)
+    if reply is not None and row is None:
+        raise DataError(
+            f"`reply` is {type(reply).__name__}, not a text",
+            fix='send the text: of a list of messages `completion[-1]["content"]`',
+        )
     if not isinstance(row, dict) or reply is not None:
         raise DataError("an item has either a `reply` or a `trajectory`", fix="send the text of the reply")
     trajectory = _trajectory(row, sample)

@@ -120,6 +120,12 @@ def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
         wrong.write_text(json.dumps(content))
         with pytest.raises(DataError, match=told):
             import_scores(out, wrong)
+    rows = json.loads((tmp_path / "predictions.json").read_text())
+    theirs = [row | {"score": 1.0} | ({"predict": "other"} if row["id"] == "w1" else {}) for row in rows]
+    wrong.write_text(json.dumps(theirs))
+    with pytest.raises(DataError, match=r"1 of its replies are not those of .*out: w1") as refused:
+        import_scores(out, wrong)
+    assert f"vtune scores export {out}" in str(refused.value.fix)
     assert (out / "results.json").read_bytes() == before
     scored = official(tmp_path / "predictions.json", tmp_path / "scored.json", {"0": 0.0, "w0": 1.0})
     found = import_scores(out, scored)

@@ -211,6 +211,15 @@ def _scores(content: Any) -> Mapping[str, float]:
     }
 
 
+def _replies(content: Any) -> Mapping[str, Any]:
+    return {
+        f"{task['task_name']}/{query['global_idx']}": query["response"]
+        for task in content["data"]
+        for query in task["query_response"]
+        if "response" in query
+    }
+
+
 def _id(sample: Sample) -> str:
     return f"{sample.extra['task']}/{sample.extra['row']['id']}"
 
@@ -223,6 +232,6 @@ FORMATS.add(
         takes=("images", "tools"),
         leaves_out=True,  # questions about videos
         specimen=specimens_scored.mega_bench,
-        official=OfficialScorer(_tasks, _scores, _id),
+        official=OfficialScorer(_tasks, _scores, _id, _replies),
     ),
 )

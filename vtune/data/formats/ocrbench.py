@@ -176,6 +176,10 @@ def _scores(content: Any) -> Mapping[str, float]:
     return {str(row["id"]): float(row["score"]) for row in content if row.get("ignore") != "True"}
 
 
+def _replies(content: Any) -> Mapping[str, Any]:
+    return {str(row["id"]): row["predict"] for row in content if "predict" in row}
+
+
 def _id(sample: Sample) -> str:
     return str(sample.extra["row"]["id"])
 
@@ -187,6 +191,6 @@ FORMATS.add(
         "OCRBench_v2.json with its pictures, or Parquet of it",
         takes=("images", "tools"),
         specimen=specimens_scored.ocrbench,
-        official=OfficialScorer(_rows, _scores, _id),
+        official=OfficialScorer(_rows, _scores, _id, _replies),
     ),
 )

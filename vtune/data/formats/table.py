@@ -29,6 +29,8 @@ class OfficialScorer:
     """What it writes -> id of a question there -> score. Raises KeyError, TypeError or ValueError else."""
     name: Callable[[Sample], str]
     """The id of a question in its files."""
+    replies: Callable[[Any], Mapping[str, Any]]
+    """What it writes -> id of a question there -> the reply that it has scored."""
 
 
 @dataclass(frozen=True, slots=True)

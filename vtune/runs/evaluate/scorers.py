@@ -104,11 +104,13 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
 
     Raises:
         RecipeError: As `export_replies`.
-        DataError: As `export_replies`, or if the file is not the scorer's, or lacks a question that waits.
+        DataError: As `export_replies`, or if the file is not the scorer's, has other replies than the
+            evaluation, or lacks a question that waits.
         RunFailed: If a model that judges calls gives no reply; nothing is written.
     """
     found, scorer = _finished(folder)
-    scores = _read(scorer, file)
+    scores, replies = _read(scorer, file)
+    _check_replies(found, scorer, replies, file)
     wanted = {scorer.name(sample) for sample in found.samples.values() if scored_elsewhere(sample)}
     asked = {one.sample_id for one, _ in _stored(found) if one.stop_reason != "error"}
     wanted &= {scorer.name(found.samples[name]) for name in asked}
@@ -120,6 +122,22 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
             fix="give the scorer the file of `vtune scores export` as it is",
         )
     return _rewritten(found, scorer, scores, {"file": str(file), "sha256": fingerprint(file)})
+
+
+def _check_replies(found: Finished, scorer: OfficialScorer, replies: Mapping[str, Any], file: Path) -> None:
+    """Check that what was scored is what this evaluation has exported, as far as the file says."""
+    other = []
+    for trajectory, sample in _stored(found):
+        scored = replies.get(scorer.name(sample))
+        if isinstance(scored, str) and trajectory.stop_reason != "error":
+            ours = given_answer(trajectory.reply, sample) or ""
+            other += [scorer.name(sample)] if scored.strip() != ours.strip() else []
+    if other:
+        raise DataError(
+            f"{len(other)} of its replies are not those of {found.folder}: {', '.join(other[:NAMED])}",
+            where=str(file),
+            fix=f"give the scorer what `vtune scores export {found.folder}` writes",
+        )
 
 
 def _joined(
@@ -202,9 +220,11 @@ def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
     )
 
 
-def _read(scorer: OfficialScorer, file: Path) -> Mapping[str, float]:
+def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float], Mapping[str, Any]]:
+    """Id of a question -> its score, and the reply that has it."""
     try:
-        scores = scorer.read(read_json(file))
+        content = read_json(file)
+        scores, replies = scorer.read(content), scorer.replies(content)
         odd = [
             name for name, score in scores.items() if not isfinite(score) or not -1e-9 <= score <= 1 + 1e-9
         ]
@@ -220,4 +240,4 @@ def _read(scorer: OfficialScorer, file: Path) -> Mapping[str, float]:
             where=str(file),
             fix="look at what the scorer says of it",
         )
-    return {name: min(max(score, 0.0), 1.0) for name, score in scores.items()}
+    return {name: min(max(score, 0.0), 1.0) for name, score in scores.items()}, replies
