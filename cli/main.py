@@ -40,7 +40,7 @@ app = typer.Typer(
     help="Post-train vision-language models that think with images, and check that their looking is honest.",
     epilog="Exit codes: 0 done, 1 the run failed, 2 the input is wrong, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

@@ -425,6 +425,13 @@ def test_training_goes_to_a_folder_named_after_the_recipe(tmp_path: Path, capfd:
     assert "noise of a library" in err
 
 
+def test_the_shell_completes_verbs_and_options() -> None:
+    for words, place, found in (("vtune ev", "1", "eval"), ("vtune eval --sui", "2", "--suite")):
+        given = {"COMP_WORDS": words, "COMP_CWORD": place, "_VTUNE_COMPLETE": "complete_bash"}
+        ended = CliRunner().invoke(app, [], env=given, prog_name="vtune")
+        assert ended.output.split() == [found]
+
+
 def test_an_evaluation_without_its_words_is_one_that_was_begun(tmp_path: Path) -> None:
     runner = CliRunner()
     ended = runner.invoke(app, ["eval", "--resume", "--out", str(tmp_path)])
