@@ -124,9 +124,9 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
 def token_advantages(trajectory: Trajectory) -> tuple[float, ...]:
     """The advantage of each token that the policy sampled, in order.
 
-    That of the call in whose span it lies, else that of the trajectory. A turn with several calls is in parts,
-    one for each call, thoughts in the part of the call that they lead to (`Transcript.spans`; the paper has
-    one call per turn). Should spans overlap, the lower one: a token is spared only if all that it called for is.
+    That of the call in whose span it lies, else that of the trajectory. A turn with several calls is in
+    parts, one for each call, with the thoughts that lead to it (`Transcript.spans`; the paper has one call
+    per turn). Where spans overlap, the lower one: a token is spared only if all that it called for is.
 
     Raises:
         ValueError: If the trajectory has no advantage.

@@ -30,10 +30,10 @@ class Work(NamedTuple):
 class UpdateFlops:
     """Operations of the forward and backward passes over packed rows.
 
-    What the mathematics asks for, as in Chowdhery et al. 2022 (PaLM, appendix B), but that a token attends to
-    those before it alone: PaLM counts all of the row, twice as much, and so has a higher MFU for long rows
-    (by a third for 7B at 32k tokens). Activations that are computed again do not count, nor does the attention
-    of the vision tower; beginnings that a row shares are there once, as they are computed once.
+    What the mathematics asks for, as in Chowdhery et al. 2022 (PaLM, appendix B), except that a token attends
+    to those before it alone: PaLM counts all of the row, twice as much, so that its MFU is higher for long
+    rows (by a third for 7B at 32k tokens). Activations that are computed again do not count, nor does the
+    attention of the vision tower; beginnings that a row shares are there once, as they are computed once.
 
     Args:
         policy: What is trained.
