@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from vtune.curate.item import Item, Selected
 from vtune.registry import Parts, first_line
 from vtune.sections import Named
+from vtune.uses import ill_made
 
 Rule = Callable[[Any, Item], str | None]
 """(section of the recipe, row) -> the reason to drop it, or None. A DataError drops the row, too."""
@@ -33,6 +34,15 @@ class Like:
     def named(self, identity: str, place: str) -> str:
         """The reason as people read it."""
         return f"{self.why} {identity} ({place})"
+
+
+def no_reason(name: str, given: object) -> Exception:
+    """The error for a filter that gave something else than a reason to drop a row, or None to keep it.
+
+    `return found and "why"` gives False for the rows to keep.
+    """
+    what = f"it gives {given!r:.60} as the reason to drop a row"
+    return ill_made((FILTERS.kind, name), what, "return the reason as a text, or None to keep the row")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 import asyncio
 import io
+import json
 import pickle
+import re
 import sys
 import tempfile
 import traceback
@@ -565,3 +567,24 @@ def test_a_tool_says_what_the_model_did_wrong_and_the_run_goes_on(tmp_path: Path
     )
     found = called_of(text, tmp_path)
     assert (found.status, found.error) == ("error", "not now")
+
+
+@pytest.mark.parametrize("given", ['count > settings.words and "long"', "''", "3"])
+def test_what_is_no_reason_to_drop_a_row_ends_the_curation(tmp_path: Path, given: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        own("short.py").replace('f"{count} words" if count > settings.words else None', given)
+    )
+    write_samples(tmp_path / "s.parquet", [SAMPLE])
+    recipe = {
+        "records": "samples",
+        "uses": ["mine.py"],
+        "seed": 0,
+        "sources": {"s": {"files": ["s.parquet"], "rename": False, "data_source": None}},
+        "filters": [{"filter": "short", "rows": "all", "words": 100}],
+        "mix": {},
+    }
+    (tmp_path / "r.yaml").write_text(json.dumps(recipe))
+    ended = vtune("curate", tmp_path / "r.yaml", "--out", tmp_path / "out")
+    assert ended.code == 1, ended.err
+    assert re.search(r"filter `short` of mine\.py is broken: .*it gives .+ as the reason", ended.err)
+    assert "or None to keep the row" in ended.err

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vtune.curate.filters import FILTERS, Like
+from vtune.curate.filters import FILTERS, Like, no_reason
 from vtune.curate.item import Selected
 from vtune.curate.judging import ExternalKnowledge, LabelCheck
 from vtune.errors import RunFailed
@@ -120,6 +120,8 @@ def _sift(
             other_source, other, other_name = places[reason.row]
             file, row = rows.stands(other_source, other)
             reason = reason.named(other_name, f"{file}, row {row}")
+        elif not isinstance(reason, str) or not reason.strip():
+            raise no_reason(spec.filter, reason)
         ledger.drop(source, Dropped(position, column, name, reason))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from vtune.config import Strict
-from vtune.curate.filters import FILTERS
+from vtune.curate.filters import FILTERS, no_reason
 from vtune.curate.item import Item, Record, Selected, concerns, identity
 from vtune.data.offer import offering
 from vtune.errors import DataError
@@ -229,6 +229,8 @@ def _passes(task: Task, position: int, item: Item, found: Found) -> bool:
         except DataError as error:
             reason = _one_line(error)
         if reason is not None:
+            if not isinstance(reason, str) or not reason.strip():
+                raise no_reason(spec.filter, reason)
             found.dropped.append(Dropped(position, column, name, reason))
             return False
     if task.corpus is None:
