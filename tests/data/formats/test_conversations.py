@@ -110,6 +110,27 @@ def test_one_conversation_is_one_trace_in_every_layout(layout: str, column: str)
     assert read(row | {column: json.dumps(ONE[layout])}) == trace, "as tables of texts have it"
 
 
+def test_a_prompt_and_its_completion_are_one_conversation() -> None:
+    asked, said = ONE["in the text"][:1], ONE["in the text"][1:]
+    trace = read({"prompt": asked, "completion": said, **PICTURES})
+    assert trace == read({"messages": ONE["in the text"], **PICTURES})
+    short = {"prompt": "Which?", "completion": f"[7]{END}", "images": [jpeg(0)], "system": "Be brief."}
+    assert [(one.role, one.content) for one in read(short).messages] == [
+        ("system", "Be brief."),
+        ("user", "<image>\nWhich?"),
+        ("assistant", f"[7]{END}"),
+    ]
+    assert look_at(Glance(row=short)) == "conversations"
+
+
+def test_a_preferred_reply_is_learnt_and_a_rejected_one_is_not() -> None:
+    row = said(ANSWER) | {"rejected_messages": None, "rejected_images": []}
+    assert read(row | {"label": True}) == read(said(ANSWER))
+    with pytest.raises(DataError, match="the reply is a rejected one") as caught:
+        read(row | {"label": False})
+    assert (caught.value.where, caught.value.fix) == ("column `label`", "drop the row")
+
+
 def test_thoughts_that_stand_apart_are_learnt() -> None:
     spoken = {"role": "assistant", "reasoning_content": "Seven.", "content": "<answer>7</answer>"}
     trace = read({"messages": [*turns(("user", "<image>?")), spoken], "images": [jpeg(0)]})
@@ -245,6 +266,12 @@ ANSWER = ("gpt", END)
         (said(("gpt", CALL * 2), ("tool", "x"), ANSWER), "answers 1 of 2 calls"),
         (said() | {"messages": [{"role": "gpt", "content": END, "loss": False}]}, "not to be learnt"),
         (said() | {"messages": [{"role": "gpt", "content": END, "weight": 0}]}, "not to be learnt"),
+        (said(ANSWER) | {"kto_tag": False}, "a rejected one"),
+        (said(ANSWER) | {"rejected_response": "No."}, "a chosen and a rejected reply"),
+        (said(ANSWER) | {"rejected_messages": turns(("user", "?"), ANSWER)}, "a chosen and a rejected reply"),
+        ({"prompt": "?", "chosen": "Yes.", "rejected": "No."}, "a chosen and a rejected reply"),
+        ({"prompt": turns(ANSWER), "completion": "Yes."}, "`completion`, where it is learnt"),
+        ({"prompt": "?", "completion": 7}, "a list of turns"),
         (said(ANSWER) | {"videos": ["a.mp4"]}, "pictures alone"),
         (said(ANSWER) | {"objects": {"bbox": [[1, 2, 3, 4]]}}, "stand apart"),
         (said(("gpt", f"<image>{END}")) | {"images": [jpeg(0)] * 2}, "2 pictures for 1"),

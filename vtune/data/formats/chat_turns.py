@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vtune.data.formats.values import first, needed, text_of
+from vtune.data.formats.values import PICTURED, first, needed, pictures_of_part, text_of
 from vtune.files.json_text import parse_json
 from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import IMAGE
@@ -13,6 +13,8 @@ from vtune.tools.calls import ANSWER_OPEN, CLOSE, OPEN, tool_response, tools_blo
 
 TURNS = ("messages", "conversations", "conversation")
 """Columns of turns."""
+PROMPT, COMPLETION = "prompt", "completion"
+"""TRL's columns of what is read and of what is learnt: turns, or a text."""
 ASKED, _CALLED, _RETURNED = "user", "call", "tool"
 _ROLES = {
     "system": "system",
@@ -59,17 +61,43 @@ def chat_turns(row: Row) -> list[ChatTurn]:
 
 def _turns(row: Row) -> list[ChatTurn]:
     """The turns of a row, a system text that stands beside them first."""
-    value = needed(row, *TURNS)
-    column = next(name for name in TURNS if row.get(name) is not None)
-    if isinstance(value, str):
-        value = _json(column, value)
-    if not isinstance(value, list) or not value:
-        raise mistyped(column, value, "a list of turns {role, content} or {from, value}")
-    turns = [_turn(column, item, number) for number, item in enumerate(value)]
+    if row.get(COMPLETION) is not None and first(row, *TURNS) is None:
+        turns = _prompted(row)
+    else:
+        value = needed(row, *TURNS)
+        column = next(name for name in TURNS if row.get(name) is not None)
+        turns = _listed(column, _json(column, value) if isinstance(value, str) else value)
     system = row.get("system")
     if system and turns[0].role != "system":
         turns.insert(0, ChatTurn("system", text_of("system", system), []))
     return turns
+
+
+def _prompted(row: Row) -> list[ChatTurn]:
+    """The turns of a prompt and its completion. A text is one turn, not JSON: an answer may be a list.
+
+    Raises:
+        DataError: If the prompt has a turn of the assistant: TRL learns the completion alone.
+    """
+    asked, said = needed(row, PROMPT), row[COMPLETION]
+    if isinstance(asked, str):
+        asked = [{"role": "user", "content": asked}]
+    if isinstance(said, str):
+        said = [{"role": "assistant", "content": said}]
+    before = _listed(PROMPT, asked)
+    if any(turn.role in ("assistant", _CALLED) for turn in before):
+        raise wrong(
+            PROMPT,
+            "it has a turn of the assistant, which is not to be learnt, and all of the assistant's are",
+            "drop the row, or move that turn into `completion`, where it is learnt",
+        )
+    return before + _listed(COMPLETION, said)
+
+
+def _listed(column: str, value: Any) -> list[ChatTurn]:
+    if not isinstance(value, list) or not value:
+        raise mistyped(column, value, "a list of turns {role, content} or {from, value}")
+    return [_turn(column, item, number) for number, item in enumerate(value)]
 
 
 def _turn(column: str, item: Any, number: int) -> ChatTurn:
@@ -114,10 +142,8 @@ def _content(column: str, value: Any) -> tuple[str, list[Any]]:
     text, shown = "", []
     for part in value:
         kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind in ("image", "image_url"):
-            held = first(part, "image", "image_url", "path", "url")
-            held = held.get("url") if kind == "image_url" and isinstance(held, Mapping) else held
-            shown += [] if held is None else [held]
+        if kind in PICTURED:
+            shown += pictures_of_part(part)
             text += IMAGE
         elif kind == "text" and isinstance(part.get("text"), str):
             text += part["text"]

@@ -15,8 +15,10 @@ from vtune.data.formats import own, specimens_traces
 from vtune.data.formats.building import Found, Options, each
 from vtune.data.formats.chat_turns import (
     ASKED,
+    COMPLETION,
     OUTPUT_CLOSE,
     OUTPUT_OPEN,
+    PROMPT,
     TURNS,
     ChatTurn,
     chat_turns,
@@ -56,8 +58,8 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
 
     Raises:
         DataError: If turns are not of the layout, marks and pictures differ in number, a turn shows what no
-            call asked for, or the row says what a trace cannot hold: turns that are not learnt, other media,
-            boxes that stand apart.
+            call asked for, or the row says what a trace cannot hold: turns that are not learnt, rejected
+            replies, other media, boxes that stand apart.
     """
     if place.file.suffix == ".parquet":
         row = _without_nulls(row)
@@ -99,6 +101,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _check_held(row: Row) -> None:
+    _check_preferred(row)
     for column in ("videos", "video", "audios", "audio"):
         if row.get(column):
             raise wrong(column, "a trace shows pictures alone", "drop the row")
@@ -110,6 +113,22 @@ def _check_held(row: Row) -> None:
             "objects",
             "boxes stand apart from the turns",
             "write them into the turns, in the coordinates that the model reads, or drop the row",
+        )
+
+
+def _check_preferred(row: Row) -> None:
+    """Check that a row holds no reply that others are preferred to.
+
+    A supervised run imitates every trace, so that a rejected reply would be learnt, and one beside a chosen
+    reply lost without a word.
+    """
+    if tag := next((name for name in ("label", "kto_tag") if row.get(name) is False), None):
+        raise wrong(tag, "the reply is a rejected one (false), and every trace is learnt", "drop the row")
+    if rejected := next((name for name in row if name.startswith("rejected") and row[name]), None):
+        raise wrong(
+            rejected,
+            "the row is a pair of a chosen and a rejected reply, and a trace holds one",
+            f"drop the row; or, to learn the chosen one alone, let it be the last turn, and drop `{rejected}`",
         )
 
 
@@ -231,11 +250,12 @@ def conversation_row(trace: Trajectory, index: int) -> Row:
 
 
 def is_conversation(glance: Glance) -> bool:
-    """Whether a row has turns of which one is the assistant's, and no judge."""
+    """Whether a row has turns with one of the assistant's, or a prompt and its completion, and no judge."""
     turns = first(glance.row, "messages", "conversations", "conversation")
     spoken = turns if isinstance(turns, list) else []
     roles = [first(turn, "role", "from") for turn in spoken if isinstance(turn, Mapping)]
-    return glance.judge is None and ("assistant" in roles or "gpt" in roles)
+    learnt = "assistant" in roles or "gpt" in roles or {PROMPT, COMPLETION} <= glance.row.keys()
+    return glance.judge is None and learnt
 
 
 FORMATS.add(

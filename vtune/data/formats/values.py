@@ -24,6 +24,8 @@ from vtune.schema.pixels import REMEDY, Refused, examine, size_of
 
 _OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 """`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
+PICTURED = ("image", "image_url")
+"""Types of the parts of a turn that are pictures."""
 _PATH = 4096
 """Longest path that is looked for on disk; base64 of a picture is longer."""
 _NAME = 255
@@ -115,6 +117,41 @@ def encoded_pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]
             value = parse_json(value)
     items = [] if value is None else value if isinstance(value, list) else [value]
     return tuple(_picture(column, item, base) for item in items)
+
+
+def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Picture, ...]:
+    """The pictures of a question, which stand in a column or in the parts of its turns.
+
+    Args:
+        column: Name of the column, for errors.
+        beside: What it holds (see `pictures`).
+        turns: Those of the question (see `conversation`).
+        base: The folder that paths start from.
+
+    Raises:
+        DataError: If pictures stand in both, or one is missing or does not open.
+    """
+    inside = pictures_within(turns)
+    if inside and beside:
+        raise wrong(column, "pictures stand in the turns and beside them", "keep one of both")
+    return pictures(column, inside or beside, base)
+
+
+def pictures_within(turns: Any) -> list[Any]:
+    """What the parts of turns hold of their pictures, in order; nothing of turns that are texts."""
+    listed = _parsed_turns(turns) if isinstance(turns, str) else turns
+    contents = [turn.get("content") for turn in listed or () if isinstance(turn, Mapping)]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return [held for part in parts if isinstance(part, Mapping) for held in pictures_of_part(part)]
+
+
+def pictures_of_part(part: Mapping[str, Any]) -> list[Any]:
+    """The picture that a part {type: image} or {type: image_url} holds; none where it is a mark alone."""
+    if part.get("type") not in PICTURED:
+        return []
+    held = first(part, "image", "image_url", "path", "url")
+    held = held.get("url") if part["type"] == "image_url" and isinstance(held, Mapping) else held
+    return [] if held is None else [held]
 
 
 def picture_size(picture: Picture) -> tuple[int, int]:
@@ -305,7 +342,7 @@ def _turn(item: Any) -> Row:
 def _part(part: Any) -> str:
     if isinstance(part, str):
         return part
-    if isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
+    if isinstance(part, Mapping) and part.get("type") in PICTURED:
         return IMAGE
     if isinstance(part, Mapping) and isinstance(part.get("text"), str):
         return str(part["text"])
