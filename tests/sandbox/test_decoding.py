@@ -174,7 +174,7 @@ def test_what_is_no_picture_is_refused(content: bytes) -> None:
 def test_formats_outside_the_list_are_refused_whatever_their_name() -> None:
     file = io.BytesIO()
     PIL.Image.new("RGB", (5, 5)).save(file, "TIFF")
-    with pytest.raises(NotShown, match="not a picture"):
+    with pytest.raises(NotShown, match="it is TIFF, and PNG"):
         check_picture(file.getvalue(), max_pixels=100)
 
 

@@ -16,6 +16,18 @@ _SCAN = b"\xff\xda"
 _FILL = re.compile(rb"\xff+")
 
 
+_OTHERS = {
+    "TIFF": (b"II*\0", b"MM\0*"),
+    "AVIF": (b"ftypavif", b"ftypavis"),
+    "HEIC": (b"ftyphei", b"ftyphev", b"ftypmif1"),
+    "JPEG 2000": (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"),
+}
+"""Beginnings of pictures that no decoder here reads; of `ftyp`, behind the four bytes of a length."""
+_DRAWN = (b"<svg", b"<?xml", b"<!--", b"<!DOCTYPE svg")
+_BEGIN = 1 << 12
+"""Bytes in which the drawing of an SVG begins, behind its comments (ours)."""
+
+
 class NoHead(Exception):
     """The bytes do not begin as a picture of a known format does."""
 
@@ -56,6 +68,16 @@ def read_head(content: bytes) -> Head:
     except struct.error:
         raise NoHead from None
     raise NoHead
+
+
+def other_kind(content: bytes) -> str | None:
+    """What a picture is that `read_head` does not know; None where it does not begin like one."""
+    begin = content[:_BEGIN]
+    text = begin.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(_DRAWN) and b"<svg" in text:
+        return "SVG"
+    boxed = begin[4:] if begin[4:8] == b"ftyp" else begin
+    return next((kind for kind, marks in _OTHERS.items() if boxed.startswith(marks)), None)
 
 
 def _bmp(content: bytes) -> Head:

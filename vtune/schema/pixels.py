@@ -11,7 +11,7 @@ from PIL import Image
 
 from vtune.errors import DataError
 from vtune.schema.decode import UNDECODABLE, eight_bits, opaque
-from vtune.schema.heads import Head, NoHead, read_head
+from vtune.schema.heads import Head, NoHead, other_kind, read_head
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
 """The only decoders that are ever tried. Others start programs (EPS) or bring large parsers of their own."""
@@ -55,7 +55,9 @@ def check_head(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Head:
     try:
         head = read_head(content)
     except NoHead:
-        raise Refused("it is not a picture") from None
+        kind = other_kind(content)
+        taken = f"{', '.join(FORMATS[:-1])} and {FORMATS[-1]}"
+        raise Refused(f"it is {kind}, and {taken} are read" if kind else "it is not a picture") from None
     check_size(head.width, head.height, max_pixels=max_pixels)
     pixels = head.width * head.height
     if head.scans > MAX_SCANS or head.scans * pixels > MAX_SCANNED:

@@ -267,3 +267,20 @@ def test_extra_values_become_what_json_can_carry() -> None:
         "own": {"bytes": {"image": 0}},
         "other": {"base64": "eA=="},
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("SVG", b'<?xml version="1.0"?>\n<!-- drawn -->\n<svg xmlns="http://www.w3.org/2000/svg"/>'),
+        ("HEIC", b"\0\0\0\x18ftypheic\0\0\0\0"),
+        ("TIFF", b"MM\0*\0\0\0\x08"),
+    ],
+)
+def test_a_picture_of_a_kind_that_is_not_read_is_named_with_those_that_are(
+    kind: str, content: bytes, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=f"it is {kind}, and PNG, JPEG, WEBP, BMP and GIF are read"):
+        pictures("image", content, tmp_path)
+    with pytest.raises(DataError, match="it is not a picture"):
+        pictures("image", b"<!DOCTYPE html><svg/>", tmp_path)
