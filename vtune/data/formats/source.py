@@ -24,7 +24,7 @@ class Place:
 
     file: Path
     row: int | None
-    """From 0 (in JSON lines: the line); None for the file as a whole."""
+    """From 0, blank lines not counted; None for the file as a whole."""
     name: str
     """The file within what was asked for, without its ending, e.g. `train/0001`."""
     spot: tuple[Path, int | None] | None = None
@@ -133,14 +133,15 @@ def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
 
 
 def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
-    """(number of its line, row) of JSON lines, or why the line has no row; blank lines are left out.
+    """(number, row) of JSON lines, or why the line has no row; blank lines are left out, and not counted.
 
     Raises:
         OSError: If the stream cannot be read, or a line is too long.
         DataError: If it begins in UTF-16 or UTF-32, whose lines end otherwise.
     """
-    for number, line in enumerate(read_lines(stream)):
-        if not number:
+    number = 0
+    for place, line in enumerate(read_lines(stream)):
+        if not place:
             _check_encoding(line)
         if line.strip():
             try:
@@ -153,6 +154,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
                 yield number, DataError(f"the line is not UTF-8: {error.reason}", fix=UTF8)
             except ValueError as error:
                 yield number, DataError(f"the line is not JSON: {error}", fix="correct or drop the line")
+            number += 1
 
 
 def _check_encoding(begin: bytes) -> None:
