@@ -13,6 +13,7 @@ import pytest
 from tests.data.formats.published import jpeg, lines
 from vtune.data.formats.building import Options
 from vtune.data.formats.cells import TextFile, text_rows
+from vtune.data.formats.source import read_rows
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError
 from vtune.runs.data.importing import import_data
@@ -435,3 +436,37 @@ def test_rows_of_text_pass_through_a_bounded_memory(ending: str, tmp_path: Path)
     tracemalloc.stop()
     assert count == len(rows)
     assert peak < file.stat().st_size / 2
+
+
+def pictured(path: Path, **columns: Any) -> Sample | DataError:
+    """A row of ms-swift's for GRPO, by a map with a column of pictures."""
+    part = [{"type": "image", "image": "a.jpg"}, {"type": "text", "text": "Which?"}]
+    row = {"id": "1", "q": [{"role": "user", "content": part}], "a": "7", "images": None}
+    (path / "a.jpg").write_bytes(jpeg(0))
+    (found,) = mapped(lines(path / "my.jsonl", [row | columns]), "images: images\n")
+    return found
+
+
+def test_pictures_that_stand_in_the_turns_are_taken(tmp_path: Path) -> None:
+    found = pictured(tmp_path)
+    assert isinstance(found, Sample)
+    assert (found.question, [one.data for one in found.images]) == ("Which?", [jpeg(0)])
+    twice = pictured(tmp_path, images=["a.jpg"])
+    assert isinstance(twice, DataError)
+    assert (twice.what, twice.fix) == ("pictures stand in the turns and beside them", "keep one of both")
+
+
+def test_a_template_of_ms_swift_is_refused_and_a_form_of_the_answer_is_not(tmp_path: Path) -> None:
+    shown = {"q": "<image>Find <ref-object>: <bbox>", "images": ["a.jpg"]}
+    found = pictured(tmp_path, **shown, objects={"ref": ["dog"], "bbox": [[1, 2, 3, 4]]})
+    assert isinstance(found, DataError)
+    assert "<ref-object> stands for what `objects` holds" in found.what
+    assert "write them into the question" in found.fix
+    assert isinstance(pictured(tmp_path, **shown, objects={"ref": [], "bbox": []}), Sample)
+
+
+def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
+    file = lines(tmp_path / "my.jsonl", [{"id": "1", "q": "?", "a": "7"}])
+    file.write_text(f"\n{file.read_text()}\n\n{{\n")
+    assert [place.row for place, _ in read_rows(file)] == [0, 1]
+    assert [row for _, row, _ in text_rows([TextFile(str(file), None)])] == [0, 1]

@@ -27,7 +27,7 @@ from vtune.data.formats.chat_turns import (
 from vtune.data.formats.kept_calls import check_kept, packed, restored, shown_call
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format, Glance, Writer
-from vtune.data.formats.values import first, marked, pictures, text_of
+from vtune.data.formats.values import first, has_objects, marked, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, wrong
 from vtune.schema.message import IMAGE, Message, Picture, Role
@@ -105,10 +105,7 @@ def _check_held(row: Row) -> None:
     for column in ("videos", "video", "audios", "audio"):
         if row.get(column):
             raise wrong(column, "a trace shows pictures alone", "drop the row")
-    boxes = row.get("objects")
-    if isinstance(boxes, Mapping):  # ms-swift's {ref, bbox}, of nothing where other rows have some
-        boxes = any(boxes.values())
-    if boxes:
+    if has_objects(row):
         raise wrong(
             "objects",
             "boxes stand apart from the turns",
@@ -128,7 +125,7 @@ def _check_preferred(row: Row) -> None:
         raise wrong(
             rejected,
             "the row is a pair of a chosen and a rejected reply, and a trace holds one",
-            f"drop the row; or, to learn the chosen one alone, let it be the last turn, and drop `{rejected}`",
+            f"drop the row; or, to learn the chosen one alone, let it be the last turn and drop `{rejected}`",
         )
 
 

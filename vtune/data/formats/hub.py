@@ -34,7 +34,7 @@ from vtune.data.formats.samples import json_object
 from vtune.data.formats.source import Place, Raw
 from vtune.data.formats.specimens import Specimen, picture_file
 from vtune.data.formats.table import FORMATS, Format
-from vtune.data.formats.values import text_of
+from vtune.data.formats.values import has_objects, text_of
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.schema.fields import Row, wrong
@@ -70,6 +70,8 @@ ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_rig
 
 
 PARQUET = ".parquet"
+PLACEHOLDERS = ("<ref-object>", "<bbox>")
+"""Marks of ms-swift for the names and the boxes in `objects`."""
 UNREAD = (
     "decompress it if it is compressed (.gz, .zst); otherwise write Parquet, Arrow, CSV, TSV or JSON lines"
 )
@@ -188,9 +190,21 @@ def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) ->
         verifier_parm=parm,
         read=[one.column for one in said if isinstance(one, Column)],
     )
+    _check_filled(names.question, row, sample)
     if names.tools is None or options.tools is not None:
         return sample  # or the caller has the last word
     return offering(sample, names.tools)
+
+
+def _check_filled(column: str, row: Row, sample: Sample) -> None:
+    """Check that a question is no template of ms-swift's, which fills names and boxes in from `objects`."""
+    mark = next((mark for mark in PLACEHOLDERS if mark in sample.question), None)
+    if mark is not None and has_objects(row):
+        raise wrong(
+            column,
+            f"{mark} stands for what `objects` holds, and is not filled in",
+            "write them into the question, boxes in the coordinates that the model reads, or drop the row",
+        )
 
 
 def _said(row: Row, said: Said | None) -> str:

@@ -15,7 +15,7 @@ from vtune.data.formats.cells import Cells
 from vtune.data.formats.regions import BoxColumn, evidence_rows
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format, Glance
-from vtune.data.formats.values import conversation, first, listed_options, needed, pictures, text_of
+from vtune.data.formats.values import conversation, first, listed_options, needed, pictures_asked, text_of
 from vtune.data.options import listing
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
@@ -125,7 +125,7 @@ def question_sample(
         DataError: Naming the column and the remedy.
     """
     asked, truth = needed(row, *question), needed(row, *answer)
-    shown = pictures(images[0] if images else "images", first(row, *images), options.base(place.file))
+    shown = pictures_asked([*images, "images"][0], first(row, *images), asked, options.base(place.file))
     turns = conversation(asked, len(shown))
     user = next((turn for turn in reversed(turns) if turn["role"] == "user"), turns[-1])
     given, keys = _choices(first(row, *choices), choices)

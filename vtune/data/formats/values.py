@@ -72,6 +72,13 @@ def struct_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value
 
 
+def has_objects(row: Mapping[str, Any]) -> bool:
+    """Whether names or boxes stand apart from the turns: ms-swift's `objects`, {ref, bbox}."""
+    held = row.get("objects")
+    # In Parquet it is a struct of nothing where other rows have some.
+    return any(held.values()) if isinstance(held, Mapping) else bool(held)
+
+
 def text_of(column: str, value: Any) -> str:
     """A text; a number becomes the text that a person would write.
 
