@@ -43,6 +43,10 @@ def asking(text: str, *, system: str = "", tools: tuple[str, ...] = ()) -> Sampl
             id="verl",
         ),
         pytest.param(
+            "Which colour? Let's think step by step and output the final answer after `####`.",
+            id="verl's GSM8K",
+        ),
+        pytest.param(
             "Put your thoughts in <think> </think> and the answer in \\boxed{}. Question:\nWhich colour?",
             id="DeepEyes' ThinkLite",
         ),

@@ -1,5 +1,6 @@
 """Which tools a sample offers: published rows ask for the calls of others, in prompts of others."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ _TAILS = (
     "Think first, call **image_zoom_in_tool**",  # DeepEyes-Datasets-47k, its prompt V2
     "### User Image Path:",  # CodeV, template 13.1: the prompt style `codev` writes it itself
     "You FIRST think about the reasoning process",  # verl's and EasyR1's Geometry3K
+    "Let's think step by step and output the final answer after",  # verl's GSM8K: after `####`
 )
 """Sentences from which on a user's turn describes calls and the form of the answer, up to its end."""
 _QUESTION = "Question:\n"
@@ -24,6 +26,8 @@ _QUESTION = "Question:\n"
 _FORMS = ("<think>", "<answer>", "\\boxed")
 _OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), (OPEN, "<tools>")
 """What a question says only where it explains how to write code, or calls with JSON."""
+_BEHIND_HASHES = re.compile(r"(?:after(?: the)?|format of)\W{1,3}####")
+"""How verl's GSM8K says where the answer goes; `####` alone may be a heading."""
 _FOREIGN = ("<grounding>", "<text_search>", "<search>")
 """Calls of Mini-o3 and MMSearch-R1, which no tool of ours takes."""
 
@@ -71,6 +75,20 @@ def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
     return replace(sample, prompt=prompt, tools=tuple(tools), verifier_parm=parm, extra=extra)
 
 
+def check_answer_place(text: str) -> None:
+    """Check that a prompt does not ask for the answer where none is read: behind `####`.
+
+    Raises:
+        DataError: If it does, and for no tag or box: a policy that does as it is asked could not be right.
+    """
+    if _BEHIND_HASHES.search(text) and "</answer>" not in text and "\\boxed" not in text:
+        raise DataError(
+            "the prompt asks for the answer behind ####, where none is read",
+            fix="import with --tools (none, or the tools that the model may call), which takes verl's words "
+            "out, for the recipe's prompt to say where the answer goes; take other words out of the rows",
+        )
+
+
 def _names_box(prompt: Sequence[Message]) -> bool:
     return any("\\boxed" in turn.content for turn in prompt)
 
@@ -93,6 +111,7 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
     """Check that a turn of the user asks something, and for no call that nobody will run."""
     if turn.role != "user":
         return
+    check_answer_place(turn.content)
     if not turn.content.replace(IMAGE, "").strip():
         raise DataError(
             "nothing but a prompt stands in the user's turn", fix="see which column holds the question"

@@ -25,6 +25,8 @@ class Problem(TypedDict):
 
 SHOWN_PROBLEMS = 10
 """Of what is wrong with rows, how much is shown on a screen (ours)."""
+NAMED_KINDS = 5
+"""Of what nothing was asked about, how many are named on a screen (ours)."""
 NAMED_ROWS = 5
 """Of rows with the same problem, how many are named on a screen (ours)."""
 
@@ -135,7 +137,8 @@ def render_import(result: Mapping[str, Any]) -> RenderableType:
     verifiers = ", ".join(f"{name} {rows}" for name, rows in result["by_verifier"].items())
     kept = f"{result['file']}: {result['kept']} {result['makes']} of {result['rows']} rows: {sources}"
     judged = [_line(f"verifiers: {verifiers}")] if verifiers else []
-    return Group(*_left_out(result), _line(kept), *judged, *_turned(result))
+    warnings = [*_passed_over(result), *_doubts(result), *_turned(result)]
+    return Group(*_left_out(result), _line(kept), *judged, *warnings)
 
 
 def render_export(result: Mapping[str, Any]) -> RenderableType:
@@ -149,6 +152,23 @@ def render_export(result: Mapping[str, Any]) -> RenderableType:
 def _left_out(result: Mapping[str, Any]) -> list[Text]:
     rest = f"all of them are in {result['problems_file']}"
     return [_line(f"left out: {line}") for line in first_problems(result["problems"], rest)]
+
+
+def _passed_over(result: Mapping[str, Any]) -> list[Text]:
+    """What a format asks nothing about by a rule of its own."""
+    lines = []
+    for why, counts in result["passed_over"].items():
+        named = [f"{what} {count}" for what, count in list(counts.items())[:NAMED_KINDS]]
+        more = [f"and {len(counts) - NAMED_KINDS} more in --json"] if len(counts) > NAMED_KINDS else []
+        lines.append(
+            _line(f"passed over, {sum(counts.values())} in all: {why}: {', '.join([*named, *more])}")
+        )
+    return lines
+
+
+def _doubts(result: Mapping[str, Any]) -> list[Text]:
+    doubts = result["doubts"].items()
+    return [_line(f"warning: {count} row{'s' * (count > 1)} with {what}") for what, count in doubts]
 
 
 def _turned(result: Mapping[str, Any]) -> list[Text]:

@@ -14,6 +14,7 @@ from vtune.data.formats.questions import question_sample
 from vtune.data.formats.source import Place
 from vtune.data.formats.table import FORMATS, format_of
 from vtune.data.formats.thyme import thyme_trace
+from vtune.data.formats.verl import verl_sample
 from vtune.data.formats.vtriune import parse_boxes
 from vtune.data.options import listing
 from vtune.errors import DataError, RecipeError
@@ -580,3 +581,37 @@ def test_a_row_of_verl_without_a_truth_names_what_is_missing(
     ((_, error),) = FORMATS["verl"].read(lines(tmp_path / "qa.jsonl", [row]), Options())
     assert isinstance(error, DataError)
     assert (error.what, error.fix) == (what, fix)
+
+
+def verl_row(text: str, truth: Any = "72", **columns: Any) -> dict[str, Any]:
+    return {
+        "data_source": "own",
+        "prompt": user(text),
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        **columns,
+    }
+
+
+HASHES = 'How many? Let\'s think step by step and output the final answer after "####".'
+
+
+@pytest.mark.parametrize(
+    "text", [HASHES, "How many? Put your final answer in the format of `#### <answer>`."]
+)
+def test_verl_answers_behind_hashes_are_read_nowhere_and_refused(text: str) -> None:
+    with pytest.raises(DataError, match="behind ####, where none is read") as caught:
+        verl_sample(verl_row(text), HERE, Options())
+    assert "import with --tools" in caught.value.fix
+
+
+def test_verl_hashes_may_be_a_heading() -> None:
+    verl_sample(verl_row("#### Question\nHow many?\nGive it after the heading."), HERE, Options())
+
+
+def test_verl_targets_of_a_search_are_all_right() -> None:
+    sample = verl_sample(verl_row("Who?", {"target": ["Vermeer", "Jan Vermeer"]}), HERE, Options())
+    assert (sample.ground_truth, sample.verifier) == ("Vermeer", "exact")
+    assert sample.verifier_parm == {"aliases": ["Jan Vermeer"]}
+    assert verl_sample(verl_row("Who?", {"target": "Vermeer"}), HERE, Options()).ground_truth == "Vermeer"
+    with pytest.raises(DataError):
+        verl_sample(verl_row("Who?", {"target": []}), HERE, Options())

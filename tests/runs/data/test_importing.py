@@ -6,17 +6,19 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from tests.conftest import ROOT
 from tests.data.formats.published import MAKERS, lines, parquet
 from tests.runs.commands import vtune
 from tests.runs.data.test_validating import GOOD
 from vtune.data.formats.building import Options
+from vtune.data.formats.coco import UNCERTAIN
 from vtune.data.formats.likely import check_look
 from vtune.data.formats.source import read_rows
 from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
-from vtune.report.samples import Problem, first_problems
+from vtune.report.samples import Problem, first_problems, render_import
 from vtune.rollout.transcript import check_trace
 from vtune.runs.data.exporting import export_data
 from vtune.runs.data.importing import import_data
@@ -662,3 +664,43 @@ def test_a_row_of_a_folder_is_named_by_its_file(ending: str, tmp_path: Path) -> 
     assert kept[-2:] == ["mine/train/3", "mine/train/5"]
     strict = vtune(*words, "--out", tmp_path / "strict.parquet", "--strict")
     assert f"train-00001-of-00002.{ending}, row 1" in strict.err
+
+
+def test_tools_that_nobody_offers_are_told_until_the_caller_says_what_is_offered(tmp_path: Path) -> None:
+    asked = {"check": {"create_kwargs": {}}, "gone": None}
+    row = {
+        "data_source": "own",
+        "prompt": [{"role": "system", "content": "Use check."}, {"role": "user", "content": "How many?"}],
+        "reward_model": {"style": "rule", "ground_truth": "3"},
+        "extra_info": {"tools_kwargs": asked},
+    }
+    file = lines(tmp_path / "rows.jsonl", [row])
+
+    def read(*, tools: tuple[str, ...] | None) -> dict[str, Any]:
+        options = Options(tools=tools)
+        return import_data("verl", [file], tmp_path / "out.parquet", options=options, strict=False)
+
+    ((doubt, count),) = read(tools=None)["doubts"].items()
+    assert (doubt[:41], count) == ("`tools_kwargs` of check, which nobody off", 1)
+    assert read(tools=())["doubts"] == {}
+
+
+def test_four_numbers_that_nobody_calls_a_box_are_told(tmp_path: Path) -> None:
+    file = lines(tmp_path / "rows.jsonl", [{"problem": "Where?", "answer": "[10, 20, 30.5, 40]"}])
+    out = tmp_path / "out.parquet"
+    result = import_data("easyr1", [file], out, options=Options(), strict=False)
+    ((doubt, count),) = result["doubts"].items()
+    assert count == 1
+    assert "--verifier grounding or detection" in doubt
+    said = Options(verifier="math")
+    assert import_data("easyr1", [file], out, options=said, strict=False)["doubts"] == {}
+
+
+def test_categories_whose_number_is_uncertain_are_counted(tmp_path: Path) -> None:
+    result = run("coco", tmp_path)
+    assert result["passed_over"] == {UNCERTAIN: {"dog": 1}}
+    capture = Console(width=200)
+    with capture.capture() as shown:
+        capture.print(render_import(result))
+    (line,) = [row for row in shown.get().splitlines() if row.startswith("passed over, 1 in all")]
+    assert line.endswith("16 px a side): dog 1")

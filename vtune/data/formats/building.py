@@ -42,6 +42,8 @@ class Options:
     """What the model may call, and whose prompt it reads (see `vtune.data.offer`); None: as the rows say."""
     columns: Path | None = None
     """Column map, for `hf` alone."""
+    passed_over: Callable[[str, str], None] = lambda why, what: None
+    """Is told what a reader asks no question about by a rule of its own: (why, what), once for each."""
 
     def base(self, file: Path) -> Path:
         """The folder that picture paths of a file start from; of files that are read as one, their folder."""

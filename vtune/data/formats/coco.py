@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from vtune.data.coco_scenes import Scene, Thing, countable, detection_question, photograph, read_scenes
+from vtune.data.coco_scenes import (
+    MIN_SIDE,
+    Scene,
+    Thing,
+    countable,
+    detection_question,
+    photograph,
+    read_scenes,
+)
 from vtune.data.formats import specimens
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, files
@@ -28,6 +36,11 @@ FORMAT_RATIO = 0.1
 """Of detection and grounding, as in the published rows of V-Triune."""
 SPACE = 1000
 PHOTOGRAPHS = "its photographs by --images"
+UNCERTAIN = (
+    "categories of photographs, of uncertain number there (a crowd, or one that is fake, reflected or under "
+    f"{MIN_SIDE} px a side)"
+)
+"""What nothing is asked about."""
 TASKS = (detection.NAME, grounding.NAME, counting.NAME)
 """Each is called as the verifier that judges it."""
 
@@ -88,6 +101,8 @@ def read_annotated(path: Path, options: Options, collection: Collection) -> Iter
         for number, error in odd:
             yield Place(file, number, name), error
         for number, scene in enumerate(scenes):
+            for category in scene.uncountable:
+                options.passed_over(UNCERTAIN, category)
             place = Place(file, number, name)
             try:
                 for sample in scene_samples(scene, options.images, place, collection):

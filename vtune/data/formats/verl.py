@@ -1,7 +1,8 @@
 """verl's rows, read and written: the layout that most trainers share (verl, DeepEyes, CodeV, EasyR1)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,7 +11,8 @@ from vtune.data.formats.building import Found, Options, build_sample, each, judg
 from vtune.data.formats.reward_rows import is_verl
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format, Writer
-from vtune.data.formats.values import conversation, first, needed, pictures, struct_of, text_of
+from vtune.data.formats.values import conversation, first, needed, pictures_asked, struct_of, text_of
+from vtune.data.offer import check_answer_place
 from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
@@ -71,8 +73,9 @@ def verl_sample(
         DataError: Naming the column and the remedy.
     """
     source = text_of("data_source", needed(row, "data_source"))
-    images = pictures("images", first(row, "images", "image"), options.base(place.file))
-    turns = conversation(needed(row, "prompt"), len(images))
+    asked = needed(row, "prompt")
+    images = pictures_asked("images", first(row, "images", "image"), asked, options.base(place.file))
+    turns = conversation(asked, len(images))
     needed(row, "reward_model")
     judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
     packed = own.unpack(info)
@@ -81,16 +84,6 @@ def verl_sample(
         shown = row | {"prompt": turns, "images": [picture_to_row(picture) for picture in images]}
         return sample_from_row(own.restore(shown, packed, truth), place=place.id)
     identity = info.get("id")
-    question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
-    found = judged(
-        question,
-        needed(judge, "ground_truth", of="reward_model"),
-        options,
-        column="reward_model.ground_truth",
-        model=judge.get("style") == "model" if model is None else model,
-    )
-    if _wants_box(turns) and not VERIFIERS[found["verifier"]].reads_outcome:
-        found["verifier_parm"] = {**found["verifier_parm"], "answer_in": "boxed"}
     return build_sample(
         place,
         source=source,
@@ -104,8 +97,35 @@ def verl_sample(
         extra=others(info, "id")
         | {"reward_model": others(judge, "ground_truth")}
         | others(row, "data_source", "images", "image", "prompt", "ability", "reward_model", "extra_info"),
-        **found,
+        **_judgement(turns, judge, options, model),
     )
+
+
+def _judgement(
+    turns: Sequence[Row], judge: Mapping[str, Any], options: Options, model: bool | None
+) -> dict[str, Any]:
+    """How a row is judged, as arguments of `build_sample`.
+
+    Raises:
+        DataError: If it has no truth, or its prompt asks for the answer where none is read.
+    """
+    if options.tools is None:  # else these words may be taken out
+        check_answer_place("\n".join(turn["content"] for turn in turns))
+    found = judged(
+        next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), ""),
+        _targets(needed(judge, "ground_truth", of="reward_model")),
+        options,
+        column="reward_model.ground_truth",
+        model=judge.get("style") == "model" if model is None else model,
+    )
+    if _wants_box(turns) and not VERIFIERS[found["verifier"]].reads_outcome:
+        found["verifier_parm"] = {**found["verifier_parm"], "answer_in": "boxed"}
+    return found
+
+
+def _targets(truth: Any) -> Any:
+    """The right answers of `{target: […]}`, as Search-R1 has them; any other truth as it is."""
+    return truth["target"] if isinstance(truth, Mapping) and set(truth) == {"target"} else truth
 
 
 def _wants_box(turns: Sequence[Row]) -> bool:

@@ -1,7 +1,8 @@
 """`vtune data import`: files as others publish them -> samples, or traces, and a list of what is left out."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from vtune.files.writing import check_parquet_output
 from vtune.parts import OURS
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, first_problems
+from vtune.runs.data.doubts import doubts
 from vtune.runs.data.pictures_ahead import Opening, opening
 from vtune.runs.data.validating import (
     check_learnable,
@@ -53,8 +55,9 @@ def import_data(
 
     Returns:
         `file`; `makes`, samples or traces; `rows` read; `kept`; `by_source` of what was kept; `by_verifier`
-        (of samples); `turned`, those kept with a picture that EXIF turns; `problems`, and `problems_file`,
-        which has a line for each.
+        (of samples); `passed_over`, what the format asks nothing about, counted by why and what; `doubts`
+        about kept rows, counted; `turned`, those kept with a picture that EXIF turns; `problems`, and
+        `problems_file`, which has a line for each.
 
     Raises:
         RecipeError: If there is no such format, an option is not for it, or `out` cannot
@@ -87,6 +90,8 @@ def import_data(
         "kept": kept,
         "by_source": dict(reading.by_source),
         "by_verifier": dict(reading.by_verifier),
+        "passed_over": {why: dict(counts.most_common()) for why, counts in reading.passed_over.items()},
+        "doubts": dict(reading.doubts),
         "turned": reading.turned,
         "problems": reading.problems,
         "problems_file": listed,
@@ -101,13 +106,15 @@ class _Reading:
     ) -> None:
         self._layout = layout
         self._paths = paths
-        self._options = options
+        self._options = replace(options, passed_over=self._pass_over)
         self._strict = strict
         self._base = base
         self._show = show
         self._places: dict[str, str] = {}
         self.by_source: Counter[str] = Counter()
         self.by_verifier: Counter[str] = Counter()
+        self.passed_over: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.doubts: Counter[str] = Counter()
         self.turned = 0
         self.problems: list[Problem] = []
 
@@ -184,12 +191,16 @@ class _Reading:
                         "give each row an id",
                     )
                 self._check(record, pictures, here)
+                self.doubts.update(doubts(record, self._options))
         except DataError as error:
             self._odd(place, error)
             return False
         self.by_source[record.source] += 1
         self.turned += any(one.turned for one in pictures.facts())
         return True
+
+    def _pass_over(self, why: str, what: str) -> None:
+        self.passed_over[why][what] += 1
 
     def _check(self, record: Sample, pictures: Opening, here: str) -> None:
         try:

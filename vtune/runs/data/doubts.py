@@ -1,0 +1,38 @@
+"""What an import says of samples that it keeps as they are: they can be read, but look odd."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from vtune.data.formats.building import Options
+from vtune.schema.sample import Sample
+from vtune.verifiers import detection, grounding, math
+
+_FOUR_NUMBERS = re.compile(r"\s*\[\s*-?[0-9.]+(?:\s*,\s*-?[0-9.]+){3}\s*\]\s*")
+
+
+def doubts(sample: Sample, options: Options) -> Iterator[str]:
+    """What somebody should look at, with the remedy: the end of "3 rows with …".
+
+    Args:
+        sample: As it is written.
+        options: Of the import; what the caller says is not in doubt.
+    """
+    if options.tools is None and (unoffered := _unoffered(sample)):
+        yield (
+            f"`tools_kwargs` of {', '.join(unoffered)}, which nobody offers: say by --tools what the model "
+            "may call (none for no tool), which takes system turns out as well"
+        )
+    numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)
+    if options.verifier is None and numbers:
+        yield (
+            f"four numbers as the answer, of which verifier `{math.NAME}` wants each exactly: if they are a "
+            f"box, import with --verifier {grounding.NAME} or {detection.NAME}"
+        )
+
+
+def _unoffered(sample: Sample) -> list[str]:
+    """The tools that verl would give to an agent of the row, less those that the sample offers."""
+    asked = sample.extra.get("tools_kwargs")
+    # In Parquet a struct has the tools of all rows, null where a row does not have them.
+    names = [name for name, value in asked.items() if value is not None] if isinstance(asked, Mapping) else []
+    return [name for name in names if name not in sample.tools]
