@@ -579,7 +579,7 @@ def test_what_is_no_reason_to_drop_a_row_ends_the_curation(tmp_path: Path, given
         "records": "samples",
         "uses": ["mine.py"],
         "seed": 0,
-        "sources": {"s": {"files": ["s.parquet"], "rename": False, "data_source": None}},
+        "sources": {"s": {"files": [str(tmp_path / "s.parquet")], "rename": False, "data_source": None}},
         "filters": [{"filter": "short", "rows": "all", "words": 100}],
         "mix": {},
     }
