@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from vtune.metrics.intervals import Estimate, around_commonest, expanded, few_differ, from_gains, wider
-from vtune.metrics.power import detectable
+from vtune.metrics.power import FEWEST, detectable
 from vtune.metrics.resampling import SEED, Array, resampled, totals
 
 LEVEL = 0.05
@@ -81,7 +81,7 @@ def paired(pairs: Sequence[Pair]) -> Paired:
         better_b=int((less > _NOTHING).sum()),
         test="exact McNemar" if single else "sign flips of clusters",
         p=mcnemar(table[:, 0]) if single else sign_flips(table[:, 0]),
-        detectable=_detectable(table),
+        detectable=_detectable(table, single=single),
     )
 
 
@@ -89,7 +89,7 @@ _NOTHING = 1e-6
 """Less is the rounding of scores, which `items.jsonl` has to seven digits: 3/7 - 2/7 is not 2/7 - 1/7."""
 
 
-def _detectable(table: Array) -> float | None:
+def _detectable(table: Array, *, single: bool) -> float | None:
     """The smallest mean difference that the test finds with a power of 80 %.
 
     Where clusters change by different amounts, flips of their signs have the spread of fewer that change by
@@ -97,8 +97,15 @@ def _detectable(table: Array) -> float | None:
 
     Args:
         table: Summed differences and number of questions, shape (clusters, 2).
+        single: Whether a question that differs changes by 1.
+
+    Returns:
+        See `detectable`; None, too, where fewer than `FEWEST` clusters differ by amounts of their own: these
+        do not say by how much others would change.
     """
     sizes, clusters = np.abs(table[:, 0]), len(table)
+    if not single and 0 < (sizes > _NOTHING).sum() < FEWEST:
+        return None
     square, whole = float((sizes**2).sum()), float(sizes.sum())
     if whole <= _NOTHING:
         return detectable(clusters, 0.0)

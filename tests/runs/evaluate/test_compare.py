@@ -192,11 +192,14 @@ def test_a_small_difference_is_said_to_be_small_with_what_could_have_been_shown(
 
 
 def test_what_flips_can_detect_is_said_to_be_about_so_much(tmp_path: Path) -> None:
-    a, b = (
-        folder(tmp_path / name, [replace(m, cluster=f"picture {n // 4}") for n, m in enumerate(right(k, 80))])
-        for name, k in (("a", 40), ("b", 43))
-    )
-    found = compared(a, b)["overall"]
+    def of(name: str, marks: list[Mark]) -> Path:
+        return folder(tmp_path / name, [replace(m, cluster=f"picture {n // 4}") for n, m in enumerate(marks)])
+
+    a, few = of("a", right(40, 80)), of("few", right(43, 80))
+    found = compared(a, few)["overall"]
+    assert (found["detectable"], found["better_b"]) == (None, 3)
+    assert found["verdict"].endswith("; fewer than 6 questions differ, and the test needs as many")
+    found = compared(a, of("b", right(0, 80)[:12] + right(56, 80)[12:]))["overall"]
     least = f"{100 * found['detectable']:.1f}"
     assert found["test"] == "sign flips of clusters"
     assert found["verdict"].endswith(

@@ -117,6 +117,8 @@ def _sought(found: Paired) -> str:
     """What the test is able to find, in words."""
     if found.clusters < FEWEST:
         return f"the test needs at least {FEWEST} independent questions, and has {found.clusters}"
+    if found.detectable is None and 0 < found.better_a + found.better_b < FEWEST:
+        return f"fewer than {FEWEST} questions differ, and the test needs as many"
     if found.detectable is None:
         return "there are too few questions to show one of any size"
     about = "" if found.test == "exact McNemar" else "about "
