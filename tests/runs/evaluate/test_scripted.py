@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.benchmarks import make_vstar
+from tests.data.benchmarks import hrbench_rows, make_vstar, picture, write_tsv
 from tests.runs.commands import Ended, vtune
 from tests.runs.evaluate.scripted import LOOK, asked, evaluate, evaluated, write_script
 from vtune.config import find, load_recipe
@@ -151,6 +151,20 @@ def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(
             assert f"there are 4 questions, and {rows} as published" in ended.err
             assert str(data) in ended.err
             assert "--set published.rows=null accepts" in ended.err
+
+
+def test_what_the_suite_wants_of_rows_is_not_said_to_be_listed_by_an_import(tmp_path: Path) -> None:
+    rows = [row | {"cycle_category": ""} for row in hrbench_rows([picture(0, (300, 200), (40, 40, 60, 60))])]
+    data = write_tsv(tmp_path / "hr_bench_4k.tsv", rows)
+    model = write_script(tmp_path / "r.jsonl", {})
+    ended = evaluate("hrbench-4k", model, data, tmp_path / "out", "--dry-run")
+    assert "it has no `cycle_category`" in ended.err
+    assert "correct these rows" in ended.err
+    assert "data import" not in ended.err
+
+    bad = write_tsv(tmp_path / "hr_bench_8k.tsv", [rows[0] | {"category": "none"}])
+    ended = evaluate("hrbench-8k", model, bad, tmp_path / "out", "--dry-run")
+    assert "`vtune data import hrbench PATH --out FILE` lists all of them" in ended.err
 
 
 def test_results_say_at_which_revision_a_download_is_and_a_suite_may_hold_it_to_one(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from vtune.errors import DataError
 from vtune.protocols import ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.reward.recipe import RewardRecipe
+from vtune.runs.evaluate.checking import check_paths
 from vtune.runs.evaluate.questions import (
     AnswerIn,
     Choices,
     Format,
     Source,
     as_today,
-    check_paths,
     read_records,
 )
 from vtune.schema.sample import Sample
@@ -48,6 +48,7 @@ class _Asked(Strict):
     """Only suites have another."""
     offers: tuple[ToolName, ...] | None = None
     answer_in: AnswerIn | None = None
+    answer_default: AnswerIn | None = None
     kind: str | None = None
     protocol: ProtocolName = ours.NAME
     choices: Choices | None = None
@@ -109,6 +110,7 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
                 data_from="restore it",
                 offers=asked.offers,
                 answer_in=asked.answer_in,
+                answer_default=asked.answer_default,
                 kind=asked.kind,
                 protocol=asked.protocol,
                 choices=asked.choices,

@@ -23,6 +23,7 @@ RULES = (
     "protocol",
     "scorer",
     "answer_in",
+    "answer_default",
     "reply_space",
     "choices.answer_in",
     "choices.letter_rule",

@@ -26,6 +26,7 @@ from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, check_script, endpoint_facts, kind_of, script_facts
 from vtune.runs.agent.tools import check_asking
 from vtune.runs.evaluate.audited import audit_facts, audit_portions
+from vtune.runs.evaluate.checking import Checked, check_questions
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
 from vtune.runs.evaluate.drawing import check_scores, draw_window
 from vtune.runs.evaluate.grading import (
@@ -44,9 +45,7 @@ from vtune.runs.evaluate.judged import BATCH as GRADER_BATCH
 from vtune.runs.evaluate.judged import Graded, check_grader
 from vtune.runs.evaluate.lengths import check_question_lengths
 from vtune.runs.evaluate.questions import (
-    Checked,
     Question,
-    check_questions,
     fingerprints,
     read_questions,
     read_records,
@@ -57,6 +56,7 @@ from vtune.runs.evaluate.rejudged import judge_prompts
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
+from vtune.runs.evaluate.unasked import warn_of_unasked
 from vtune.runs.evaluate.unjudged import check_silent
 from vtune.runs.evaluate.windows import (
     drawn,
@@ -97,6 +97,7 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
     if limit is None and not own_data:
         check_complete(suite, found.count)
     check_question_lengths(suite, model, count=found.count)
+    warn_of_unasked(suite, model, count=found.count)
     if suite.grader is not None and waits_for_model(suite):
         check_answers(suite.grader, "grader")
     check_deferred(suite, looks=found.judged_looks)

@@ -1,9 +1,8 @@
 """The questions of a suite: where they lie, how they are read and put, one at a time."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -16,37 +15,24 @@ from vtune.data.formats.table import FORMATS
 from vtune.data.offer import offering
 from vtune.data.options import presented
 from vtune.errors import DataError, RecipeError
-from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
-from vtune.parts import OURS
 from vtune.protocols import PROTOCOLS, ProtocolName
 from vtune.protocols import vtune as ours
 from vtune.protocols.protocol import Rule, put, wrong_kind
-from vtune.reward.checking import check_samples
-from vtune.reward.evidence import needs_look
-from vtune.reward.recipe import RewardRecipe
-from vtune.rollout.prompts import Style
-from vtune.runs.agent.sandbox import needs_sandbox
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
-from vtune.runs.data.validating import check_brought, check_data
 from vtune.runs.evaluate.revisions import is_note
 from vtune.schema.message import Picture
 from vtune.schema.parquet import fingerprint, load_picture, scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import ToolName
-from vtune.uses import used
 from vtune.verifiers import choice, verifier_of
 from vtune.verifiers.spaces import Space
 
 Format = Annotated[str, AfterValidator(FORMATS.known)]
 
-SUSPICIOUS = 8
-"""Questions with the same right letter that are no chance any more (ours: below 1 % with two options)."""
 AS_THEY_ARE = "{question}\n{options}"
 
 Question = tuple[Sample, tuple[bytes, ...]]
 """A sample with its encoded pictures."""
-
 
 AnswerIn = Literal["tag", "boxed", "reply"]
 OFFICIAL = "official"
@@ -87,6 +73,8 @@ class Source(Strict):
     """Tools that every question offers; null: those that the data name."""
     answer_in: AnswerIn | None = None
     """Where a reply's answer stands; null: where the samples say."""
+    answer_default: Annotated[AnswerIn | None, Field(exclude_if=lambda place: place is None)] = None
+    """Where it stands if neither this suite nor the sample says; null: in `<answer>`."""
     kind: str | None = None
     """Kind of question: what a protocol has a rule for."""
     protocol: ProtocolName = ours.NAME
@@ -132,131 +120,8 @@ def as_today(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What was found while the questions of a suite were checked."""
-
-    count: int
-    """Questions."""
-    judged_answers: int
-    """Questions whose answers a model compares, where no rule decides."""
-    judged_looks: int
-    """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
-    codes: int
-    """Questions that need a sandbox: they offer `python`, or have an environment."""
-
-
-def check_questions(
-    source: Source,
-    reward: RewardRecipe,
-    tools: ToolsRecipe | None,
-    *,
-    scorer: ScorerName,
-    prompt: Style,
-    limit: int | None,
-) -> Checked:
-    """Check that all questions can be read and judged, without a model; count them.
-
-    Args:
-        source: Of a suite.
-        reward: That will score them.
-        tools: That they may offer, beside `python`.
-        scorer: That makes the score of the suite.
-        prompt: That they are put in.
-        limit: At most this many of them.
-
-    Raises:
-        DataError: If data are missing, with how to get them; with the first bad rows otherwise.
-        RecipeError: If a sample names a part that nobody has brought, its calls would need a judge and there
-            is none, or it offers a tool that cannot run.
-    """
-    check_indexes(tools)
-    count = answers = looks = codes = 0
-    truths: Counter[str] = Counter()
-    known: set[frozenset[tuple[str, type, bool]]] = set()
-
-    def scan(path: Path) -> Iterator[Sample | DataError]:
-        nonlocal count, answers, looks, codes
-        for row, entry in enumerate(_scan(source, path)):
-            if count == limit:
-                return
-            count += 1
-            if isinstance(entry, Sample):
-                check_brought(entry, f"{path}, row {row}")
-                truths[entry.ground_truth if entry.choices else ""] += 1
-                codes += needs_sandbox(entry)
-                check_tools([entry], tools, prompt)
-                looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
-                try:
-                    answers += check_samples([entry], reward).judged_answers
-                    _check_scored(scorer, entry, known)
-                except DataError as error:
-                    # Told with its row.
-                    entry = error
-            yield entry
-
-    check_paths(source)
-    if source.format == SAMPLES:
-        check_data(_paths(source), scan)
-    else:
-        brought = "".join(f" --uses {one.path}" for one in used())
-        check_data(_paths(source), scan, lister=f"vtune data import {source.format} PATH --out FILE{brought}")
-    if not count:
-        raise DataError("the suite has no sample", where=", ".join(source.data))
-    _check_positions(source, truths)
-    return Checked(count, answers, looks, codes)
-
-
-def check_paths(source: Source) -> None:
-    """Check that the files are there, each named once.
-
-    Raises:
-        DataError: If not, with how to get them.
-    """
-    for path in _paths(source):
-        if source.data.count(str(path)) > 1:
-            raise DataError(f"{path} is named twice", fix="name it once")
-        if not path.exists():
-            raise DataError(
-                f"cannot read {path}: there is no such file",
-                fix=f"{source.data_from}; or name what you have with --data PATH",
-            )
-
-
-def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple[str, type, bool]]]) -> None:
-    """Check that a scorer finds what it splits scores by: else it says so when all is drawn.
-
-    A user's own is not asked, which may want more than one mark.
-
-    Args:
-        scorer: Of the suite.
-        sample: A question.
-        known: What questions have that were checked; others that have the same are not checked again.
-
-    Raises:
-        DataError: If the sample lacks something.
-    """
-    has = frozenset((key, type(value), bool(value)) for key, value in sample.extra.items())
-    if scorer in OURS[SCORERS.kind] and has not in known:
-        SCORERS[scorer]([Mark(sample.id, sample.extra, 0.0, True, sample.source)])
-        known.add(has)
-
-
-def _check_positions(source: Source, truths: Counter[str]) -> None:
-    """Check that position alone does not give the answers away.
-
-    Raises:
-        DataError: If the same letter is right in all questions, though nobody has shuffled them.
-    """
-    letter, count = truths.most_common(1)[0]
-    ordered = source.choices is not None and source.choices.order == OFFICIAL
-    if ordered and letter and len(truths) == 1 and count >= SUSPICIOUS:
-        raise DataError(
-            f"the right option is {letter} in all of {count} questions",
-            where=", ".join(source.data),
-            fix="get the file with the official order (V*: test_questions.jsonl), or shuffle by a seed: "
-            "--set choices.order=0",
-        )
+class Unfit(DataError):
+    """A row that can be read, and that its suite cannot ask or score."""
 
 
 def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: int = 1) -> Iterator[Question]:
@@ -272,8 +137,8 @@ def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: i
         DataError: At one that cannot be read.
     """
     count = 0
-    for path in _paths(source):
-        for entry in _scan(source, path):
+    for path in paths_of(source):
+        for entry in scan_questions(source, path):
             if count == limit:
                 return
             if isinstance(entry, DataError):
@@ -289,8 +154,8 @@ def read_records(source: Source) -> Iterator[Sample]:
     Raises:
         DataError: At one that cannot be read.
     """
-    for path in _paths(source):
-        for entry in _scan(source, path, pictures=False):
+    for path in paths_of(source):
+        for entry in scan_questions(source, path, pictures=False):
             if isinstance(entry, DataError):
                 raise entry
             yield without_pictures(entry)
@@ -302,7 +167,7 @@ def read_published(source: Source) -> Iterator[Sample]:
     Raises:
         DataError: At one that cannot be read.
     """
-    for path in _paths(source):
+    for path in paths_of(source):
         for entry in _entries(source.format, path, pictures=False):
             if isinstance(entry, DataError):
                 raise entry
@@ -319,17 +184,23 @@ def fingerprints(source: Source) -> dict[str, str]:
     return {name: _fingerprint(Path(name)) for name in source.data}
 
 
-def _paths(source: Source) -> Sequence[Path]:
+def paths_of(source: Source) -> Sequence[Path]:
+    """Its files and folders."""
     return [Path(name) for name in source.data]
 
 
-def _scan(source: Source, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
+def scan_questions(source: Source, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
     """One entry per row: the sample as the suite puts it, or what is wrong with it."""
     for entry in _entries(source.format, path, pictures=pictures):
         try:
             yield entry if isinstance(entry, DataError) else _put(source, entry)
         except DataError as error:
-            yield error
+            yield unfit(error)
+
+
+def unfit(error: DataError) -> Unfit:
+    """The same error as one of the suite, not of the file."""
+    return Unfit(error.what, where=error.where, fix=error.fix)
 
 
 def _entries(name: str, path: Path, *, pictures: bool = True) -> Iterator[Sample | DataError]:
@@ -374,9 +245,10 @@ def _put(source: Source, sample: Sample) -> Sample:
         )
     if rule is not None:
         sample = put(sample, rule)
-    if source.answer_in is None or verifier_of(sample).reads_outcome:
+    place = source.answer_in or sample.verifier_parm.get("answer_in") or source.answer_default
+    if place is None or verifier_of(sample).reads_outcome:
         return sample
-    return replace(sample, verifier_parm={**sample.verifier_parm, "answer_in": source.answer_in})
+    return replace(sample, verifier_parm={**sample.verifier_parm, "answer_in": place})
 
 
 def space_of(source: Source, rule: Rule | None) -> Space | None:

@@ -26,7 +26,10 @@ E = TypeVar("E", bound=BatchedEndpoint)
 
 Reread = Literal["parser", "judge"]
 
-PARSER = ("protocol", "scorer", "answer_in", "reply_space", "choices.letter_rule", "reward.iou")
+PARSER = (
+    *("protocol", "scorer", "answer_in", "answer_default", "reply_space", "choices.letter_rule"),
+    "reward.iou",
+)
 """Keys of a suite by which replies are read and scores put together."""
 
 

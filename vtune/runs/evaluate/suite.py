@@ -162,8 +162,9 @@ def _check_whole(values: Mapping[str, Any]) -> None:
 def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
     """A suite with the settings of its agent.
 
-    Samples of our own, and rows of search agents, say which tools they offer; only an agent that was
-    asked for by name says it for them.
+    Samples of our own, and rows of search agents, say which tools they offer, and may say where their answer
+    stands; only an agent that was asked for by name says both for them. Where such samples do not say it, the
+    agent's answer stands where its prompt has it.
 
     Args:
         values: Of the suite. Its own settings of an agent stay where the agent was not asked for by name.
@@ -179,7 +180,9 @@ def _with_agent(values: dict[str, Any], *, named: bool) -> dict[str, Any]:
     settings: dict[str, Any] = {**read_values(path), "uses": list(agent.uses)}
     layout = FORMATS.get(str(values.get("format")))
     if not named and layout is not None and layout.offers_tools:
+        place = settings["answer_in"]
         settings |= {"offers": None, "answer_in": None}
+        settings |= {} if place in (None, "tag") else {"answer_default": place}  # `tag` is the default anyway
     uses = [*settings.pop("uses"), *(values.get("uses") or [])]
     own = {key: value for key, value in values.items() if not (named and key in settings)}
     return settings | own | ({"uses": uses} if uses else {})

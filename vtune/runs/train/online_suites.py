@@ -14,11 +14,12 @@ from vtune.files.writing import write_atomically
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_writers
+from vtune.runs.evaluate.checking import check_questions
 from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
 from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
 from vtune.runs.evaluate.identity import suite_as_today
 from vtune.runs.evaluate.lengths import check_question_lengths
-from vtune.runs.evaluate.questions import check_questions, fingerprints
+from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite, check_published
 from vtune.runs.folder import MAY_CHANGE
 from vtune.runs.start import PINNED, holds_run

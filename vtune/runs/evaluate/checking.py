@@ -1,0 +1,174 @@
+"""Checks of all questions of a suite, before a model is loaded."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vtune.data.formats.samples import NAME as SAMPLES
+from vtune.errors import DataError
+from vtune.metrics.benchmarks import SCORERS, Mark, ScorerName
+from vtune.parts import OURS
+from vtune.reward.checking import check_samples
+from vtune.reward.evidence import needs_look
+from vtune.reward.recipe import RewardRecipe
+from vtune.rollout.prompts import Style
+from vtune.runs.agent.sandbox import needs_sandbox
+from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
+from vtune.runs.data.validating import check_brought, check_data
+from vtune.runs.evaluate.questions import OFFICIAL, Source, Unfit, paths_of, scan_questions, unfit
+from vtune.schema.sample import Sample
+from vtune.uses import used
+
+SUSPICIOUS = 8
+"""Questions with the same right letter that are no chance any more (ours: below 1 % with two options)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found while the questions of a suite were checked."""
+
+    count: int
+    """Questions."""
+    judged_answers: int
+    """Questions whose answers a model compares, where no rule decides."""
+    judged_looks: int
+    """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
+    codes: int
+    """Questions that need a sandbox: they offer `python`, or have an environment."""
+
+
+def check_questions(
+    source: Source,
+    reward: RewardRecipe,
+    tools: ToolsRecipe | None,
+    *,
+    scorer: ScorerName,
+    prompt: Style,
+    limit: int | None,
+) -> Checked:
+    """Check that all questions can be read and judged, without a model; count them.
+
+    Args:
+        source: Of a suite.
+        reward: That will score them.
+        tools: That they may offer, beside `python`.
+        scorer: That makes the score of the suite.
+        prompt: That they are put in.
+        limit: At most this many of them.
+
+    Raises:
+        DataError: If data are missing, with how to get them; with the first bad rows otherwise.
+        RecipeError: If a sample names a part that nobody has brought, its calls would need a judge and there
+            is none, or it offers a tool that cannot run.
+    """
+    check_indexes(tools)
+    count = answers = looks = codes = 0
+    truths: Counter[str] = Counter()
+    known: set[frozenset[tuple[str, type, bool]]] = set()
+
+    def scan(path: Path) -> Iterator[Sample | DataError]:
+        nonlocal count, answers, looks, codes
+        for row, entry in enumerate(scan_questions(source, path)):
+            if count == limit:
+                return
+            count += 1
+            if isinstance(entry, Sample):
+                check_brought(entry, f"{path}, row {row}")
+                truths[entry.ground_truth if entry.choices else ""] += 1
+                codes += needs_sandbox(entry)
+                check_tools([entry], tools, prompt)
+                looks += bool(entry.tools) and needs_look(entry, reward.evidence) and not entry.evidence
+                try:
+                    answers += check_samples([entry], reward).judged_answers
+                    _check_scored(scorer, entry, known)
+                except DataError as error:
+                    # Told with its row.
+                    entry = unfit(error)
+            yield entry
+
+    check_paths(source)
+    _check_rows(source, scan)
+    if not count:
+        raise DataError("the suite has no sample", where=", ".join(source.data))
+    _check_positions(source, truths)
+    return Checked(count, answers, looks, codes)
+
+
+def _check_rows(source: Source, scan: Callable[[Path], Iterator[Sample | DataError]]) -> None:
+    """Check all rows.
+
+    The command that lists what is wrong with a file knows nothing of what its suite wants.
+    """
+    unfits = 0
+
+    def counting(path: Path) -> Iterator[Sample | DataError]:
+        nonlocal unfits
+        for entry in scan(path):
+            unfits += isinstance(entry, Unfit)
+            yield entry
+
+    try:
+        if source.format == SAMPLES:
+            check_data(paths_of(source), counting)
+        else:
+            uses = "".join(f" --uses {one.path}" for one in used())
+            lister = f"vtune data import {source.format} PATH --out FILE{uses}"
+            check_data(paths_of(source), counting, lister=lister)
+    except DataError as error:
+        if not unfits:
+            raise
+        fix = "correct these rows, or leave them out; `vtune eval --dry-run` checks again"
+        raise DataError(error.what, fix=fix) from None
+
+
+def check_paths(source: Source) -> None:
+    """Check that the files are there, each named once.
+
+    Raises:
+        DataError: If not, with how to get them.
+    """
+    for path in paths_of(source):
+        if source.data.count(str(path)) > 1:
+            raise DataError(f"{path} is named twice", fix="name it once")
+        if not path.exists():
+            raise DataError(
+                f"cannot read {path}: there is no such file",
+                fix=f"{source.data_from}; or name what you have with --data PATH",
+            )
+
+
+def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple[str, type, bool]]]) -> None:
+    """Check that a scorer finds what it splits scores by: else it says so when all is drawn.
+
+    A user's own is not asked, which may want more than one mark.
+
+    Args:
+        scorer: Of the suite.
+        sample: A question.
+        known: What questions have that were checked; others that have the same are not checked again.
+
+    Raises:
+        DataError: If the sample lacks something.
+    """
+    has = frozenset((key, type(value), bool(value)) for key, value in sample.extra.items())
+    if scorer in OURS[SCORERS.kind] and has not in known:
+        SCORERS[scorer]([Mark(sample.id, sample.extra, 0.0, True, sample.source)])
+        known.add(has)
+
+
+def _check_positions(source: Source, truths: Counter[str]) -> None:
+    """Check that position alone does not give the answers away.
+
+    Raises:
+        DataError: If the same letter is right in all questions, though nobody has shuffled them.
+    """
+    letter, count = truths.most_common(1)[0]
+    ordered = source.choices is not None and source.choices.order == OFFICIAL
+    if ordered and letter and len(truths) == 1 and count >= SUSPICIOUS:
+        raise DataError(
+            f"the right option is {letter} in all of {count} questions",
+            where=", ".join(source.data),
+            fix="get the file with the official order (V*: test_questions.jsonl), or shuffle by a seed: "
+            "--set choices.order=0",
+        )

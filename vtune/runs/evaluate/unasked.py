@@ -1,0 +1,41 @@
+"""Whether questions ask for their answer in the place where it is read."""
+
+from itertools import islice
+from pathlib import Path
+
+from vtune.models.served import is_scripted
+from vtune.models.source import resolved
+from vtune.report.progress import say
+from vtune.rollout.prompts import PLAIN
+from vtune.runs.agent.prompt_lengths import MEASURED
+from vtune.runs.evaluate.grading import rule_of
+from vtune.runs.evaluate.questions import read_records
+from vtune.runs.evaluate.suite import EvalSuite
+from vtune.verifiers.answer_instruction import missing_marks
+
+
+def warn_of_unasked(suite: EvalSuite, model: str, *, count: int) -> None:
+    """Say where a model is told nowhere in which place its answer is read, and so scores 0.
+
+    Every prompt style but `plain` tells it. A checkpoint of a run may have learnt it from traces, and a
+    script says what it says.
+
+    Args:
+        suite: Whose first questions are looked at.
+        model: That answers.
+        count: Questions that are asked.
+    """
+    rule = rule_of(suite)
+    looks_itself = rule.by == "grade" and rule.reads == "reply"
+    trained = Path(resolved(model)).parent.name == "checkpoints"
+    if suite.rollout.prompt != PLAIN or looks_itself or trained or is_scripted(model):
+        return
+    first = list(islice(read_records(suite), min(count, MEASURED)))
+    # Thoughts need no tags to be right.
+    unasked = [mark for sample in first for mark in missing_marks(sample) if mark != "<think>"]
+    if unasked:
+        say(
+            f"{len(unasked)} of the first {len(first)} questions do not ask for {unasked[0]}, where their "
+            "answers are read, and `rollout.prompt: plain` adds nothing: a model that has not learnt it "
+            "scores 0; --set answer_in=reply reads the whole reply, --set rollout.prompt=tools asks for it"
+        )
