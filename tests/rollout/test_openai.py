@@ -154,6 +154,21 @@ def test_a_reply_that_a_filter_withholds_is_no_answer_of_the_model(tmp_path: Pat
         draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
 
 
+@pytest.mark.parametrize("content", [None, "<think>I zoom in.</think>\n"])
+def test_a_call_that_the_endpoint_takes_out_of_the_text_is_no_answer_of_the_model(
+    content: str | None, tmp_path: Path
+) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.body()
+            call = {"id": "c", "type": "function", "function": {"name": "zoom", "arguments": "{}"}}
+            message = {"role": "assistant", "content": content, "tool_calls": [call]}
+            self.reply({"choices": [{"finish_reason": "tool_calls", "message": message}]})
+
+    with listening(Handler) as port, pytest.raises(ServiceError, match="tool call apart from its text"):
+        draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
+
+
 def test_settings_that_a_model_refuses_are_left_out_and_noted(tmp_path: Path) -> None:
     def picky(body: dict[str, Any]) -> Any:
         for name in ("stop", "temperature", "max_tokens"):
