@@ -44,6 +44,7 @@ class JudgeClient:
         cache: Path | None = None,
         most: int | None = None,
         purse: Purse | None = None,
+        section: str = "judge",
     ) -> None:
         """Prepare, without connecting.
 
@@ -55,6 +56,7 @@ class JudgeClient:
                 months cannot.
             purse: Pays; what a cache file says was spent is taken from it first. None: one with the budget
                 of the endpoint.
+            section: The key of a recipe that names the endpoint; messages call the model by it.
         """
         self._endpoint = endpoint
         self._cache = cache
@@ -70,14 +72,15 @@ class JudgeClient:
         self._under_way: dict[str, asyncio.Task[str]] = {}
         self._room = asyncio.Semaphore(endpoint.concurrency)
         self._completions = Completions(
-            "the judge",
+            f"the {section}",
             endpoint.base_url,
             endpoint.model,
             concurrency=endpoint.concurrency,
             retries=endpoint.retries,
             timeout_s=endpoint.timeout_s,
             api_key_env=endpoint.api_key_env,
-            fix="check that the endpoint is up, and that `judge` in the recipe names it",
+            fix=f"check that the endpoint is up, and that `{section}` in the recipe names it",
+            no_key=f"; `api_key_env` of `{section}` names another variable, null none",
         )
 
     @property

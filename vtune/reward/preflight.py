@@ -21,7 +21,7 @@ SIDE = 56
 """Pixels of the picture that goes with it."""
 
 
-def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
+def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool, section: str = "judge") -> frozenset[str]:
     """Ask a judge one question, as it will be asked in the run; any reply is good.
 
     So a server that is down, a key or a model's name that is wrong, a model that takes no pictures, and
@@ -30,6 +30,7 @@ def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
     Args:
         endpoint: The judge.
         pictures: Whether it will be shown any.
+        section: The key of the recipe that names it.
 
     Returns:
         The parameters that it refuses, and is asked without (`JudgeClient.refused`).
@@ -38,15 +39,15 @@ def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool) -> frozenset[str]:
         ServiceError: If no reply comes.
         RecipeError: If its key is not set.
     """
-    return asyncio.run(_ping_judge(endpoint, pictures))
+    return asyncio.run(_ping_judge(endpoint, pictures, section))
 
 
-async def _ping_judge(endpoint: JudgeEndpoint, pictures: bool) -> frozenset[str]:
+async def _ping_judge(endpoint: JudgeEndpoint, pictures: bool, section: str) -> frozenset[str]:
     out = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
     # Who waits for a start is not to wait through every retry; no budget counts it.
     brief = endpoint.model_copy(update={"retries": min(1, endpoint.retries), "budget": Budget()})
-    async with JudgeClient(brief) as client:
+    async with JudgeClient(brief, section=section) as client:
         await client.ask(HELLO, [Picture(out.getvalue())] if pictures else [])
         return client.refused
 

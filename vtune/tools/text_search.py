@@ -182,7 +182,7 @@ async def _opened(section: TextSearchRecipe, record: Path) -> AsyncIterator[Text
         searcher = await stack.enter_async_context(aclosing(_searcher(section, record)))
         summarise = None
         if section.summariser is not None:
-            client = await stack.enter_async_context(JudgeClient(section.summariser))
+            client = await stack.enter_async_context(JudgeClient(section.summariser, section="summariser"))
             summarise = _summariser(client)
         yield TextSearch(searcher, top_k=section.top_k, max_chars=section.max_chars, summarise=summarise)
 
@@ -196,7 +196,9 @@ async def _on_web(section: TextSearchRecipe, exchanges: Exchanges, record: Path)
         if section.summariser is not None:
             ask = None
             if not exchanges.replays:
-                ask = _summariser(await stack.enter_async_context(JudgeClient(section.summariser)))
+                ask = _summariser(
+                    await stack.enter_async_context(JudgeClient(section.summariser, section="summariser"))
+                )
             summarise = _kept(ask, section.summariser, exchanges)
         yield TextSearch(searcher, top_k=section.top_k, max_chars=section.max_chars, summarise=summarise)
 

@@ -286,8 +286,22 @@ def test_a_model_that_is_not_there_is_found_before_anything_is_drawn(
     assert json.loads(ended.out)["rollouts"] == 3
     # A protocol that asks no model has none greeted.
     plain = words(SUITE, "vtune", tiny, data[SUITE], tmp_path / "out")
-    assert vtune(*plain, *grader(NOWHERE, retries=0), "--dry-run").code == 0
+    ended = vtune(*plain, *grader(NOWHERE, retries=0), "--dry-run")
+    assert ended.code == 0
+    assert "`grader` is not asked: protocol `vtune`" in ended.err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_key_of_a_grader_that_is_not_set_is_told_by_its_name(
+    tiny: Path, data: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    asked = words(SUITE, "official", tiny, data[SUITE], tmp_path / "out")
+    more = ["--set", f"grader={{base_url: {NOWHERE}, model: judge}}"]
+    ended = vtune(*asked, *more, "--dry-run")
+    assert ended.code == 2
+    assert "the grader's key is not set: no environment variable OPENAI_API_KEY" in ended.err
+    assert "`api_key_env` of `grader` names another variable, null none" in ended.err
 
 
 def test_a_batch_that_was_under_way_is_waited_for_and_not_sent_again(

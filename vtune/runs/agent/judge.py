@@ -38,7 +38,7 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
         RecipeError: If its key is not set.
     """
     try:
-        refused = ping_judge(endpoint, pictures=False)
+        refused = ping_judge(endpoint, pictures=False, section=section)
     except ServiceError as error:
         raise ServiceError(
             error.what, where=error.where, fix=f"check the model that `{section}` names, then start again"
@@ -59,7 +59,7 @@ def check_summariser(tools: ToolsRecipe | None) -> None:
     if tools.web.replay:  # its summaries are on record
         return
     try:
-        ping_judge(tools.text_search.summariser, pictures=False)
+        ping_judge(tools.text_search.summariser, pictures=False, section="summariser")
     except ServiceError as error:
         raise ServiceError(
             f"text searches would have no summary: {error.what}",

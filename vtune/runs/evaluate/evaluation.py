@@ -20,7 +20,7 @@ from vtune.reward.audit import AuditRow, audit, check_audited
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, black
 from vtune.rollout.blocking import to_end
-from vtune.runs.agent.judge import check_answers, check_judge, check_summariser
+from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, check_script, endpoint_facts, kind_of, script_facts
@@ -34,7 +34,6 @@ from vtune.runs.evaluate.grading import (
     rule_of,
     scores_of,
     thresholds_of,
-    waits_for_model,
     with_fallback,
     with_grade,
     with_model,
@@ -42,7 +41,7 @@ from vtune.runs.evaluate.grading import (
 from vtune.runs.evaluate.identity import STARTED, asked_of, begin, check_new, finished_before
 from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.judged import BATCH as GRADER_BATCH
-from vtune.runs.evaluate.judged import Graded, check_grader
+from vtune.runs.evaluate.judged import Graded, check_grader, check_grader_answers
 from vtune.runs.evaluate.lengths import check_question_lengths
 from vtune.runs.evaluate.questions import (
     Question,
@@ -98,8 +97,7 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
         check_complete(suite, found.count)
     check_question_lengths(suite, model, count=found.count)
     warn_of_unasked(suite, model, count=found.count)
-    if suite.grader is not None and waits_for_model(suite):
-        check_answers(suite.grader, "grader")
+    check_grader_answers(rule_of(suite), suite.grader, suite.protocol)
     check_deferred(suite, looks=found.judged_looks)
     check_judge(suite.reward, answers=found.judged_answers, looks=found.judged_looks)
     check_asking(suite.tools)
@@ -186,7 +184,8 @@ def run_eval(
     Returns:
         What `results.json` holds: the score by the suite's rule, faithfulness over all (`judged_by`: how many
         trajectories with calls boxes and a model have judged; `unaudited`: how many, with or without calls,
-        nobody could judge, for there are no boxes and no judge), numbers by source, the suite.
+        nobody could judge, for there are no boxes and no judge), numbers by source, the suite; `seconds` of
+        this session alone.
 
     Raises:
         RecipeError: If `out` holds results or a part of an evaluation and `resume` was not asked, or the

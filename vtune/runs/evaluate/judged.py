@@ -18,6 +18,7 @@ from vtune.judge.completions import NoVerdict
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
 from vtune.report.progress import say
+from vtune.runs.agent.judge import check_answers
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
@@ -87,6 +88,23 @@ def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
         )
 
 
+def check_grader_answers(rule: Rule, grader: Grader | None, protocol: str) -> None:
+    """See that a grader answers; say where nobody will ask it.
+
+    One that is named for several suites or protocols may be for others among them, and is no error.
+
+    Raises:
+        ServiceError: If it does not answer.
+        RecipeError: If its key is not set.
+    """
+    if grader is None:
+        return
+    if rule.asks_model:
+        check_answers(grader, "grader")
+    else:
+        say(f"`grader` is not asked: protocol `{protocol}` has no model read the answers to these questions")
+
+
 def ungraded(asked: Mapping[str, Any]) -> dict[str, Any]:
     """What an evaluation was asked, less who grades: as long as there is no result, another model may."""
     return {**asked, "suite": {**asked["suite"], "grader": None}}
@@ -106,7 +124,7 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
         DataError: If the replies kept in `folder` cannot be read.
     """
     groups = _groups(replies, rule)
-    async with JudgeClient(grader, cache=folder / CACHE) as client:
+    async with JudgeClient(grader, cache=folder / CACHE, section="grader") as client:
         grade_all = partial(_grade_all, groups, rule, client)
         if grader.batch:
             state = folder / BATCH
