@@ -118,6 +118,7 @@ def test_a_script_that_has_changed_is_another_policy(data: Path, names: list[str
     other = evaluate("vstar", model, data, tmp_path / "out", "--agent", "zoom", "--resume")
     assert other.code == 2
     assert "differs in script" in other.err
+    assert "restore the files that it began with" in other.err
 
 
 def test_only_an_evaluation_takes_a_script(data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The identity of an evaluation: a folder is begun once, and continued by the same evaluation alone."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,8 +178,15 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finis
         raise RecipeError(
             f"this is not the evaluation that {out} began with; it differs in "
             f"{with_values(both(changed, before, now))}",
-            fix=f"see {out / 'suite.yaml'}, or start a new one with another --out",
+            fix=f"{_as_it_began(changed, out)}, or start a new one with another --out",
         )
+
+
+def _as_it_began(changed: Sequence[str], out: Path) -> str:
+    """How the evaluation goes on that a folder holds: what a command says is kept there, files are not."""
+    if any(key.split(".")[0] in ("data", "script") for key in changed):
+        return "restore the files that it began with"
+    return f"`vtune eval --resume --out {out}` goes on with what it began with"
 
 
 def _judge_room(asked: Mapping[str, Any]) -> int:
