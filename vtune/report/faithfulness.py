@@ -138,6 +138,8 @@ def _notes(result: Result) -> Iterator[str]:
         yield f"left out: {result['all']['n_unscored']} unscored, {result['all']['n_unaudited']} unaudited"
     for why, times in result["unscored"].items():
         yield f"{times} times: {why}"
+    if unknown := result.get("by_model", {}).get("all", {}).get("no_shares"):
+        yield f"by the model there are no shares: {unknown}"
     if "agreement" in result:
         agreement = ", ".join(f"{name} {cell(value)}" for name, value in result["agreement"].items())
         yield f"boxes and the model: {agreement}"

@@ -436,6 +436,20 @@ def test_the_verdict_on_each_trajectory_is_kept(evaluated: Path, tmp_path: Path)
     assert {one["by"] for one in lines} == {"boxes"}
 
 
+def test_why_a_judge_beside_boxes_has_no_shares_is_shown_and_kept(evaluated: Path, tmp_path: Path) -> None:
+    for name in ("suite.yaml", "trajectories.parquet"):
+        (tmp_path / name).symlink_to(evaluated / name)
+    with serve("1", "hmm") as judge:
+        words = ["--looks", "both", "--judge-model", "j", "--judge-url", judge.endpoint().base_url]
+        ended = vtune("faithfulness", tmp_path, *words)
+    assert "by the model there are no shares" in " ".join(ended.out.split()), ended.err
+    assert "'hmm'" in ended.out
+    lines = [json.loads(line) for line in (tmp_path / "audit-verdicts.jsonl").read_text().splitlines()]
+    unknown = [one for one in lines if one["faithful_by"]["model"] is None]
+    assert unknown
+    assert all("'hmm'" in one["why_by"]["model"] and "boxes" not in one["why_by"] for one in unknown)
+
+
 def test_a_judge_that_says_one_thing_is_warned_of(looked: Path) -> None:
     found = held_against_boxes(looked, "0")["judges"]["model"]
     assert found["corrected"]["youden"] == 0.0

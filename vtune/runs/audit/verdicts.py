@@ -22,7 +22,8 @@ def write_verdicts(
     Args:
         folder: Of the run or the evaluation.
         base: What numbers are by: name of a file of trajectories -> its rows.
-        ways: The same of each judge, by name; `faithful_by` has them where there are several.
+        ways: The same of each judge, by name; where there are several, `faithful_by` has what they say, and
+            `why_by` why those that say nothing do not.
 
     Raises:
         RecipeError: If the file cannot be written.
@@ -30,7 +31,9 @@ def write_verdicts(
     lines = []
     for file, rows in base.items():
         for number, row in enumerate(rows):
-            said = {name: of_way[file][number].any_faithful for name, of_way in ways.items()}
+            of_ways = {name: of_way[file][number] for name, of_way in ways.items()}
+            said = {name: one.any_faithful for name, one in of_ways.items()}
+            unknown = {name: one.why for name, one in of_ways.items() if one.any_faithful is None}
             line = {
                 "file": file,
                 "sample_id": row.sample_id,
@@ -39,7 +42,7 @@ def write_verdicts(
                 "correct": row.correct,
                 "faithful": row.any_faithful,
                 **{name: getattr(row, name) for name in SAID},
-                **({"faithful_by": said} if len(said) > 1 else {}),
+                **({"faithful_by": said, "why_by": unknown} if len(said) > 1 else {}),
             }
             lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     write_atomically(folder / VERDICTS, "".join(lines), option=None)
