@@ -84,7 +84,7 @@ def check_questions(
                     _check_scored(scorer, entry, known)
                 except DataError as error:
                     # Told with its row.
-                    entry = unfit(error)
+                    entry = error
             yield entry
 
     check_paths(source)
@@ -149,11 +149,14 @@ def _check_scored(scorer: ScorerName, sample: Sample, known: set[frozenset[tuple
         known: What questions have that were checked; others that have the same are not checked again.
 
     Raises:
-        DataError: If the sample lacks something.
+        Unfit: If the sample lacks something.
     """
     has = frozenset((key, type(value), bool(value)) for key, value in sample.extra.items())
     if scorer in OURS[SCORERS.kind] and has not in known:
-        SCORERS[scorer]([Mark(sample.id, sample.extra, 0.0, True, sample.source)])
+        try:
+            SCORERS[scorer]([Mark(sample.id, sample.extra, 0.0, True, sample.source)])
+        except DataError as error:
+            raise unfit(error) from None
         known.add(has)
 
 
