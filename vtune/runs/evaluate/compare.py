@@ -118,11 +118,12 @@ def _sought(found: Paired) -> str:
     """What the test is able to find, in words."""
     if found.clusters < FEWEST:
         return f"the test needs at least {FEWEST} independent questions, and has {found.clusters}"
-    if found.detectable is None and 0 < found.better_a + found.better_b < FEWEST:
-        return f"fewer than {FEWEST} questions differ, and the test needs as many"
+    exact = found.test == "exact McNemar"
+    if found.detectable is None and not exact and found.better_a + found.better_b:
+        return "too few independent questions differ to say how small a one could be found"
     if found.detectable is None:
         return "there are too few questions to show one of any size"
-    about = "" if found.test == "exact McNemar" else "about "
+    about = "" if exact else "about "
     return f"these questions can detect one of {about}{100 * found.detectable:.1f} points with 80 % power"
 
 
