@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 
 from vtune.errors import RecipeError
 
+from .ending import RESUMABLE
 from .options import Start
 from .output import show, stdout_for_the_result
 
@@ -84,6 +85,7 @@ def train_variants(
     if start.dry_run:
         _plan(plan, folder, start, check, at_a_time)
     else:
+        RESUMABLE.folder = folder
         _run(plan, folder, start, places(at_a_time, start.gpus or 1))
 
 
@@ -175,8 +177,9 @@ def _run(plan: "Plan", folder: Path, start: Start, shares: Sequence[Mapping[str,
                 shares=shares,
             )
     except SystemExit:
-        words = [word for word in sys.argv[1:] if word != "--resume"]
-        say(f"to continue: {shlex.join(['vtune', *words, '--resume'])}")
+        if RESUMABLE.begun:
+            words = [word for word in sys.argv[1:] if word != "--resume"]
+            say(f"to continue: {shlex.join(['vtune', *words, '--resume'])}")
         raise
     show(result, lambda table: render_sweeps([table]), as_json=start.as_json)
     check_failed(result["failed"])

@@ -284,6 +284,30 @@ def test_how_an_interrupted_verb_goes_on_is_said_by_the_first_process(
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupted_sweep_says_one_thing(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+
+    def interrupted(*_: object, **__: object) -> None:
+        out.mkdir()
+        if begun:
+            (out / "sweep.yaml").touch()
+        raise SystemExit(130)
+
+    monkeypatch.setattr("vtune.runs.sweep.runs.run_sweep", interrupted)
+    monkeypatch.setattr(RESUMABLE, "folder", None)
+    monkeypatch.delenv("RANK", raising=False)
+    words = ["rl", "--recipe", "codev-tiny", "--sweep", "codev-ablation-tiny", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["vtune", *words])
+    with pytest.raises(SystemExit):
+        main()
+    said = capsys.readouterr().err
+    assert ("to continue: vtune rl" in said, "continue with --resume" in said) == (begun, begun)
+    assert ("before anything was begun" in said) != begun
+
+
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     raising(ZeroDivisionError(), monkeypatch)
     with pytest.raises(ZeroDivisionError):
