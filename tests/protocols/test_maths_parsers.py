@@ -1,8 +1,8 @@
 r"""What the protocols of MathVista, MathVerse, MathVision and CharXiv read in awkward replies, without a model.
 
 Where the reference lists executed traps, the verdict is the one measured there. How answers are taken out of
-MathVision's replies was held against upstream's functions on 60,000 strings; they differ in `\frac12` alone,
-which means the same as `\frac{1}{2}`.
+MathVision's replies was held against upstream's functions on 60,000 strings, and what is right against the
+48,640 verdicts that its authors publish.
 """
 
 import ast
@@ -21,7 +21,7 @@ from vtune.protocols.protocol import Grade, put
 from vtune.protocols.readers import read_extracted, read_graded
 from vtune.protocols.specimens import SPECIMENS
 from vtune.schema.sample import Sample
-from vtune.verifiers.latex import value_of
+from vtune.verifiers.latex import latex2sympy_value, value_of
 
 NO = None
 VISTA = replace(SPECIMENS["mathvista"][0], choices=("red", "green", "blue"), ground_truth="B", answer="green")
@@ -96,16 +96,16 @@ def test_numbers_of_mathvista_have_their_form(
 
 # reply -> right for \frac{1}{2} by the authors, by VLMEvalKit (None: only a model could read it)
 OPEN: dict[str, tuple[bool, bool | None]] = {
-    "\\boxed{\\frac{1}{2}}": (True, NO), "\\boxed{0.5}": (True, NO), "0.5": (True, True), "1/2": (True, True),
+    "\\boxed{\\frac{1}{2}}": (True, True), "\\boxed{0.5}": (True, True), "0.5": (True, True), "1/2": (True, True),
     "The answer is 1/2.": (True, NO), "so x = 0.5": (True, NO), "\\boxed{1} then \\boxed{0.5}": (True, NO),
-    "\\boxed{0.504}": (True, NO), "0.504": (True, False), "\\boxed{\\dfrac12}": (True, NO),
-    "\\boxed{\\frac{2}{4}}": (True, NO), "\\boxed{50\\%}": (False, NO), "$0.5$": (True, NO), "half": (False, NO),
+    "\\boxed{0.504}": (True, False), "0.504": (True, False), "\\boxed{\\dfrac12}": (False, NO),
+    "\\boxed{\\frac{2}{4}}": (True, True), "\\boxed{50\\%}": (False, NO), "$0.5$": (True, True), "half": (False, NO),
     "": (False, NO), "\\boxed{}": (False, NO), "\\boxed{0.5": (False, NO), "0.5 km": (True, NO),
     "\\boxed{0.5\\text{ km}}": (True, NO), "\\boxed{0.5\\text{ cm}}": (False, NO), "the final answer is 0.5. Done": (True, NO),
-    "The answer is: 0.5": (True, NO), "\\boxed{2^{-1}}": (True, NO), "\\boxed{\\sqrt{0.25}}": (True, NO),
+    "The answer is: 0.5": (True, NO), "\\boxed{2^{-1}}": (True, True), "\\boxed{\\sqrt{0.25}}": (True, True),
     "__import__('os')": (False, NO), "\\boxed{9**9**9}": (False, NO), "9**9**9**9": (False, NO), "nan": (False, NO),
     "\\boxed{x=0.5}": (True, NO), "approximately 0.5": (False, NO), "0.5000001": (True, True), "0.50001": (True, False),
-    "answer: 0.5": (False, NO), "\\boxed{1\\div 2}": (True, NO), ".5": (True, True), "0,5": (False, NO), "1e400": (False, NO),
+    "answer: 0.5": (False, NO), "\\boxed{1\\div 2}": (True, True), ".5": (True, True), "0,5": (False, NO), "1e400": (False, NO),
     "2": (False, False), "1/0": (False, NO),
 }  # fmt: skip
 
@@ -139,6 +139,50 @@ def test_options_of_mathvision_count_by_letter_or_text() -> None:
     for reply, (boxed, kit) in CHOSEN.items():
         assert grade("lmms-eval", "mathvision", reply, sample).score == float(boxed), reply
         assert grade("vlmevalkit", "mathvision", reply, sample).read == kit, reply
+
+
+# truth as it is published, the reply's answer -> right by the authors, who read it with latex2sympy2
+PUBLISHED: list[tuple[str, str, bool]] = [
+    ("$\\frac{1}{2}$", "\\boxed{\\frac{1}{2}}", True), ("$15$", "\\boxed{15}", True), ("$15$", "\\boxed{16}", False),
+    ("$9(\\pi-2)$", "\\boxed{9(\\pi-2)}", True), ("$\\displaystyle \\frac{3}{4}$", "\\boxed{0.75}", True),
+    ("$3: 2$", "\\boxed{\\frac{3}{2}}", True), ("1", "\\boxed{1:1}", True), ("$6:\\pi$", "\\boxed{\\frac{6}{\\pi}}", True),
+    ("$1: 4: 9$", "\\boxed{1:4:9}", True), ("7 : 30", "\\boxed{7:30}", True), ("$2:3$", "\\boxed{3:2}", False),
+    ("$\\frac{3}{8}$", "\\frac{3}{8}} of it", True), ("$\\frac{3}{8}$", "\\boxed{\\frac{3}{8}. So \\fbox{D}}", True),
+    ("5", "\\boxed{5. So it is}", True), ("5", "\\boxed{5 so it is}", False), ("5", "\\boxed{5, 6}", False),
+    ("$\\frac{3^{1008}-1}{3^{1009}}$", "\\boxed{\\frac{1}{3}}", True), ("$\\frac{7^3}{2^{12} 13^2}$", "0", True),
+    ("$\\boxed{\\frac{3}{4}}$", "\\boxed{\\frac{3}{4}}", False),
+    ("\\infty", "\\boxed{∞}", True), ("\\infty", "\\boxed{+\\infty}", True), ("(2,\\infty)", "\\boxed{(2, +\\infty)}", True),
+    ("\\frac12", "\\boxed{\\frac12}", True), ("\\frac{1}{2}", "\\boxed{\\frac12}", False), ("d{saturday}", "\\boxed{\\text{(D)}\\ \\text{saturday}}", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("truth", "reply", "right"), PUBLISHED)
+def test_truths_of_mathvision_are_read_as_latex2sympy_reads_them(truth: str, reply: str, right: bool) -> None:
+    five = ("2", "3", "4", truth, "8")
+    sample = replace(SPECIMENS["mathvision"][0], choices=five, ground_truth="D", answer=truth)
+    for protocol in ("official", "lmms-eval"):
+        assert grade(protocol, "mathvision", reply, sample).score == float(right)
+        assert grade(protocol, "mathvision", "\\boxed{D}", sample).score == 1.0
+
+
+def test_vlmevalkit_reads_the_truth_without_its_dollars_and_nothing_behind_it() -> None:
+    assert kit_equal("4 \\pi", "$4 \\pi$")
+    assert kit_equal("$4\\pi$", "4 \\pi")
+    assert kit_equal("3:2", "$\\displaystyle 1.5$")
+    assert kit_equal("3/4", "$\\boxed{\\frac{3}{4}}$")
+    assert kit_equal("90/23", "$\\frac{90}{23}^{\\circ}$")
+    assert not kit_equal("4. So it is", "$4$")
+    sample = replace(SPECIMENS["mathvision"][0], ground_truth="$4 \\pi$", answer="$4 \\pi$")
+    assert grade("vlmevalkit", "mathvision", "$4 \\pi$", sample).score == 1.0
+    assert not grade("vlmevalkit", "mathvision", "$5 \\pi$", sample).unreadable
+
+
+@pytest.mark.parametrize(
+    "text", ["{" * 300, "{" * 100 + "-" * 90, "(" * 101 + "1", "1+" * 150, "2^" * 90 + "2", "1e9999999999999", "0^0"]
+)  # fmt: skip
+def test_what_is_too_deep_too_long_or_too_large_has_no_value(text: str) -> None:
+    assert value_of(text) is None
+    assert latex2sympy_value(text, whole=False) is None
 
 
 def test_tuples_are_equal_number_by_number() -> None:
@@ -218,6 +262,7 @@ VALUES: dict[str, float | None] = {
     "\\frac12": NO, "10^400": NO, "1/0": NO, "((((": NO, ")": NO, "(1]": NO, "\\sqrt{-1}": NO, "(-8)^(1/3)": NO, "x=1": NO, "\\pi r": NO,
     "1" * 200: float("1" * 200), "1" * 201: NO, "(" * 99 + "1" + ")" * 99: 1.0, "-" * 150 + "1": 1.0, "9^9^9^9": NO, "\\foo": NO, "+": NO,
     "1,000": 1000.0, "12,345.": 12345.0, "-1,234.5": -1234.5, "\\frac{1,000,000}{2}": 5e5, "(1,000)": NO, "[1,000]": NO,
+    "2^{2} 13": 52.0, "3^{700}/3^{699}": 3.0, "5.x": NO, "$5$": NO, "3:2": NO, "5}": NO,
     "0,123": NO, "1,00": NO, "1,0000": NO, "1000,000": NO, "1, 000": NO, "1,000,5": NO,
 }  # fmt: skip
 

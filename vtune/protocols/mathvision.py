@@ -13,18 +13,29 @@ from vtune.protocols.protocol import Grade, Judging, Rule, chose, letters, said
 from vtune.protocols.readers import EXTRACT, extract
 from vtune.schema.sample import Sample
 from vtune.verifiers.choice import lettered
-from vtune.verifiers.latex import value_of
+from vtune.verifiers.latex import latex2sympy_value
 
 _REQUEST = 'Please solve the problem step by step and put your answer in one "\\boxed{}".'
 _CHOICE_REQUEST = "Answer the question with the option's letter from the given choices directly."
 _BOX = "oxed{"
 _PHRASES = ("the final answer is", "the answer is", "the correct answer is", "the answer should be")
-_GONE = (
-    *(" ", "\\,", "\n", "\\text", "\\mbox", "\\left", "\\right", "^{\\circ}", "^\\circ", "{m}^3", "m^3"),
-    *("{units}", "units", "{km}", "km"),
+_REWRITTEN = (
+    *((" ", ""), ("\\,", ""), ("∞", "\\infty"), ("+\\infty", "\\infty"), ("\\\\", "\\"), ("\n", "")),
+    *((part, "") for part in ("\\text", "\\mbox")),
+    ("bmatrix", "pmatrix"),
+    *((part, "") for part in ("\\left", "\\right", "^{\\circ}", "^\\circ", "{m}^3", "m^3")),
+    *((part, "") for part in ("{units}", "units", "{km}", "km", "\\!")),
+    *(
+        ("\\\\", "\\"),
+        ("tfrac", "frac"),
+        ("dfrac", "frac"),
+        ("\\$", ""),
+        ("$", ""),
+        ("\\%", ""),
+        ("{.", "{0."),
+    ),
 )
-"""Taken out of an answer, one after the other."""
-_GONE_LATER = ("\\!", "\\$", "$", "\\%")
+"""Replaced in an answer, one after the other; without spaces or `\\text` two backslashes may meet again."""
 _BARE_ROOT = re.compile(r"\\sqrt([^{])")
 _BARE_FRACTION = re.compile(r"\\frac([^{])([^{])")
 _SLASHED = re.compile(r"(-?\d+)/(-?\d+)")
@@ -83,15 +94,12 @@ def _plain(text: str) -> str:
     if "}" in text and ("{" not in text or text.find("}") < text.find("{")):
         text = text.partition("}")[0]
     text = text.rpartition("=")[2].rpartition("\\approx")[2]
-    for part in _GONE:
-        text = text.replace(part, "")
-    text = text.replace("\\\\", "\\")
-    for part in _GONE_LATER:
-        text = text.replace(part, "")
-    text = text.replace("tfrac", "frac").replace("dfrac", "frac").replace("{.", "{0.")
+    for part, instead in _REWRITTEN:
+        text = text.replace(part, instead)
     if text.startswith("."):
         text = f"0{text}"
-    text = _BARE_FRACTION.sub(r"\\frac{\1}{\2}", _BARE_ROOT.sub(r"\\sqrt{\1}", text))
+    if "sqrt" in text:
+        text = _BARE_FRACTION.sub(r"\\frac{\1}{\2}", _BARE_ROOT.sub(r"\\sqrt{\1}", text))
     if text == "0.5":
         return "\\frac{1}{2}"
     slashed = _SLASHED.fullmatch(text)
@@ -105,7 +113,7 @@ def equal(truth: str, found: str) -> bool:
         return False
     if truth == found or _rounded(truth) == _rounded(found):
         return True
-    one, other = value_of(truth), value_of(found)
+    one, other = (latex2sympy_value(text, whole=False) for text in (truth, found))
     return one is not None and other is not None and round(one, 2) == round(other, 2)
 
 
@@ -114,7 +122,10 @@ def _rounded(text: str) -> str:
     if text[0] + text[-1] not in ("()", "[]") or "," not in text:
         return text
     parts = [part.strip() for part in text[1:-1].split(",")]
-    values = [part if "infty" in part or part in ("a", "-a") else value_of(part) for part in parts]
+    values = [
+        part if "infty" in part or part in ("a", "-a") else latex2sympy_value(part, whole=False)
+        for part in parts
+    ]
     if any(value is None for value in values):
         return text
     shown = [value if isinstance(value, str) else str(round(value or 0.0, 2)) for value in values]
@@ -136,7 +147,7 @@ def grade_kit(text: str, sample: Sample) -> Grade:
         return chose(None if letter == NO_OPTION and letter not in letters(sample) else letter, sample)
     text = text.strip()
     right = kit_equal(text, sample.ground_truth)
-    return said(text if right or value_of(text) is not None else None, right)
+    return said(text if right or latex2sympy_value(text, whole=True) is not None else None, right)
 
 
 def kit_equal(found: str, truth: str) -> bool:
@@ -144,7 +155,7 @@ def kit_equal(found: str, truth: str) -> bool:
     found, truth = found.lower().strip(), truth.lower().strip()
     if found == truth:
         return bool(found)
-    one, other = value_of(found), value_of(truth)
+    one, other = (latex2sympy_value(text, whole=True) for text in (found, truth))
     return one is not None and other is not None and abs(one - other) < _KIT_CLOSE
 
 

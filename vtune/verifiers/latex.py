@@ -6,9 +6,12 @@ latex2sympy and Python's `eval` work out. What has letters in it has no value.
 
 import math
 import re
+from decimal import Context, Decimal, localcontext
 
 LONGEST = 200
 """Characters of an expression, ours: no answer that is a number has more."""
+DEEPEST = 100
+"""Brackets within brackets, ours: each takes several calls."""
 
 _TOKEN = re.compile(
     r"\s*((?:[1-9]\d{0,2}(?:,\d{3})+(?!\d)(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -17,36 +20,64 @@ _TOKEN = re.compile(
 _TIMES, _OVER = ("*", r"\times", r"\cdot"), ("/", r"\div")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 _BEGINS = re.compile(r"\(|\{|\\(?:d?frac|tfrac|sqrt|pi)\Z")
+_END, _LONG = "end", "long"
+"""What follows the last token: the end of the text, or that it is too long or too deep."""
+_STOPS = (_END, ".", *_PAIRS.values())
+"""What ends an expression with text behind it: a full stop, or a bracket that nothing has opened."""
+_SKIPPED = re.compile(r"\$|\\displaystyle|\\q?quad(?![a-zA-Z])|\\,|~|\\left(?=\()|\\right(?=\))")
+_EXTENDED = re.compile(r"\\boxed|\^\\circ|\^\{\\circ\}")
+_EXACT = Context(prec=40)
+"""Ours: digits of what is worked out. Exponents have six, so that 3^1009 has a value and 9^9^9^9 has none."""
 
 
 def value_of(text: str) -> float | None:
     """The number that an expression stands for; None where it has none, or is too long."""
+    return _value(text, (_END,))
+
+
+def latex2sympy_value(text: str, *, whole: bool) -> float | None:
+    r"""The number that latex2sympy reads: without `$`, spaces and `\displaystyle`, and `a:b` is a ratio.
+
+    Args:
+        text: An expression.
+        whole: As latex2sympy2_extended: it must be all of the text, and may be in a `\boxed` or have degrees.
+            Else as latex2sympy2: what stands behind it is left out, and a `\boxed` has no value.
+    """
+    text = _SKIPPED.sub(" ", text).replace(":", "/")
+    return _value(_EXTENDED.sub("", text), (_END,)) if whole else _value(text, _STOPS)
+
+
+def _value(text: str, stops: tuple[str, ...]) -> float | None:
     tokens = _tokens(text)
-    if not tokens:
-        return None
     try:
-        found, rest = _sum(tokens, 0)
-    except (ValueError, ArithmeticError, IndexError):
+        with localcontext(_EXACT):
+            found, rest = _sum(tokens, 0)
+    except (ValueError, ArithmeticError):
         return None
-    return found if rest == len(tokens) and math.isfinite(found) else None
+    return float(found) if tokens[rest] in stops and math.isfinite(float(found)) else None
 
 
 def _tokens(text: str) -> list[str]:
-    """None of them where something stands in between, or a comma that may part the numbers of a tuple."""
-    text = text.strip()
+    """Those from the beginning, then `_END`, `_LONG`, or the character that begins no token."""
+    text, rest = text.strip()[:LONGEST], text.strip()[LONGEST:]
     found: list[str] = []
-    place, brackets = 0, 0
-    while len(text) <= LONGEST and place < len(text):
+    place, brackets, depth = 0, 0, 0
+    while place < len(text):
         token = _TOKEN.match(text, place)
-        if token is None or ("," in token[1] and brackets):
-            return []
+        if token is None:
+            return [*found, "." if found and found[-1][-1] == "." else text[place:].strip()[0]]
+        if "," in token[1] and brackets:
+            return [*found, ","]
         brackets += (token[1] in "([") - (token[1] in ")]")
+        depth += (token[1] in _PAIRS) - (token[1] in _PAIRS.values())
+        if depth > DEEPEST:
+            return [_LONG]
         found.append(token[1].replace(",", ""))
         place = token.end()
-    return found
+    return [*found, _LONG if rest else _END]
 
 
-def _sum(tokens: list[str], at: int) -> tuple[float, int]:
+def _sum(tokens: list[str], at: int) -> tuple[Decimal, int]:
     total, at = _product(tokens, at)
     while at < len(tokens) and tokens[at] in "+-":
         part, after = _product(tokens, at + 1)
@@ -54,7 +85,7 @@ def _sum(tokens: list[str], at: int) -> tuple[float, int]:
     return total, at
 
 
-def _product(tokens: list[str], at: int) -> tuple[float, int]:
+def _product(tokens: list[str], at: int) -> tuple[Decimal, int]:
     total, at = _signed(tokens, at)
     while at < len(tokens):
         token = tokens[at]
@@ -64,7 +95,7 @@ def _product(tokens: list[str], at: int) -> tuple[float, int]:
         elif token in _TIMES:
             part, at = _signed(tokens, at + 1)
             total *= part
-        elif _BEGINS.match(token):
+        elif _BEGINS.match(token) or (token[0].isdigit() and tokens[at - 1] in _PAIRS.values()):
             part, at = _power(tokens, at)
             total *= part
         else:
@@ -72,25 +103,22 @@ def _product(tokens: list[str], at: int) -> tuple[float, int]:
     return total, at
 
 
-def _signed(tokens: list[str], at: int) -> tuple[float, int]:
+def _signed(tokens: list[str], at: int) -> tuple[Decimal, int]:
     if tokens[at] in "+-":
         found, after = _signed(tokens, at + 1)
         return (found if tokens[at] == "+" else -found), after
     return _power(tokens, at)
 
 
-def _power(tokens: list[str], at: int) -> tuple[float, int]:
+def _power(tokens: list[str], at: int) -> tuple[Decimal, int]:
     base, at = _atom(tokens, at)
     if at < len(tokens) and tokens[at] in ("^", "**"):
         raised, at = _signed(tokens, at + 1)
-        found = base**raised
-        if isinstance(found, complex):
-            raise ValueError("the root of a negative number")
-        return found, at
+        return base**raised, at
     return base, at
 
 
-def _atom(tokens: list[str], at: int) -> tuple[float, int]:
+def _atom(tokens: list[str], at: int) -> tuple[Decimal, int]:
     token = tokens[at]
     if token in _PAIRS:
         found, at = _sum(tokens, at + 1)
@@ -102,14 +130,14 @@ def _atom(tokens: list[str], at: int) -> tuple[float, int]:
         below, at = _atom(tokens, at)
         return above / below, at
     if token == r"\sqrt":
-        degree = 2.0
+        degree = Decimal(2)
         at += 1
         if tokens[at] == "[":
             degree, at = _atom(tokens, at)
         found, at = _atom(tokens, at)
         if found < 0:
             raise ValueError("the root of a negative number")
-        return found ** (1 / degree), at
+        return found.sqrt() if degree == 2 else found ** (1 / degree), at
     if token == r"\pi":
-        return math.pi, at + 1
-    return float(token), at + 1
+        return Decimal(math.pi), at + 1
+    return Decimal(token), at + 1
