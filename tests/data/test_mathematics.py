@@ -94,6 +94,32 @@ def test_a_letter_of_mathverse_without_known_options_is_still_a_letter(tmp_path:
     assert (found.verifier, found.choices, found.ground_truth) == ("choice", (), "D")
 
 
+BEARINGS = "Which bearing?\nChoice:\nA. 090^\\circ T\nB. 180^\\circ T"
+SEVERAL = "Which are opposite? Choose 2 answers:\nChoices:\nA:$1$\nB:$2$\nC:$3$\nD:$4$"
+
+
+@pytest.mark.parametrize(
+    ("question", "truth", "verifier", "right", "wrong"),
+    [
+        (BEARINGS, "090^\\circ T", "choice", ["A", "(A)", "090^\\circ T"], ["B", "180^\\circ T"]),
+        ("Is it?\nChoice:\nA. False\nB. True", "False", "choice", ["A", "False"], ["B", "True"]),
+        ("Which?\nChoices:\nA.red\nB.blue", "(B)", "choice", ["B", "blue"], ["A", "C"]),
+        (SEVERAL, "C\nD", "exact", ["C\nD", "C, D", "C,D", "C and D", "CD", "c, d"], ["C", "D", "A, D"]),
+        ("In the picture", "False", "exact", ["False", "false"], ["True", "A"]),
+        ("In the picture", "12.5", "math", ["12.5", "25/2"], ["12"]),
+    ],
+)
+def test_an_answer_of_mathverse_that_is_no_letter_is_scored(
+    tmp_path: Path, question: str, truth: str, verifier: str, right: list[str], wrong: list[str]
+) -> None:
+    path = changed(specimens_maths.mathverse(tmp_path).path, question_for_eval=question, answer=truth)
+    (found,) = good(scan_mathverse(path))
+    assert (found.verifier, found.ground_truth) == (verifier, truth)
+    check_ground_truth(found)
+    for reply in right + wrong:
+        assert verdict_on(f"<answer>{reply}</answer>", found).score == float(reply in right), reply
+
+
 def test_a_row_of_mathverse_may_have_no_picture(tmp_path: Path) -> None:
     path = changed(specimens_maths.mathverse(tmp_path).path, image=None)
     (found,) = good(scan_mathverse(path))
@@ -129,6 +155,7 @@ def test_mathvision_has_two_splits_in_one_folder(tmp_path: Path, split: str, sca
         ("40°", "40^\\circ", "math"),
         ("1,000", "1000", "math"),
         ("2^{10}", "1024", "math"),
+        ("$\\boxed{\\frac{16}{7}}$", "\\frac{16}{7}", "math"),
         ("5-7", "5-7", "exact"),
         ("12 cm^2", "12 cm^2", "exact"),
         ("(1,2)", "(1,2)", "exact"),

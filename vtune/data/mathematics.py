@@ -63,6 +63,7 @@ FACETS = ("language", "source", "category", "task", "context", "grade", "skills"
 """Of `metadata`, by which MathVista's authors split scores, beside `question_type` and `answer_type`."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?")
+_BOXED = re.compile(r"\\boxed\{(.*)\}")
 _DEGREES = re.compile(r"\s*(?:°|\^\s*\{?\\circ\}?)\Z")
 
 
@@ -140,11 +141,8 @@ def _mathvista(row: ShardRow) -> Sample:
 def _mathverse(row: ShardRow) -> Sample:
     answer = _answer(row)
     whole = row.text("question_for_eval")
-    options: tuple[str, ...] = ()
-    if row.text("question_type") == "multi-choice":
-        listed = listed_options(whole)
-        # Some problems show their options in the picture alone.
-        options = listed if answer in ascii_uppercase[: len(listed)] else ()
+    asks_letter = row.text("question_type") == "multi-choice"
+    listed = listed_options(whole) if asks_letter else ()
     about = _about(row)
     version = row.text("version")
     return _sample(
@@ -153,8 +151,10 @@ def _mathverse(row: ShardRow) -> Sample:
         text=row.text("query_wo"),
         truth=answer,
         answer=answer,
-        options=options,
-        lettered=row.text("question_type") == "multi-choice",
+        # Some problems show their options in the picture alone; of others several options are right.
+        options=listed if choice.chosen_letter(answer, listed) else (),
+        lettered=asks_letter and choice.chosen_letter(answer, ()) is not None,
+        aliases=_letters_in_a_row(answer) if asks_letter else (),
         category=version,
         facets={
             "problem_version": version,
@@ -205,6 +205,7 @@ def _sample(
     category: str,
     facets: Mapping[str, Any],
     lettered: bool = False,
+    aliases: Sequence[str] = (),
     **kept: Any,
 ) -> Sample:
     """A question about the pictures of a row.
@@ -219,13 +220,15 @@ def _sample(
         category: By which items are told apart.
         facets: What a score is split by: name -> value, or several.
         lettered: Whether the answer is a letter although no option is known.
+        aliases: Further spellings of an answer that is compared as text.
         kept: Further `extra`.
     """
     if not text.strip():
         raise DataError("the question is empty", where=row.place, fix="drop the row, or download it again")
     if IMAGE in text:
         raise DataError(f"the question holds {IMAGE}", where=row.place, fix="is it the published file?")
-    verifier, parm = exact.NAME, {}
+    verifier: str = exact.NAME
+    parm: dict[str, Any] = {"aliases": list(aliases)} if aliases else {}
     if options:
         verifier, parm = choice.NAME, {"letter_rule": "loose"}
     elif lettered:
@@ -252,10 +255,19 @@ def _is_value(truth: str) -> bool:
 
     What a dash alone parts, as 5-7, may be a range.
     """
-    plain = _DEGREES.sub("", truth.strip().strip("$").strip())
+    plain = truth.strip().strip("$").strip()
+    boxed = _BOXED.fullmatch(plain)
+    plain = _DEGREES.sub("", boxed[1] if boxed else plain)
     if _NUMBER.fullmatch(plain):
         return True
     return any(mark in plain for mark in "\\^,") and "**" not in plain and value_of(plain) is not None
+
+
+def _letters_in_a_row(answer: str) -> tuple[str, ...]:
+    """Spellings of several letters that are right together, which MathVerse has one per line."""
+    letters = answer.split()
+    several = len(letters) > 1 and all(letter in ascii_uppercase for letter in letters)
+    return tuple(between.join(letters) for between in (", ", ",", " and ", "")) if several else ()
 
 
 def _answer(row: ShardRow) -> str:

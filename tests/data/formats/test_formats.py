@@ -519,8 +519,12 @@ def test_thymes_sandbox_output_is_never_trained_on(tmp_path: Path, policy: "Poli
     ("change", "why"),
     [
         pytest.param({"question": " "}, "the question is empty", id="no question"),
-        pytest.param({"options": ["red", " "]}, "is empty, or listed twice", id="an empty option"),
-        pytest.param({"options": ["red", "red"]}, "is empty, or listed twice", id="an option twice"),
+        pytest.param(
+            {"options": ["red", " "]}, "is empty, or the right one is listed twice", id="an empty option"
+        ),
+        pytest.param(
+            {"options": ["red", "red"]}, "is empty, or the right one is listed twice", id="an option twice"
+        ),
     ],
 )
 def test_benchmark_questions_that_nobody_can_answer_are_left_out(
@@ -537,6 +541,14 @@ def test_benchmark_questions_that_nobody_can_answer_are_left_out(
     rows[0] |= {"question": change["question"]} if "question" in change else {"B": rows[0]["A"]}
     entries = [entry for _, entry in FORMATS["hrbench"].read(write_tsv(tmp_path / "hr.tsv", rows), Options())]
     assert [isinstance(entry, Sample) for entry in entries] == [False, True, True, True]
+
+
+def test_wrong_options_that_are_alike_keep_no_question_out(tmp_path: Path) -> None:
+    rows = hrbench_rows([jpeg(0)])
+    assert rows[0]["answer"] == "A"
+    rows[0] |= {"C": rows[0]["B"]}
+    entries = [entry for _, entry in FORMATS["hrbench"].read(write_tsv(tmp_path / "hr.tsv", rows), Options())]
+    assert all(isinstance(entry, Sample) for entry in entries)
 
 
 @pytest.mark.parametrize("name", ["hf", "verl", "samples"])

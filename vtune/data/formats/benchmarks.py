@@ -33,6 +33,7 @@ from vtune.errors import DataError
 from vtune.schema.fields import wrong
 from vtune.schema.message import IMAGE
 from vtune.schema.sample import Sample
+from vtune.verifiers.choice import chosen_letter, lettered
 
 
 def read_vstar_rows(path: Path, options: Options) -> Iterator[Found]:
@@ -64,7 +65,7 @@ def _opened(entry: Sample | DataError) -> Sample | DataError:
 
 
 def _check_question(sample: Sample) -> None:
-    """Check that there is a question, with options that differ.
+    """Check that there is a question, with a right option that no other equals; wrong ones may be alike.
 
     Raises:
         DataError: If not.
@@ -73,8 +74,15 @@ def _check_question(sample: Sample) -> None:
     if not asked.strip():
         raise wrong("question", "the question is empty", "drop it, or download it again")
     options = [choice.strip() for choice in sample.choices]
-    if "" in options or len(set(options)) < len(options):
-        raise wrong("options", "an option is empty, or listed twice", "drop the question, or fix its options")
+    letter = chosen_letter(sample.ground_truth, sample.choices) or ""
+    right = lettered(options).get(letter)  # None where the truth names several
+    alike = len(set(options)) < len(options) and (right is None or options.count(right) > 1)
+    if "" in options or alike:
+        raise wrong(
+            "options",
+            "an option is empty, or the right one is listed twice",
+            "drop the question, or fix its options",
+        )
 
 
 def _tsv(*columns: str) -> Look:
