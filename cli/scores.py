@@ -44,8 +44,9 @@ def import_(
 
     def line(found: Mapping[str, Any]) -> str:
         facts = found["official"]
+        left_out = f", {facts['left_out']} left out by the scorer" if facts["left_out"] else ""
         taken = (
-            f"{facts['taken']} scores taken; of {facts['compared']} that vtune scores itself, "
+            f"{facts['taken']} scores taken{left_out}; of {facts['compared']} that vtune scores itself, "
             f"{len(facts['differ'])} differ. Score: {number(found['score'].get('score'))}"
         )
         stale = "\nwhat `vtune faithfulness` had found was of the scores before, and is removed: run it again"

@@ -103,6 +103,35 @@ def test_scores_are_exported_and_joined_by_question(
     assert regrade(out, "lmms-eval")["score"]["score"] == pytest.approx((4 + 0.5 + 0.25) / 7)
 
 
+def test_what_the_scorer_leaves_out_is_in_no_mean_and_counted(data: Path, tmp_path: Path) -> None:
+    names = [sample.id for sample in asked("ocrbench-v2", data)]
+    model, out = (
+        write_script(tmp_path / "r.jsonl", dict(zip(names, ([reply] for reply in REPLIES), strict=True))),
+        tmp_path / "out",
+    )
+    run_script("ocrbench-v2", model, data, out, "--agent", "direct")
+    export_replies(out, tmp_path / "predictions.json")
+    scored = official(
+        tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 0.5, "w1": 0.25, "w2": 0.0}
+    )
+    rows = json.loads(scored.read_text())
+    whole = import_scores(out, scored)["score"]
+    assert whole["cn"] == pytest.approx(0.125)
+    for left_out in ({"w1"}, {"w2"}):  # w2 holds no answer, which would be wrong
+        marked = [row | ({"score": 0, "ignore": "True"} if row["id"] in left_out else {}) for row in rows]
+        scored.write_text(json.dumps(marked))
+        told = vtune("scores", "import", out, scored)
+        assert (told.code, "2 scores taken, 1 left out by the scorer" in told.out) == (0, True), told.err
+        found = json.loads((out / "results.json").read_text())
+        assert found["score"]["cn"] == pytest.approx(0.0 if "w1" in left_out else 0.25)
+        assert found["score"]["en"] == pytest.approx(whole["en"])
+        assert (found["score"]["unscored"], found["official"]["left_out"]) == (1, 1)
+        assert regrade(out, "lmms-eval")["score"]["unscored"] == 1
+        assert "score" in regrade(out, "lmms-eval")["score"]
+    scored.write_text(json.dumps(rows))
+    assert import_scores(out, scored)["score"]["score"] == whole["score"]
+
+
 def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
     data: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

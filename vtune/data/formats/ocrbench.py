@@ -172,8 +172,9 @@ def _rows(replies: Replies) -> Any:
     return [{**sample.extra["row"], "predict": answer} for sample, answer in replies]
 
 
-def _scores(content: Any) -> Mapping[str, float]:
-    return {str(row["id"]): float(row["score"]) for row in content if row.get("ignore") != "True"}
+def _scores(content: Any) -> Mapping[str, float | None]:
+    """Rows that `eval.py` marks `ignore` (empty reference translations) are in no mean of `get_score.py`."""
+    return {str(row["id"]): None if row.get("ignore") == "True" else float(row["score"]) for row in content}
 
 
 def _replies(content: Any) -> Mapping[str, Any]:

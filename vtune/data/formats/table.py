@@ -25,8 +25,9 @@ class OfficialScorer:
 
     write: Callable[[Replies], Any]
     """What it reads, as JSON."""
-    read: Callable[[Any], Mapping[str, float]]
-    """What it writes -> id of a question there -> score. Raises KeyError, TypeError or ValueError else."""
+    read: Callable[[Any], Mapping[str, float | None]]
+    """What it writes -> id of a question there -> score, None for one that it leaves out of its means.
+    Raises KeyError, TypeError or ValueError else."""
     name: Callable[[Sample], str]
     """The id of a question in its files."""
     replies: Callable[[Any], Mapping[str, Any]]

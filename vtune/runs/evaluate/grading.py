@@ -29,6 +29,7 @@ from vtune.runs.evaluate.questions import Source, read_in, space_of
 from vtune.runs.evaluate.rejudged import judge_again
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.unjudged import Key
+from vtune.runs.evaluate.windows import is_left_out
 from vtune.schema.annotated import KEY as ANNOTATED
 from vtune.schema.clusters import cluster_of
 from vtune.schema.reward import Reward
@@ -236,7 +237,10 @@ def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
         cluster,
         boxes,
         attempted=attempted,
-        waits=score is None and trajectory.stop_reason != "error" and scored_elsewhere(sample),
+        waits=score is None
+        and trajectory.stop_reason != "error"
+        and scored_elsewhere(sample)
+        and not is_left_out(trajectory),
     )
 
 

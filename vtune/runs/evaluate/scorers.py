@@ -19,6 +19,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.writing import check_file_output, write_atomically
 from vtune.metrics.by_source import by_source
 from vtune.reward.audit import AuditRow
+from vtune.reward.part import Unscored
 from vtune.reward.score import Scorer
 from vtune.runs.evaluate.audited import audit_facts, audited
 from vtune.runs.evaluate.finished import RESULTS, TRAJECTORIES, Finished, read_finished, read_results
@@ -33,7 +34,7 @@ from vtune.runs.evaluate.items import by_question
 from vtune.runs.evaluate.rejudged import CACHE
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.unjudged import check_silent
-from vtune.runs.evaluate.windows import slim
+from vtune.runs.evaluate.windows import LEFT_OUT, is_left_out, slim
 from vtune.schema.audit import forget_audit
 from vtune.schema.parquet import fingerprint, write_trajectories
 from vtune.schema.sample import Sample
@@ -99,8 +100,9 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
         file: That the scorer has written.
 
     Returns:
-        `score`; `official`: `file` with its `sha256`; `taken`, how many replies got its score; `compared`,
-        how many have one of both; `differ`, ids of those that differ by more than `NEAR`.
+        `score`; `official`: `file` with its `sha256`; `taken`, how many replies got its score; `left_out`,
+        how many it leaves out of its means, which are unscored; `compared`, how many have one of both;
+        `differ`, ids of those that differ by more than `NEAR`.
 
     Raises:
         RecipeError: As `export_replies`.
@@ -141,7 +143,7 @@ def _check_replies(found: Finished, scorer: OfficialScorer, replies: Mapping[str
 
 
 def _joined(
-    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float]
+    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None]
 ) -> Iterator[tuple[Trajectory, Sample]]:
     """The trajectories, one at a time, those that wait with their scores."""
     for trajectory, sample in _stored(found):
@@ -150,26 +152,32 @@ def _joined(
         yield trajectory, sample
 
 
-def _with_score(trajectory: Trajectory, score: float, sample: Sample, suite: EvalSuite) -> Trajectory:
-    """A reply with the official scorer's score; one without an answer stays unreadable, and wrong."""
+def _with_score(trajectory: Trajectory, score: float | None, sample: Sample, suite: EvalSuite) -> Trajectory:
+    """A reply with the official scorer's score; one without an answer stays unreadable, and wrong.
+
+    What the scorer leaves out is unscored, whatever the reply.
+    """
     reward = trajectory.reward
-    if reward is None or reward.parts.get("unreadable", 0.0) > 0:
+    if reward is not None and score is None:
+        return replace(trajectory, reward=recombined(reward, Unscored(LEFT_OUT), sample, suite.reward))
+    if reward is None or score is None or reward.parts.get("unreadable", 0.0) > 0:
         return trajectory
     verdict = Verdict(score, "the official scorer's", {"unreadable": 0.0})
     return replace(trajectory, reward=recombined(reward, verdict, sample, suite.reward))
 
 
 def _rewritten(
-    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float], facts: Mapping[str, Any]
+    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write what the scores change; `results.json` comes last."""
     marks, fallbacks, small, differ = [], [], [], []
-    taken = compared = 0
+    taken = left_out = compared = 0
     for trajectory, sample in _joined(found, scorer, scores):
         mark = mark_of(trajectory, sample)
         official = scores.get(scorer.name(sample))
         if scored_elsewhere(sample):
             taken += mark.score is not None
+            left_out += is_left_out(trajectory)
         elif official is not None and mark.score is not None:
             compared += 1
             differ += [sample.id] if abs(official - mark.score) > NEAR else []
@@ -180,7 +188,7 @@ def _rewritten(
     silent = {(row.sample_id, row.rollout): row.why for row in rows if row.silent}
     check_silent(found.folder, silent, len(marks), what="verdict on what their calls show")
     score = scores_of(found.suite.scorer, marks, fallbacks)
-    official_facts = {**facts, "taken": taken, "compared": compared, "differ": differ}
+    official_facts = {**facts, "taken": taken, "left_out": left_out, "compared": compared, "differ": differ}
     changed = {
         "score": score,
         **by_question(marks, found.folder),
@@ -198,7 +206,9 @@ def _rewritten(
     return {"score": score, "official": official_facts, "audit_removed": removed}
 
 
-async def _audited(found: Finished, scorer: OfficialScorer, scores: Mapping[str, float]) -> list[AuditRow]:
+async def _audited(
+    found: Finished, scorer: OfficialScorer, scores: Mapping[str, float | None]
+) -> list[AuditRow]:
     """What calls showed, with the new scores of the answers; a model's verdicts are those that were kept."""
     async with Scorer(found.suite.reward, judge_cache=found.folder / CACHE) as scoring:
         joined = (trajectory for trajectory, _ in _joined(found, scorer, scores))
@@ -220,13 +230,15 @@ def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
     )
 
 
-def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float], Mapping[str, Any]]:
-    """Id of a question -> its score, and the reply that has it."""
+def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float | None], Mapping[str, Any]]:
+    """Id of a question -> its score, None where the scorer leaves it out, and the reply that has it."""
     try:
         content = read_json(file)
         scores, replies = scorer.read(content), scorer.replies(content)
         odd = [
-            name for name, score in scores.items() if not isfinite(score) or not -1e-9 <= score <= 1 + 1e-9
+            name
+            for name, score in scores.items()
+            if score is not None and not (isfinite(score) and -1e-9 <= score <= 1 + 1e-9)
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
@@ -240,4 +252,5 @@ def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float], Mapp
             where=str(file),
             fix="look at what the scorer says of it",
         )
-    return {name: min(max(score, 0.0), 1.0) for name, score in scores.items()}, replies
+    within = {name: None if score is None else min(max(score, 0.0), 1.0) for name, score in scores.items()}
+    return within, replies

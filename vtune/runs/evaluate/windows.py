@@ -110,6 +110,15 @@ def is_unscored(trajectory: Trajectory) -> bool:
     return trajectory.reward is None or trajectory.reward.total is None
 
 
+LEFT_OUT = f"{ELSEWHERE}: the official scorer leaves it out"
+"""Why a reply stays unscored that no mean of the benchmark is to count."""
+
+
+def is_left_out(trajectory: Trajectory) -> bool:
+    """Whether the official scorer has left it out."""
+    return trajectory.reward is not None and f"accuracy: {LEFT_OUT}" in trajectory.reward.why
+
+
 def waits(trajectory: Trajectory) -> bool:
     """Whether it is unscored because only an official scorer can tell (`vtune.runs.evaluate.scorers`)."""
     reward = trajectory.reward
