@@ -62,6 +62,13 @@ def test_options_of_mathvista_are_read_as_upstream_reads_them() -> None:
         assert grade("vlmevalkit", "mathvista", reply, VISTA).read == kit, reply
 
 
+def test_the_nearest_option_is_that_of_the_letter_in_parentheses() -> None:
+    no = replace(VISTA, choices=("Yes", "No"), ground_truth="B", answer="No")
+    found = grade("official", "mathvista", "(C) 8", no)
+    assert (found.score, found.read, found.fallback) == (0.0, None, 1.0)
+    assert grade("official", "mathvista", "Yes, 8", no).fallback == 0.0
+
+
 # form, precision, truth, reply -> right by the authors, by VLMEvalKit; None: unreadable
 NUMBERS: list[tuple[str, int | None, str, str, bool | None, bool | None]] = [
     ("integer", None, "3", "3", True, True), ("integer", None, "3", "3.0", True, NO),

@@ -66,8 +66,7 @@ def normal(found: str, sample: Sample) -> str | None:
     the data have it, is one decimal.
     """
     if sample.choices:
-        letter = _LETTER.search(found)
-        plain = letter[1].upper() if letter else found.strip()
+        plain = _named(found)
         if plain in ascii_uppercase[: len(sample.choices)] and len(plain) == 1:
             return sample.choices[ascii_uppercase.index(plain)]
         return plain if plain in sample.choices else None
@@ -83,9 +82,19 @@ def normal(found: str, sample: Sample) -> str | None:
     return found
 
 
+def _named(found: str) -> str:
+    """The first letter that stands in parentheses, an option's or not; else all of the answer."""
+    letter = _LETTER.search(found)
+    return letter[1].upper() if letter else found.strip()
+
+
 def nearest(found: str, sample: Sample) -> str:
-    """The option that is fewest edits away, which upstream takes where an answer names no option."""
-    return min(sample.choices, key=lambda option: edits(found[:_COMPARED], option[:_COMPARED]))
+    """The option that is fewest edits away, which upstream takes where an answer names no option.
+
+    Of "(C) 8" that is the one nearest to "C": upstream goes on with the letter alone.
+    """
+    plain = _named(found)[:_COMPARED]
+    return min(sample.choices, key=lambda option: edits(plain, option[:_COMPARED]))
 
 
 def edits(one: str, other: str) -> int:
