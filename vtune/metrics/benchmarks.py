@@ -109,9 +109,10 @@ def by_source(marks: Sequence[Mark]) -> Scores:
 def hrbench(marks: Sequence[Mark]) -> Scores:
     """Means over the rotations of what is right within each: `score` (all), `fsp` and `fcp`.
 
-    `cycles` holds the three for each rotation. A question counts four times, not only where all four
-    answers are right. Where nothing was scored of a rotation, what that is part of has no mean, and
-    `unscored_parts` names the rotation.
+    `cycles` holds the three for each rotation. `fsp` and `fcp` are means over the rotations that have such
+    questions; VLMEvalKit divides by all, which is the same on the whole data. A question counts four times,
+    not only where all four answers are right. Where nothing was scored of a rotation, what that is part of
+    has no mean, and `unscored_parts` names the rotation.
 
     Source: HR-Bench, `report_acc_hrbench` of VLMEvalKit.
 

@@ -29,8 +29,9 @@ def by_levels(marks: Sequence[Mark]) -> Scores:
 def by_tasks(marks: Sequence[Mark]) -> Scores:
     """`mean` over all, of each `task`, and `task_mean`: over tasks, both counting grids as one.
 
-    Papers print either number and do not say which. Where nothing was scored of a task, there is no
-    `task_mean`, and `unscored_parts` names the task.
+    Papers print either number and do not say which. lmms-eval averages over the tasks that have a right
+    answer; here one in which every answer is wrong counts as 0, so that `task_mean` is lower then. Where
+    nothing was scored of a task, there is no `task_mean`, and `unscored_parts` names the task.
 
     Source: VLMs Are Blind in lmms-eval (`vlmsareblind_aggregate_by_task`) and VLMEvalKit.
 
