@@ -15,7 +15,7 @@ Plain = dict[str, Any]
 """`title`, `note`, `head` and `rows` of plain texts: a table of a terminal or of a page. `part`: of a row."""
 
 _APART = {
-    "rewards": ("format reward", "tool reward", "consistency reward"),
+    "rewards": ("accuracy reward", "format reward", "tool reward", "consistency reward", "own reward"),
     (_WHOLE := "all steps"): ("accuracy, all steps", "largest fall", "minutes"),
     "habits": ("no look", "whole picture", "look beside", "by cue"),
     "boxes": ("iou@", "ap"),

@@ -28,7 +28,7 @@ def test_boxes_and_gradients_are_means_of_the_last_steps_and_curves_are_of_all(t
         {"accuracy": step / 10, "reward_accuracy": reward, "iou@99": step / 5, "grad_norm": 2.0 * step}
         for step, reward in enumerate(paid)
     ]
-    rows[-1]["grad_norm_vision"] = 3.0
+    rows[-1] |= {"grad_norm_vision": 3.0, "reward_terse": 0.5, "reward_format": 1.0}
     found = values(of_training(steps(tmp_path, rows), 2))
     assert found["accuracy"] == pytest.approx(0.45)
     assert found["accuracy, all steps"] == pytest.approx(0.25)
@@ -36,6 +36,8 @@ def test_boxes_and_gradients_are_means_of_the_last_steps_and_curves_are_of_all(t
     assert found["iou@99"] == pytest.approx(0.9)
     assert found["gradient norm"] == 9.0
     assert found["gradient norm, vision"] == 3.0
+    assert found["accuracy reward"] == pytest.approx(0.65)
+    assert (found["format reward"], found["own reward, terse"]) == (1.0, 0.5)
     assert "gradient norm, connector" not in found
     assert "iou@50" not in found
 

@@ -768,16 +768,21 @@ def test_an_algorithm_that_one_on_policy_update_makes_another_of_is_warned_of(
 def test_an_interrupted_sweep_says_what_to_type(
     tiny: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    out = tmp_path / "out"
+
     def interrupted(*given: object, **more: object) -> None:
+        out.mkdir()
+        (out / "sweep.yaml").touch()
         raise SystemExit(130)
 
     monkeypatch.setattr("vtune.runs.sweep.runs.run_sweep", interrupted)
-    ended = vtune("rl", "--recipe", "codev-tiny", "--sweep", write(tmp_path), "--set", "steps=3", "--resume")
+    words = ["--recipe", "codev-tiny", "--sweep", write(tmp_path), "--out", out, "--set", "steps=3"]
+    ended = vtune("rl", *words, "--resume")
     assert ended.code == 130
     assert (
-        f"to continue: vtune rl --recipe codev-tiny --sweep {tmp_path}/mine.yaml --set steps=3 --resume\n"
-        in ended.err
-    )
+        f"to continue: vtune rl --recipe codev-tiny --sweep {tmp_path}/mine.yaml --out {out} --set steps=3 "
+        "--resume\n"
+    ) in ended.err
 
 
 def test_a_sweep_of_real_runs(

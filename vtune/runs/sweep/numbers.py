@@ -25,8 +25,11 @@ GRADIENTS = {
     "gradient norm": "grad_norm",
     **{f"gradient norm, {part}": f"grad_norm_{part}" for part in ("vision", "connector", "language")},
 }
+REWARD = "reward_"
+"""What the columns of parts of the reward begin with."""
 COLUMNS = {
     "accuracy": "accuracy",
+    "accuracy reward": "reward_accuracy",
     "format reward": "reward_format",
     "tool reward": "reward_tool",
     "consistency reward": "reward_consistency",
@@ -37,6 +40,8 @@ COLUMNS = {
     **GRADIENTS,
 }
 """Number of training -> its column in `metrics.jsonl`."""
+OWN_REWARD = "own reward, "
+"""What the names of parts of the reward begin with that are somebody's own; their columns with `reward_`."""
 AREA = "accuracy, all steps"
 FALL = "largest fall"
 MINUTES = "minutes"
@@ -65,6 +70,8 @@ def of_training(folder: Path, last_steps: int) -> Numbers:
     every = [line for line in read_metrics(folder / "metrics.jsonl") if line.source == ALL]
     lines = every[-last_steps:]
     values = {name: _values(lines, column) for name, column in COLUMNS.items()}
+    own = dict.fromkeys(name for line in lines for name in line.values if _is_own_reward(name))
+    values |= {f"{OWN_REWARD}{name.removeprefix(REWARD)}": _values(lines, name) for name in own}
     numbers = {name: fmean(there) for name, there in values.items() if there}
     calls = {status: sum(_values(lines, f"calls_{status}")) for status in get_args(Status)}
     if made := sum(calls.values()):
@@ -77,6 +84,10 @@ def of_training(folder: Path, last_steps: int) -> Numbers:
     if seconds := _values(every, "seconds"):
         numbers[MINUTES] = sum(seconds) / 60
     return {name: replace(_ALONE, value=value) for name, value in numbers.items()}
+
+
+def _is_own_reward(column: str) -> bool:
+    return column.startswith(REWARD) and column not in COLUMNS.values()
 
 
 def _values(lines: Sequence[MetricsLine], column: str) -> list[float]:

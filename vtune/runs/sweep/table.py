@@ -9,7 +9,15 @@ from vtune.config import read_values
 from vtune.errors import DataError
 from vtune.metrics.power import shown_by
 from vtune.metrics.seeds import INTERVAL, SeedMean, over_seeds
-from vtune.runs.sweep.numbers import HELD_OUT, RESULTS, TRAINING, Numbers, of_evaluation, of_training
+from vtune.runs.sweep.numbers import (
+    HELD_OUT,
+    OWN_REWARD,
+    RESULTS,
+    TRAINING,
+    Numbers,
+    of_evaluation,
+    of_training,
+)
 from vtune.runs.sweep.placeholders import OF_RUNS, differences, marks, rows
 from vtune.runs.sweep.questions import Items, by_questions, items_of
 
@@ -62,12 +70,13 @@ def is_sweep(path: Path) -> bool:
 def sweep_table(path: Path) -> dict[str, Any]:
     """The numbers of a sweep's finished runs.
 
-    Of training, means over the last steps: `accuracy`, the share of right answers; the parts of the reward,
-    unweighted; `entropy` of a token in nats; `tool calls` a rollout; `call errors`, the share of the calls in
-    these steps that failed by the model's doing; `correctable calls` of failing conversations, where credit
-    is transferred; of boxes `iou@50` to `iou@99` and `ap`; `gradient norm` before clipping, and those of
-    parts. Of all steps: `accuracy, all steps`, the mean (an area under the curve), `largest fall`, of the
-    reward's accuracy part from a mean of as many steps to a later one, and `minutes`.
+    Of training, means over the last steps: `accuracy`, the share of answers with full marks; the parts of the
+    reward, unweighted, those of one's own as `own reward, NAME`; `entropy` of a token in nats; `tool calls` a
+    rollout; `call errors`, the share of the calls in these steps that failed by the model's doing;
+    `correctable calls` of failing conversations, where credit is transferred; of boxes `iou@50` to `iou@99`
+    and `ap`; `gradient norm` before clipping, and those of parts. Of all steps: `accuracy, all steps`, the
+    mean (an area under the curve), `largest fall`, of the accuracy reward from a mean of as many steps to a
+    later one, and `minutes`.
 
     Of each suite: `accuracy`, its score, with `fsp` and `fcp` where it is HR-Bench's; of boxes as above; of
     the questions that need a look `faithful` (right and faithful, of all: CodeV's Table 5), `faithful of
@@ -187,7 +196,8 @@ def _found(run: Run, suites: Sequence[str], last_steps: int) -> Found:
 
 def _row(runs: Sequence[Found], suites: Sequence[str], *, paired: bool = False) -> dict[str, Any]:
     """The mean of each number over runs, or over pairs of them."""
-    row: dict[str, Any] = _means([run.training for run in runs], TRAINING, paired=paired)
+    own = dict.fromkeys(name for run in runs for name in run.training if name.startswith(OWN_REWARD))
+    row: dict[str, Any] = _means([run.training for run in runs], (*TRAINING, *own), paired=paired)
     row["held_out"] = {
         suite: {
             **_means([run.held_out.get(suite, {}) for run in runs], HELD_OUT, paired=paired),
