@@ -295,6 +295,14 @@ def test_a_tool_type_that_does_not_exist_gets_its_neighbour() -> None:
         Credit(beta=0.25, tools={"zom": Gate(similarity=0.5, confidence=0.5)})
 
 
+def test_a_tool_that_has_no_type_is_said_to_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vtune.advantage.recipe.TOOLS", {"turn_tool": None})
+    with pytest.raises(
+        ValidationError, match=r"no tool type `turn_tool` \(the tool has none: `credit` of its"
+    ):
+        Credit(beta=0.25, tools={"turn_tool": Gate(similarity=0.5, confidence=0.5)})
+
+
 def test_a_tool_type_that_does_not_exist_is_named_with_all_other_problems(tmp_path: Path) -> None:
     file = tmp_path / "credit.yaml"
     file.write_text("bta: 0.25\ntools:\n  zom: {similarity: 0.5, confidence: 0.5}\n  zoom: {similarity: 2}\n")

@@ -9,6 +9,7 @@ from vtune.advantage.tool_types import tool_types
 from vtune.config import Strict
 from vtune.errors import nearest
 from vtune.registry import or_yours
+from vtune.tools import TOOLS
 
 
 class Overlong(Strict):
@@ -51,7 +52,8 @@ class Gate(Strict):
 def _type(name: str) -> str:
     """The name of a tool type."""
     if name not in tool_types():
-        raise ValueError(f"there is no tool type `{name}`; {or_yours(nearest(name, tool_types()))}")
+        tool = " (the tool has none: `credit` of its ToolPart says it)" if name in TOOLS else ""
+        raise ValueError(f"there is no tool type `{name}`{tool}; {or_yours(nearest(name, tool_types()))}")
     return name
 
 

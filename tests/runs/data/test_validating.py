@@ -1,6 +1,7 @@
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -149,6 +150,17 @@ def test_a_prompt_that_ends_with_the_answer_is_a_problem_of_its_row(tmp_path: Pa
     assert (problem["row"], problem["what"]) == (1, "the prompt ends with the assistant's turn")
     with pytest.raises(DataError, match="1 problem"):
         check_data([tmp_path / "b.parquet"])
+
+
+def test_the_command_that_lists_problems_has_the_parts_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_samples(tmp_path / "s.parquet", [replace(SAMPLE, verifier="math", ground_truth="")])
+    own = SimpleNamespace(path="my parts/near.py")
+    monkeypatch.setattr("vtune.runs.data.validating.used", lambda: (own,))
+    with pytest.raises(DataError) as refused:
+        check_data([tmp_path / "s.parquet"])
+    assert "validate FILE… --problems OUT --uses 'my parts/near.py'` lists" in str(refused.value.fix)
 
 
 def test_the_place_of_a_broken_row_is_said_once(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`vtune data make coco` and `validate`: make samples of photographs, check every row of files."""
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.source_names import check_source
 from vtune.schema.trajectory import Trajectory
 from vtune.tools import TOOLS
+from vtune.uses import used
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.perfect import check_full_marks
 
@@ -210,7 +212,8 @@ def check_data(
     if not problems:
         return
     lines = [f"  {line}" for line in first_problems(problems)]
-    fix = f"`{lister}` lists all of them"
+    own = "".join(f" --uses {shlex.quote(str(file.path))}" for file in used())
+    fix = f"`{lister}{own}` lists all of them"
     if all(problem["row"] is None for problem in problems):
         fix = "give other files, or make these again"
     raise DataError("\n".join([f"{len(problems)} problem(s) in the data", *lines]), fix=fix)
