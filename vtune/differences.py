@@ -31,7 +31,7 @@ def with_values(changed: Mapping[str, tuple[Any, Any]]) -> str:
     """Keys in which two dumped recipes differ, with both values where they are short.
 
     >>> with_values({"seed": (0, 1), "loss.algorithm": (None, "grpo")})
-    'seed (0 there, 1 now), loss.algorithm (null there, "grpo" now)'
+    'seed (was 0, now 1), loss.algorithm (was null, now "grpo")'
     """
     return ", ".join(_with_values(key, *values) for key, values in changed.items())
 
@@ -40,4 +40,4 @@ def _with_values(key: str, there: Any, now: Any) -> str:
     texts = [json.dumps(value, ensure_ascii=False, default=str) for value in (there, now)]
     if there == now or max(map(len, texts)) > SHORT:
         return key  # a key with a dot in it, or a long text
-    return f"{key} ({texts[0]} there, {texts[1]} now)"
+    return f"{key} (was {texts[0]}, now {texts[1]})"

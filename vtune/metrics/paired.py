@@ -47,6 +47,8 @@ class Paired:
     better_a: int
     better_b: int
     """Questions with a higher score in A, and in B; all others are alike."""
+    differing: int
+    """Clusters in which A and B differ."""
     test: Test
     p: float
     """How likely so large a difference is, to either side, if A and B are interchangeable."""
@@ -79,6 +81,7 @@ def paired(pairs: Sequence[Pair]) -> Paired:
         difference=_difference(table, value),
         better_a=int((less < -_NOTHING).sum()),
         better_b=int((less > _NOTHING).sum()),
+        differing=int((np.abs(table[:, 0]) > _NOTHING).sum()),
         test="exact McNemar" if single else "sign flips of clusters",
         p=mcnemar(table[:, 0]) if single else sign_flips(table[:, 0]),
         detectable=_detectable(table, single=single),

@@ -62,12 +62,17 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
         counts |= {OF_LOOKS: looks.get("n"), UNSCORED: unscored if _is_number(unscored) else None}
         measured |= _over_rollouts(one) | {SCORE.name: _estimate(one["score"], SCORE.name)}
         yield one["name"], {**counts, **measured}
+        own = [source for source in one["sources"] if source != ALL]
+        own = own if every and len(own) > 1 else []
+        by_source = {f"sources.{source}": source for source in own}
         for part, score in _parts(one["score"]) if every else ():
+            if part in by_source:
+                continue  # in the line of the source
             of_part = {key: score.get(key) for key in (*COUNTS, UNSCORED)} | {OF_LOOKS: None}
             of_part["n"] = _scored({**one, "score": score})
             yield f"{one['name']}: {part}", {**of_part, SCORE.name: _estimate(score, SCORE.name)}
-        own = [source for source in one["sources"] if source != ALL]
-        for source in own if every and len(own) > 1 else ():
+        scores = dict(_parts(one["score"]))
+        for place, source in by_source.items():
             numbers = one["sources"][source]
             known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
             answers = numbers.get("trajectories")
@@ -75,6 +80,8 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
             unscored = round(answers * numbers.get(UNSCORED, 0)) if answers is not None else None
             scored = answers - unscored if answers is not None and unscored else answers
             counts = {"n": scored, "clusters": None, OF_LOOKS: answers, UNSCORED: unscored}
+            if place in scores:
+                known[SCORE.name] = _estimate(scores[place], SCORE.name)
             yield f"{one['name']}: {source}", {**counts, **known}
 
 

@@ -57,13 +57,13 @@ def watch_line(state: State) -> str:
 def _evaluation_line(state: State) -> str:
     """Rollouts that are drawn, the time that the others may take, and the score once there is one."""
     rollouts = str(state["done"]) if state["total"] is None else f"{state['done']}/{state['total']}"
-    parts = [f"{state['name']}: {rollouts} rollouts are drawn"]
+    parts = [f"{state['name']}: {rollouts} rollouts drawn"]
     if state["finished"]:
         parts.append("finished" if state["score"] is None else f"finished: score {number(state['score'])}")
     elif not state["running"]:
         parts.append("not running, not finished")
     elif state["done"] == state["total"]:
-        parts.append("judged, or scored, now")
+        parts.append("scoring")
     elif state["seconds_left"] is not None:
         parts.append(f"{duration(state['seconds_left'])} left")
     return "  ".join(parts)

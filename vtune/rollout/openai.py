@@ -36,6 +36,8 @@ SEEDS = 2**31
 
 FILTERED = "content_filter"
 """The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
+IN_TEXT = ("<tool_call>", "<code>", "<answer>")
+"""What a text has that holds a call of ours, or the answer."""
 CALLED = ("tool_calls", "function_call")
 """The `finish_reason` of a reply that the endpoint has taken calls out of. It was offered no tools: ours are
 described in words, and called in words."""
@@ -208,8 +210,8 @@ class OpenAIEngine:
         if reply.finish == FILTERED and not reply.text:
             why = "the endpoint's filter withheld the model's reply"
             raise ServiceError(why, where=self._completions.where, fix="ask an endpoint without that filter")
-        if reply.finish in CALLED and not reply.text.rpartition("</think>")[2].strip():
-            why = "the endpoint gave the model's tool call apart from its text, which is empty"
+        if reply.finish in CALLED and not any(mark in reply.text for mark in IN_TEXT):
+            why = "the endpoint gave the model's tool call apart from its text"
             fix = "serve the model without a parser of tool calls: vtune describes its tools in the prompt"
             raise ServiceError(why, where=self._completions.where, fix=fix)
         text, finish = said(reply, sampling.stop)

@@ -38,14 +38,27 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
     Raises:
         DataError: If `answer_in` is not one of `MARKS`.
     """
-    text = asked(sample)
-    place = one_of(sample, "answer_in", MARKS, default="tag")
-    # Where the environment judges, no answer is read.
-    verifier = VERIFIERS.get(sample.verifier)
-    wanted = () if verifier is not None and verifier.reads_outcome else MARKS[place]
+    text, wanted = asked(sample), _read_in(sample)
     if sample.format_ratio > 0:
         wanted = (*MARKS["tag"], *wanted)
     return tuple(mark for mark in dict.fromkeys(wanted) if mark not in text)
+
+
+def unnamed_place(sample: Sample) -> Mark | None:
+    """The place in which an answer is read, where the question does not name it; thoughts need none.
+
+    Raises:
+        DataError: As `missing_marks` does.
+    """
+    return next((mark for mark in _read_in(sample)[-1:] if mark not in asked(sample)), None)
+
+
+def _read_in(sample: Sample) -> tuple[Mark, ...]:
+    """The marks of the place in which the answer is read, that of the answer last."""
+    place = one_of(sample, "answer_in", MARKS, default="tag")
+    # Where the environment judges, no answer is read.
+    verifier = VERIFIERS.get(sample.verifier)
+    return () if verifier is not None and verifier.reads_outcome else MARKS[place]
 
 
 def placed(sample: Sample) -> Sample:

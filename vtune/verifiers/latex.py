@@ -27,7 +27,7 @@ _STOPS = (_END, ".", *_PAIRS.values())
 _SKIPPED = re.compile(r"\$|\\displaystyle|\\q?quad(?![a-zA-Z])|\\,|~|\\left(?=\()|\\right(?=\))")
 _EXTENDED = re.compile(r"\\boxed|\^\\circ|\^\{\\circ\}")
 _EXACT = Context(prec=40)
-"""Ours: digits of what is worked out. Exponents have six, so that 3^1009 has a value and 9^9^9^9 has none."""
+"""Ours: digits of what is worked out. Exponents have six, so that 3^1009/3^1008 has a value and 9^9^9^9 has none."""
 
 
 def value_of(text: str) -> float | None:
@@ -59,7 +59,7 @@ def _value(text: str, stops: tuple[str, ...]) -> float | None:
 
 def _tokens(text: str) -> list[str]:
     """Those from the beginning, then `_END`, `_LONG`, or the character that begins no token."""
-    text, rest = text.strip()[:LONGEST], text.strip()[LONGEST:]
+    text, rest = text.strip()[:LONGEST].rstrip(), text.strip()[LONGEST:]
     found: list[str] = []
     place, brackets, depth = 0, 0, 0
     while place < len(text):

@@ -199,7 +199,7 @@ def test_what_flips_can_detect_is_said_to_be_about_so_much(tmp_path: Path) -> No
     found = compared(a, few)["overall"]
     assert (found["detectable"], found["better_b"]) == (None, 3)
     assert found["verdict"].endswith(
-        "; too few independent questions differ to say how small a one could be found"
+        "; too few independent questions differ to estimate the smallest detectable difference"
     )
     found = compared(a, of("b", right(0, 80)[:12] + right(56, 80)[12:]))["overall"]
     least = f"{100 * found['detectable']:.1f}"

@@ -37,8 +37,8 @@ FORMAT_RATIO = 0.1
 SPACE = 1000
 PHOTOGRAPHS = "its photographs by --images"
 UNCERTAIN = (
-    "categories of photographs, of uncertain number there (a crowd, or one that is fake, reflected or under "
-    f"{MIN_SIDE} px a side)"
+    "categories of photographs whose number there is uncertain (crowds, or objects that are fake, reflected "
+    f"or under {MIN_SIDE} px a side)"
 )
 """What nothing is asked about."""
 TASKS = (detection.NAME, grounding.NAME, counting.NAME)

@@ -113,15 +113,20 @@ def _check_held(row: Row) -> None:
         )
 
 
+REJECTED = ("rejected", "rejected_response", "rejected_messages", "rejected_images")
+"""Columns of a reply that another one is preferred to, in TRL, ms-swift and LLaMA-Factory."""
+
+
 def _check_preferred(row: Row) -> None:
     """Check that a row holds no reply that others are preferred to.
 
     A supervised run imitates every trace, so that a rejected reply would be learnt, and one beside a chosen
     reply lost without a word.
     """
-    if tag := next((name for name in ("label", "kto_tag") if row.get(name) is False), None):
+    tags = (name for name in ("label", "kto_tag") if str(row.get(name)).lower() == "false")
+    if tag := next(tags, None):
         raise wrong(tag, "the reply is a rejected one (false), and every trace is learnt", "drop the row")
-    if rejected := next((name for name in row if name.startswith("rejected") and row[name]), None):
+    if rejected := next((name for name in REJECTED if row.get(name)), None):
         raise wrong(
             rejected,
             "the row is a pair of a chosen and a rejected reply, and a trace holds one",

@@ -136,9 +136,11 @@ def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Pi
         base: The folder that paths start from.
 
     Raises:
-        DataError: If pictures stand in both, or one is missing or does not open.
+        DataError: If both hold some, and not as many, or one is missing or does not open.
     """
     inside = pictures_within(turns)
+    if inside and isinstance(beside, list) and len(beside) == len(inside):
+        return pictures(column, beside, base)  # the same once more: verl puts those of the column there
     if inside and beside:
         raise wrong(column, "pictures stand in the turns and beside them", "keep one of both")
     return pictures(column, inside or beside, base)
@@ -147,7 +149,8 @@ def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Pi
 def pictures_within(turns: Any) -> list[Any]:
     """What the parts of turns hold of their pictures, in order; nothing of turns that are texts."""
     listed = _parsed_turns(turns) if isinstance(turns, str) else turns
-    contents = [turn.get("content") for turn in listed or () if isinstance(turn, Mapping)]
+    turns = listed if isinstance(listed, list) else ()  # what is no list is refused by `conversation`
+    contents = [turn.get("content") for turn in turns if isinstance(turn, Mapping)]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return [held for part in parts if isinstance(part, Mapping) for held in pictures_of_part(part)]
 

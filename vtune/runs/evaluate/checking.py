@@ -18,7 +18,6 @@ from vtune.runs.agent.tools import ToolsRecipe, check_indexes, check_tools
 from vtune.runs.data.validating import check_brought, check_data
 from vtune.runs.evaluate.questions import OFFICIAL, Source, Unfit, paths_of, scan_questions, unfit
 from vtune.schema.sample import Sample
-from vtune.uses import used
 
 SUSPICIOUS = 8
 """Questions with the same right letter that are no chance any more (ours: below 1 % with two options)."""
@@ -112,8 +111,7 @@ def _check_rows(source: Source, scan: Callable[[Path], Iterator[Sample | DataErr
         if source.format == SAMPLES:
             check_data(paths_of(source), counting)
         else:
-            uses = "".join(f" --uses {one.path}" for one in used())
-            lister = f"vtune data import {source.format} PATH --out FILE{uses}"
+            lister = f"vtune data import {source.format} PATH --out FILE"
             check_data(paths_of(source), counting, lister=lister)
     except DataError as error:
         if not unfits:

@@ -119,8 +119,8 @@ def _sought(found: Paired) -> str:
     if found.clusters < FEWEST:
         return f"the test needs at least {FEWEST} independent questions, and has {found.clusters}"
     exact = found.test == "exact McNemar"
-    if found.detectable is None and not exact and found.better_a + found.better_b:
-        return "too few independent questions differ to say how small a one could be found"
+    if found.detectable is None and not exact and 0 < found.differing < FEWEST:
+        return "too few independent questions differ to estimate the smallest detectable difference"
     if found.detectable is None:
         return "there are too few questions to show one of any size"
     about = "" if exact else "about "

@@ -66,7 +66,8 @@ def asked(words: str) -> Asked:
     """
     suites: list[Named] = []
     groups: dict[str, Group] = {}
-    for word in filter(None, (part.strip() for part in words.split(","))):
+    # A path may have commas.
+    for word in [words] if Path(words).is_file() else filter(None, map(str.strip, words.split(","))):
         group = _group(word)
         if group is None:
             path = find(word, SUITES)

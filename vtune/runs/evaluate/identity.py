@@ -1,7 +1,8 @@
 """The identity of an evaluation: a folder is begun once, and continued by the same evaluation alone."""
 
 import json
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -178,15 +179,17 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finis
         raise RecipeError(
             f"this is not the evaluation that {out} began with; it differs in "
             f"{with_values(both(changed, before, now))}",
-            fix=f"{_as_it_began(changed, out)}, or start a new one with another --out",
+            fix=f"{_as_it_began(before, now, out)}, or start a new one with another --out",
         )
 
 
-def _as_it_began(changed: Sequence[str], out: Path) -> str:
+def _as_it_began(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) -> str:
     """How the evaluation goes on that a folder holds: what a command says is kept there, files are not."""
-    if any(key.split(".")[0] in ("data", "script") for key in changed):
+    data, other = before["data"], now["data"]
+    script = before["model"] == now["model"] and before.get("script") != now.get("script")
+    if script or any(data[name] != other[name] for name in data.keys() & other.keys()):
         return "restore the files that it began with"
-    return f"`vtune eval --resume --out {out}` goes on with what it began with"
+    return f"run `vtune eval --resume --out {shlex.quote(str(out))}` to continue with the original settings"
 
 
 def _judge_room(asked: Mapping[str, Any]) -> int:

@@ -11,7 +11,7 @@ from vtune.runs.agent.prompt_lengths import MEASURED
 from vtune.runs.evaluate.grading import rule_of
 from vtune.runs.evaluate.questions import read_records
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.verifiers.answer_instruction import missing_marks
+from vtune.verifiers.answer_instruction import unnamed_place
 
 
 def warn_of_unasked(suite: EvalSuite, model: str, *, count: int) -> None:
@@ -31,11 +31,11 @@ def warn_of_unasked(suite: EvalSuite, model: str, *, count: int) -> None:
     if suite.rollout.prompt != PLAIN or looks_itself or trained or is_scripted(model):
         return
     first = list(islice(read_records(suite), min(count, MEASURED)))
-    # Thoughts need no tags to be right.
-    unasked = [mark for sample in first for mark in missing_marks(sample) if mark != "<think>"]
-    if unasked:
+    places = [place for sample in first if (place := unnamed_place(sample))]
+    if places:
         say(
-            f"{len(unasked)} of the first {len(first)} questions do not ask for {unasked[0]}, where their "
-            "answers are read, and `rollout.prompt: plain` adds nothing: a model that has not learnt it "
-            "scores 0; --set answer_in=reply reads the whole reply, --set rollout.prompt=tools asks for it"
+            f"{len(places)} of the first {len(first)} questions never tell the model to answer in "
+            f"{places[0]}, the only place that answers are read from, and `rollout.prompt: plain` adds no "
+            "instructions: an untrained model scores 0; --set answer_in=reply reads the whole reply, --set "
+            "rollout.prompt=tools asks for it"
         )

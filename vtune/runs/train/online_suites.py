@@ -26,6 +26,10 @@ from vtune.runs.start import PINNED, holds_run
 from vtune.runs.train.online_recipe import OnlineEval, evaluations_of
 from vtune.sandbox import Isolation
 
+YOUNGER = "suite.answer_default"
+"""A key that a suite from before it was there does not have."""
+_YOUNGER = " (`answer_default: null` in its `settings` reads answers as when it began)"
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -238,6 +242,7 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
             raise RecipeError(
                 f"the eval suite {name} is not the one that {out} began with; it differs in "
                 f"{with_values(both(changed, known, now[name]))}",
-                fix="set it back, or give it a name of its own: a curve is of one suite",
+                fix=f"set it back{_YOUNGER if YOUNGER in changed else ''}, or give it a name of its own: a curve "
+                "is of one suite",
             )
     return before | now

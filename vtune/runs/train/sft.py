@@ -72,7 +72,9 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
     world = Ranks.of_this_process().world
     check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
     check_targets(recipe.model, recipe.update)
-    check_suites(load_suites(recipe.eval, kind="transformers"), model=recipe.model, world=world)
+    check_suites(
+        load_suites(recipe.eval, kind="transformers"), model=recipe.model if first else None, world=world
+    )
     plan = check_traces(recipe)
     if Ranks.of_this_process().first:
         check_lengths(recipe)

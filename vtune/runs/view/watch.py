@@ -85,9 +85,15 @@ def _evaluation(path: Path, drawing: Unfinished | None) -> dict[str, Any]:
         far = {"running": drawing.running, "done": drawing.drawn, "total": drawing.total}
         return name | rest | far | {"finished": False, "score": None}
     result = read_record(path / "results.json", "rollouts", fix="the evaluation wrote it; restore it")
-    score = result.get("score") or {}
+    score = result.get("score")
     far = {"running": is_running(path), "done": result["rollouts"], "total": result["rollouts"]}
-    return name | rest | far | {"finished": True, "score": score.get("score")}
+    return name | rest | far | {"finished": True, "score": _number(score)}
+
+
+def _number(score: object) -> float | None:
+    """The suite's own number, where it has one."""
+    found = score.get("score") if isinstance(score, Mapping) else None
+    return found if isinstance(found, int | float) else None
 
 
 def _left(state: Mapping[str, Any], *, since: int, seconds: float) -> float | None:
