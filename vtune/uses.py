@@ -6,6 +6,7 @@ module brings does. Other processes are given its text, never its path, so that 
 
 import asyncio
 import hashlib
+import inspect
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
@@ -265,16 +266,23 @@ def run_failure(error: Exception) -> RunFailed | None:
     return error if isinstance(error, RunFailed) else broken(error)
 
 
-def given(found: object, wanted: type[T], kind: str, name: str) -> T:
+def given(found: object, wanted: type[T], kind: str, name: str, by: Callable[..., Any] | None = None) -> T:
     """What a part gave, which has to be an instance of something.
 
+    Args:
+        found: What it gave.
+        wanted: Its class.
+        kind: Of the part.
+        name: Of the part.
+        by: The function that gave it, where one is known.
+
     Raises:
-        BrokenPart: If a user's own gave something else.
+        BrokenPart: If a user's own gave something else, with the line of the function.
     """
     if isinstance(found, wanted):
         return found
-    wrong = TypeError(f"it gives {type(found).__name__}, not {wanted.__name__}")
-    raise broken(wrong, (kind, name)) or wrong
+    what = f"it gives {type(found).__name__}, not {wanted.__name__}"
+    raise ill_made((kind, name), what, "correct the line", "" if by is None else defined(by))
 
 
 async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments: Any) -> Any:
@@ -292,26 +300,32 @@ async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments:
     if isinstance(found, Awaitable):
         return await found
     name = getattr(called, "__name__", "it")
-    code = getattr(called, "__code__", None)
-    where = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
     what = f"`{name}` is not `async`: it gives {type(found).__name__} at once"
-    raise ill_made(part, what, f"write `async def {name}(…)`", where)
+    raise ill_made(part, what, f"write `async def {name}(…)`", defined(called))
 
 
-def ill_made(part: tuple[str, str], what: str, fix: str, where: str = "") -> Exception:
+def defined(function: Callable[..., Any]) -> str:
+    """The file and line at which a function begins; empty where it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+
+def ill_made(part: tuple[str, str], what: str | Exception, fix: str, where: str = "") -> Exception:
     """The error for a part that is not made as its kind is; of a user's own with its file.
 
     Args:
         part: (kind, name) of the part.
-        what: Is wrong, in words.
+        what: Is wrong, in words, or the error.
         fix: The remedy.
-        where: The line; empty: the file.
+        where: The line; empty, or of another file: the file.
     """
-    wrong = TypeError(what)
+    wrong = what if isinstance(what, Exception) else TypeError(what)
     failed = broken(wrong, part)
     if failed is None:
         return wrong
-    failed.where, failed.fix = where or failed.where, f"{fix}; {TRIES}"
+    if where.startswith(f"{failed.where}:"):  # a base class or a library may have the function
+        failed.where = where
+    failed.fix = f"{fix}; {TRIES}"
     return failed
 
 

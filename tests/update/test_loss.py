@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -12,15 +13,16 @@ from pydantic import ValidationError
 from tests.update import slow
 from tests.update.slow import ORACLES, Keys, Sequences, Token
 from vtune.config import Strict, dump_recipe
-from vtune.errors import RunFailed
+from vtune.errors import BrokenPart
 from vtune.parts import OURS
-from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
+from vtune.update.losses import LOSSES, PolicyLoss, PolicyTerms, Tokens
 from vtune.update.losses.aggregation import Aggregation, denominator, token_weights
 from vtune.update.losses.cispo import CISPO, cispo
 from vtune.update.losses.divergence import KLEstimator, kl, kl_k3
 from vtune.update.losses.grpo import GRPO, grpo
 from vtune.update.losses.section import LossSection, read_loss
 from vtune.update.objective import policy_terms
+from vtune.uses import forget, use
 
 logs = st.floats(-8, 0)
 gains = st.floats(-2, 2).filter(lambda gain: gain == 0 or abs(gain) > 1e-3)
@@ -405,13 +407,61 @@ def test_shapes_that_do_not_match_are_refused_here() -> None:
         kl_k3(torch.zeros(2), torch.zeros(2, 1))
 
 
-def test_a_loss_that_is_no_value_per_token_stops_the_run() -> None:
-    def mean(tokens: Tokens, recipe: PolicyLoss) -> PolicyTerms:
-        return PolicyTerms((tokens.advantages * tokens.logprobs).mean())
-
-    LOSSES.add("mean", Loss(mean, PolicyLoss))
+@pytest.mark.parametrize(
+    ("gives", "what", "fix"),
+    [
+        (
+            "-tokens.advantages * tokens.logprobs",
+            "it gives Tensor, not PolicyTerms",
+            "return PolicyTerms(loss)",
+        ),
+        ("None", "it gives NoneType, not PolicyTerms", "return PolicyTerms(loss)"),
+        ("PolicyTerms(None)", "`loss` is of type NoneType, not Tensor", "one value per token"),
+        (
+            "PolicyTerms(tokens.logprobs.mean())",
+            "`loss` has the shape () for 2 tokens",
+            "one value per token",
+        ),
+        (
+            "PolicyTerms(tokens.logprobs, tokens.off_policy[:1])",
+            "`clipped` has the shape (1,) for 2 tokens",
+            "one value per token",
+        ),
+        ("PolicyTerms(tokens.logprobs.detach())", "its loss has no gradient", "without `detach`"),
+        (
+            'PolicyTerms(tokens.logprobs * float("nan"))',
+            "its loss is nan for a token with a log-probability of -1 (-1 when drawn) and an advantage of 1",
+            "clamp what overflows",
+        ),
+    ],
+)
+def test_what_is_no_loss_of_each_token_is_reported_with_the_line_of_its_function(
+    tmp_path: Path, gives: str, what: str, fix: str
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens\n"
+        "def mine(tokens: Tokens, recipe: PolicyLoss) -> PolicyTerms:\n"
+        f'    """Mine."""\n    return {gives}\n'
+        'LOSSES.add("mine", Loss(mine, PolicyLoss))\n'
+    )
+    files = use([path])
     try:
-        with pytest.raises(RunFailed, match=r"loss `mean` gives a tensor of shape \(\) for 2 tokens"):
-            loss_of(section("mean", {}), [[Token(-1.0, -1.0, 1.0, False)] * 2], torch.float32)
+        with pytest.raises(BrokenPart) as told:
+            loss_of(section("mine", {}), [[Token(-1.0, -1.0, 1.0, False)] * 2], torch.float32)
     finally:
-        LOSSES.drop(__name__)
+        forget(files)
+    assert told.value.what.startswith("loss `mine` of mine.py is broken: ")
+    assert what in told.value.what
+    assert (told.value.where, fix in told.value.fix) == (f"{path}:2", True)
+
+
+def test_a_loss_of_log_probabilities_that_are_not_numbers_is_no_fault_of_its_own() -> None:
+    tokens = Tokens(
+        torch.tensor([float("nan")], requires_grad=True),
+        torch.zeros(1),
+        torch.ones(1),
+        torch.zeros(1, dtype=torch.bool),
+        torch.zeros(1, dtype=torch.long),
+    )
+    assert policy_terms(section(*CASES["grpo"]), tokens).loss.isnan().all()

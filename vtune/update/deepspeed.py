@@ -189,8 +189,7 @@ class Trainer:
             if self._recipe.skip_grad_norm is None and not torch.isfinite(loss):
                 raise RunFailed(
                     f"the loss of update {done} is {loss.item()}",
-                    fix="start a new run from its last checkpoint with a lower update.learning_rate, or set "
-                    "update.skip_grad_norm",
+                    fix=_calmer(done),
                 )
             # DeepSpeed averages over processes; the mean is over all of them together.
             engine.backward(loss * (ranks.world / share), scale_wrt_gas=False)
@@ -251,8 +250,7 @@ class Trainer:
         if skipped and self._recipe.skip_grad_norm is None:
             raise RunFailed(
                 f"the gradient of update {update} is not a number",
-                fix="start a new run from its last checkpoint with a lower update.learning_rate, or set "
-                "update.skip_grad_norm",
+                fix=_calmer(update),
             )
         self._skipped = self._skipped + 1 if skipped else 0
         if self._skipped > MAX_SKIPPED:
@@ -373,3 +371,14 @@ class Trainer:
                 fix="put the model that the recipe names back as it was",
             )
         return state
+
+
+def _calmer(update: int) -> str:
+    """The next step where loss or gradient of an update is not a number."""
+    skips = "set update.skip_grad_norm, which leaves out such updates"
+    if update == 0:
+        return f"nothing is learnt yet: look at the weights that `model` names and at the data; or {skips}"
+    return (
+        "start a new run with a lower update.learning_rate, from the last checkpoint where there is one "
+        f"(--set model=OUT/checkpoints/newest); or {skips}"
+    )

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vtune.errors import RunFailed
 from vtune.update.batch import MicroBatch
 from vtune.update.forward import TokenStats
 from vtune.update.losses import LOSSES, PolicyLoss, PolicyTerms, Tokens
 from vtune.update.losses.aggregation import token_weights
 from vtune.update.losses.divergence import kl, kl_k3
+from vtune.uses import defined, ill_made
 
 
 class MicroLoss(NamedTuple):
@@ -69,13 +69,44 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
     """The loss of each token by the algorithm that the recipe names.
 
     Raises:
-        RunFailed: If it gives no value per token.
+        BrokenPart: If a user's own gives no `PolicyTerms` with a value per token, or a loss that has no
+            gradient, or none that is a number where all that it was given are.
     """
-    terms = LOSSES[recipe.algorithm].terms(tokens, recipe)
-    if terms.loss.shape != tokens.logprobs.shape:
-        raise RunFailed(
-            f"loss `{recipe.algorithm}` gives a tensor of shape {tuple(terms.loss.shape)} for "
-            f"{len(tokens.logprobs)} tokens",
-            fix="let it give one value per token: `vtune parts check` of its file tries it",
-        )
-    return terms
+    loss = LOSSES[recipe.algorithm]
+    found: object = loss.terms(tokens, recipe)
+    if not isinstance(found, PolicyTerms):
+        wrong, fix = f"it gives {type(found).__name__}, not PolicyTerms", "return PolicyTerms(loss)"
+    elif wrong := _misshapen(found, len(tokens.logprobs)):
+        fix = "give one value per token"
+    elif tokens.logprobs.requires_grad and not found.loss.requires_grad:
+        wrong, fix = "its loss has no gradient", "compute it from `tokens.logprobs`, without `detach`"
+    elif wrong := _not_finite(found.loss, tokens):
+        fix = "clamp what overflows, see `ratio_of`"
+    else:
+        return found
+    raise ill_made((LOSSES.kind, recipe.algorithm), ValueError(wrong), fix, defined(loss.terms))
+
+
+def _misshapen(terms: PolicyTerms, count: int) -> str:
+    """Which of the terms is not a tensor with a value for each of the tokens; empty: none."""
+    for field, value in zip(terms._fields, terms, strict=True):
+        if value is None and field != "loss":
+            continue
+        if not isinstance(value, Tensor):
+            return f"`{field}` is of type {type(value).__name__}, not Tensor"
+        if value.shape != (count,):
+            return f"`{field}` has the shape {tuple(value.shape)} for {count} tokens"
+    return ""
+
+
+def _not_finite(loss: Tensor, tokens: Tokens) -> str:
+    """Where a loss is not a number though all that it is made of are; empty: nowhere."""
+    made_of = (tokens.logprobs, tokens.old_logprobs, tokens.advantages)
+    if torch.isfinite(loss).all() or not all(torch.isfinite(value).all() for value in made_of):
+        return ""
+    place = int((~torch.isfinite(loss)).nonzero()[0])
+    now, old, gain = (float(value.detach()[place]) for value in made_of)
+    return (
+        f"its loss is {float(loss.detach()[place])} for a token with a log-probability of {now:.4g} "
+        f"({old:.4g} when drawn) and an advantage of {gain:.4g}"
+    )

@@ -11,6 +11,7 @@ from torch import Tensor
 from vtune.runs.parts.checks.check import Broken, Check, tried
 from vtune.update.losses import LOSSES, Loss, PolicyLoss, PolicyTerms, Tokens
 from vtune.update.losses.section import read_loss
+from vtune.update.objective import policy_terms
 
 LENGTHS = (5, 1, 8, 3)
 """Tokens of the sequences that a loss is tried on."""
@@ -71,10 +72,6 @@ class _Trial:
     def one_per_token(self) -> str:
         tokens = _drawn()
         terms = self.terms(tokens)
-        for field, value in zip(terms._fields, terms, strict=True):
-            if value is not None and value.shape != tokens.logprobs.shape:
-                shape, count = tuple(value.shape), len(tokens.logprobs)
-                raise Broken(f"`{field}` has the shape {shape} for {count} tokens", f"give ({count},)")
         return f"{len(terms.loss)} for {len(tokens.logprobs)}"
 
     def unchanged(self) -> str:
@@ -89,11 +86,10 @@ class _Trial:
 
     def finite(self) -> str:
         for off in (None, *FAR):
-            terms, gradient = self.learnt(_drawn(off=off))
-            for what, value in (("loss", terms.loss), ("gradient", gradient)):
-                if not torch.isfinite(value).all():
-                    where = "drawn by chance" if off is None else f"of {off:g} nats"
-                    raise Broken(f"a {what} is not finite at a log-ratio {where}", "clamp it, see `ratio_of`")
+            _, gradient = self.learnt(_drawn(off=off))
+            if not torch.isfinite(gradient).all():
+                where = "drawn by chance" if off is None else f"of {off:g} nats"
+                raise Broken(f"a gradient is not finite at a log-ratio {where}", "clamp it, see `ratio_of`")
         return f"also at log-ratios of {FAR[0]:g} and {FAR[1]:g} nats"
 
     def nothing_to_learn(self) -> str:
@@ -143,8 +139,6 @@ class _Trial:
         some = _drawn()
         found = self.terms(some)
         terms, _ = self.learnt(_laid_out([], *(value[:0] for value in _values(some))))
-        if terms.loss.shape != (0,):
-            raise Broken(f"the loss of no tokens has the shape {tuple(terms.loss.shape)}", "give (0,)")
         for field, value, other in zip(terms._fields, terms, found, strict=True):
             if (value is None) != (other is None):
                 raise Broken(
@@ -171,8 +165,8 @@ class _Trial:
         return f"{len(LENGTHS)} sequences"
 
     def terms(self, tokens: Tokens) -> PolicyTerms:
-        found: PolicyTerms = self.loss.terms(tokens, self.read())
-        return found
+        """As training has them, which holds a loss to their form."""
+        return policy_terms(self.read(), tokens)
 
     def learnt(self, tokens: Tokens) -> tuple[PolicyTerms, Tensor]:
         """The terms, and the slope of their sum in each log-probability."""
