@@ -66,7 +66,7 @@ def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
                 fix=f"take the tags off: {quote(inner)}",
             )
         raise DataError(
-            f"the ground truth itself earns {verdict.score:.3g}: {verdict.why}",
+            f"the ground truth itself earns {verdict.score:.3g}: {verdict.why or 'it gives no reason'}",
             where=where(sample),
             fix="no reply could earn more: fix ground truth or verifier_parm, or name another verifier",
         )

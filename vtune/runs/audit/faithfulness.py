@@ -41,7 +41,7 @@ from vtune.runs.audit.verdicts import write_verdicts
 from vtune.runs.audit.ways import BASE, MAJORITY, Way, against_boxes, agreed, by_rule, together, ways_of
 from vtune.runs.evaluate.unfinished import check_finished
 from vtune.runs.evaluate.windows import portions
-from vtune.schema.audit import SHARES, keep_audit, read_audit
+from vtune.schema.audit import NAME, SHARES, keep_audit, read_audit
 from vtune.schema.parquet import count_rows, read_trajectories
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
@@ -157,7 +157,11 @@ def _keep(
     Where this audit left out so much that it has no shares, those of an earlier one stay; what does not
     depend on them, such as answers that were drawn again, is kept in any case.
     """
-    if not (path.is_dir() and os.access(path, os.W_OK)):
+    if not path.is_dir():
+        return
+    if not os.access(path, os.W_OK):
+        stale = f"its {NAME} is of an earlier audit, and " if (path / NAME).exists() else ""
+        say(f"warning: {path} cannot be written to: {stale}nothing of this one is kept")
         return
     kept = {**result, "no_shares": result["all"]["no_shares"]}
     before = read_audit(path)

@@ -82,7 +82,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         # `#` begins a remark; anything else would have been meant to do something.
         more = len(words) > 2 and not words[2].startswith("#")
         if key != "slots" or more or not slots.isdecimal() or int(slots) == 0 or name in found:
-            what = f"{name} a second time" if name in found else repr(line.strip())
+            what = f"{name} a second time" if name in found else f"{line.strip()!r}, not a name and its GPUs"
             raise RecipeError(f"{hostfile}, line {number} has {what}", fix=SLOTS)
         if not NAME.fullmatch(name):
             what = f"{name!r}, which pdsh does not take for one machine"
