@@ -45,7 +45,7 @@ from vtune.data.formats.table import OfficialScorer
 def asked(replies):
     return {sample.id: answer for sample, answer in replies}
 
-SCORER = OfficialScorer(asked, dict, lambda sample: sample.id)
+SCORER = OfficialScorer(asked, dict, lambda sample: sample.id, lambda content: {})
 FORMATS.add("""
 """The script that scores a format of one's own."""
 
