@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 
@@ -14,10 +14,12 @@ from vtune.schema.trajectory import Outcome
 from vtune.tools.calls import responses
 from vtune.tools.observation import Observation, tidy, unfit
 from vtune.tools.tool import Mistake, refused
-from vtune.uses import awaited, broken, uncancelled
+from vtune.uses import awaited, broken, defined, ill_made, uncancelled
 
 PARTS = ("observe", "outcome", "close", "stop", "opening", "sandbox")
 """What an episode has, of its own or from its base."""
+ACTS_ARE = "return `[Act(shown(text, pictures))]`, an Act for each thing that the turn did; None at the end"
+OUTCOME_IS = "return `Outcome(reward, why)`, or None where a verifier judges the answer"
 
 
 @asynccontextmanager
@@ -106,7 +108,7 @@ class Checked(Episode):
     async def check_opening(self) -> None:
         """Check that what it begins with can be shown."""
         if self.opening is not None:
-            self.opening = await self._checked(self.opening, len(self._start.images))
+            self.opening = await self._checked(self.opening, self._start.images)
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
         """What the user's own says; the policy reads the message of a `Mistake`."""
@@ -117,11 +119,11 @@ class Checked(Episode):
                 return [Act(refused(str(mistake)))]
             if acts is None:
                 return None
-            acts = list(acts)
+            acts = self._acts(acts)
             if not acts and not turn.last:
                 raise ValueError("`observe` gives no act: give one, or None to end the conversation")
             for number, act in enumerate(acts):
-                acts[number] = replace(act, seen=await self._checked(act.seen, len(turn.pictures)))
+                acts[number] = replace(act, seen=await self._checked(act.seen, turn.pictures))
                 if not isinstance(act.tool, str):
                     raise TypeError(f"`tool` of an act is {act.tool!r:.60}: give a text")
                 if not isinstance(json.loads(act.arguments), dict):
@@ -133,6 +135,17 @@ class Checked(Episode):
                 )
             return acts
 
+    def _acts(self, found: object) -> list[Act]:
+        """What `observe` gave, which has to be acts."""
+        acts: list[object] = list(found) if isinstance(found, Iterable) else [found]
+        others = [type(act).__name__ for act in acts if not isinstance(act, Act)]
+        if not isinstance(found, Iterable) or isinstance(found, str) or others:
+            one = type(found).__name__
+            gives = f"a {one} with {others[0]}" if isinstance(found, list | tuple) else one
+            what = f"`observe` gives {gives}, not a list of Act"
+            raise ill_made(self._part, what, ACTS_ARE, defined(self._episode.observe))
+        return [act for act in acts if isinstance(act, Act)]
+
     async def outcome(self) -> Outcome | None:
         """The user's own, which has to be there if the environment judges."""
         with _named(self._name):
@@ -140,7 +153,8 @@ class Checked(Episode):
             if found is None and ENVIRONMENTS[self._name].judges:
                 raise ValueError("it judges, and `outcome` gives None")
             if found is not None and not isinstance(found, Outcome):
-                raise TypeError(f"`outcome` gives {type(found).__name__}, not an Outcome")
+                what = f"`outcome` gives {type(found).__name__}, not an Outcome"
+                raise ill_made(self._part, what, OUTCOME_IS, defined(self._episode.outcome))
             return found
 
     async def close(self) -> None:
@@ -148,8 +162,8 @@ class Checked(Episode):
         with _named(self._name):
             await awaited(self._part, self._episode.close)
 
-    async def _checked(self, seen: Observation, known: int) -> Observation:
-        """An observation that a conversation with `known` pictures, and its record, can hold."""
+    async def _checked(self, seen: Observation, known: Sequence[bytes]) -> Observation:
+        """An observation that a conversation with these pictures, and its record, can hold."""
         if not isinstance(seen, Observation):
             raise TypeError(f"it gives {type(seen).__name__}, not Observation")
         if wrong := unfit(seen, known):

@@ -11,7 +11,7 @@ from PIL import Image
 from vtune.environments import ENVIRONMENTS
 from vtune.environments.environment import Act, EnvironmentPart, Episode, Start, Trial, Turn
 from vtune.environments.origins import Origins
-from vtune.errors import DataError, ServiceError
+from vtune.errors import BrokenPart, DataError, ServiceError
 from vtune.sandbox import ShownCrop
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
@@ -91,7 +91,7 @@ class ToolEpisode(Episode):
         )
         acts, self._cut = [], [one.crops for one in found]
         for one, answered in zip(asked, found, strict=True):
-            seen = await self._usable(answered)
+            seen = await self._usable(one.tool, answered)
             crops = self._origins.placed(seen.crops, seen.images)
             framed = replace(seen, text=tool_response(seen.text), crops=crops)
             acts.append(Act(framed, one.tool, arguments_of(one), one.end))
@@ -118,12 +118,19 @@ class ToolEpisode(Episode):
                 else:
                     self._views.append(View(data, number, None, size(data)))
 
-    async def _usable(self, seen: Observation) -> Observation:
-        """The observation, or our failure in its place where a tool's picture cannot be decoded."""
+    async def _usable(self, tool: str, seen: Observation) -> Observation:
+        """The observation, or our failure in its place where a tool's picture cannot be decoded.
+
+        Raises:
+            BrokenPart: If the tool is a user's own.
+        """
         try:
             await self._start.services.pictures.load(seen.images)
         except DataError as error:
-            return Observation(text="", status="infra", error=f"a tool returned no picture: {error.what}")
+            if isinstance(broken := self._start.services.tools.no_picture(tool, error.what), BrokenPart):
+                raise broken from broken.__cause__
+            why = f"tool `{tool}` returned no picture: {error.what}"
+            return Observation(text="", status="infra", error=why)
         return seen
 
     async def _readable(self, seen: Observation) -> Observation:

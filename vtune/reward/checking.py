@@ -15,6 +15,7 @@ from vtune.reward.part import REWARDS
 from vtune.reward.recipe import JUDGES, RewardRecipe
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.uses import used
 from vtune.verifiers import check_ground_truth, verifier_of
 
 _NAMED = re.compile(r"'[^']*'|\d+")
@@ -154,10 +155,21 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
             where=f"{times} of {len(trajectories)}: {why}",
-            fix="fix the endpoint of the model, the judge, the reward service, the tool, the sandbox or the "
-            "data, then continue with --resume; or go on without such trajectories, with a higher "
-            "reward.max_unscored",
+            fix=f"{_remedy(why)}; or go on without such trajectories, with a higher reward.max_unscored",
         )
+
+
+def _remedy(why: str) -> str:
+    """What helps where trajectories are unscored for some reason; a file of the user's may be named in it."""
+    if own := next((file for file in used() if f" of {file.name}" in why), None):
+        return (
+            f"correct {own.path}, so that no reply takes it long, and start a new run with another --out: "
+            "--resume runs the copy that this one keeps"
+        )
+    return (
+        "fix the endpoint of the model, the judge, the reward service, the tool, the sandbox or the data, "
+        "then continue with --resume"
+    )
 
 
 def silent_line(silent: Sequence[Mapping[tuple[str, int], str]], total: int) -> str | None:

@@ -13,12 +13,16 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.sections import Open, Strict
-from vtune.uses import awaited, given
+from vtune.uses import awaited, defined, given, ill_made
 from vtune.verifiers.verifying import Verifying
 
 if TYPE_CHECKING:
     from vtune.reward.evidence import Judges
     from vtune.reward.recipe import RewardRecipe
+
+
+BOUNDS = "correct the score; or say in RewardPart what it is at least and at most, e.g. low=-0.5, high=1.0"
+"""The next step for a score outside of what a part says of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,7 @@ async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
     """The score of a part, or why it has none.
 
     Raises:
-        RunFailed: If it gives no score, or one outside of what the part says of itself.
+        BrokenPart: If a user's own gives no score, or one outside of what it says of itself.
     """
     part = REWARDS[name]
     try:
@@ -147,11 +151,8 @@ async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
         return unscored(error)
     if isinstance(verdict, Unscored):
         return verdict
-    given(verdict, Verdict, REWARDS.kind, name)
+    given(verdict, Verdict, REWARDS.kind, name, part.score)
     if not part.low <= verdict.score <= part.high:
-        raise RunFailed(
-            f"the reward part `{name}` scores {verdict.score:.3g}, outside of [{part.low:g}, {part.high:g}]",
-            where=f"sample {scene.sample.id!r}",
-            fix="correct its `low` and `high`, or its score; `vtune parts check` of its file tries it",
-        )
+        what = f"it scores {verdict.score:.3g}, outside of [{part.low:g}, {part.high:g}]"
+        raise ill_made((REWARDS.kind, name), ValueError(what), BOUNDS, defined(part.score))
     return verdict

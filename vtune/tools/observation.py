@@ -1,7 +1,7 @@
 """What a model sees of a tool call, and what is kept of it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from numbers import Integral
@@ -10,10 +10,14 @@ from typing import get_args
 from vtune.models.families.hermes import HERMES
 from vtune.sandbox import ShownCrop
 from vtune.schema.box import proper
+from vtune.schema.pixels import size_of
 from vtune.schema.trajectory import Crop, Status
 
 IMAGE_MARK = "<image>"
 """Stands where a picture goes, as in the user's turn."""
+
+ROUNDING = 1.0
+"""Pixels by which a region may lie beside its picture, ours: where its corners were rounded."""
 
 _SPECIAL = re.compile(
     rf"<(?=/?(?:image|sandbox_output|code|think|answer|{HERMES.call}|{HERMES.response})>|\|)"
@@ -36,8 +40,8 @@ class Observation:
     seconds: float = 0.0
 
 
-def unfit(seen: Observation, known: int) -> str:
-    """Why a conversation with `known` pictures, and its record, cannot hold it; empty: they can."""
+def unfit(seen: Observation, known: Sequence[bytes | None]) -> str:
+    """Why a conversation with these pictures, and its record, cannot hold it; empty: they can."""
     texts = (seen.text, seen.output, seen.error)
     if not all(isinstance(text, str) for text in texts) or any(text != encodable(text) for text in texts):
         return "`text`, `output` and `error` of an observation are texts that UTF-8 can hold: see `encodable`"
@@ -59,29 +63,40 @@ def tidy(seen: Observation) -> Observation:
     return replace(seen, images=tuple(seen.images), crops=tuple(map(_plain, seen.crops)))
 
 
-def _region(crop: ShownCrop, known: int, count: int) -> str:
+def _region(crop: ShownCrop, known: Sequence[bytes | None], count: int) -> str:
     """What is wrong with a region that a call says to show of the conversation's pictures; empty: nothing.
 
     Args:
         crop: The region.
-        known: Pictures of the conversation.
+        known: Pictures of the conversation, encoded: regions are in their pixels; None: not known.
         count: Pictures that the call returned.
     """
     if not isinstance(crop, ShownCrop):
         return f"`crops` of an observation holds {type(crop).__name__}: give ShownCrop"
     if not isinstance(crop.image, Integral) or not isinstance(crop.shown, Integral | None):
         return f"a crop has `image` {crop.image!r:.40} and `shown` {crop.shown!r:.40}: number pictures from 0"
-    if not 0 <= crop.image < known:
-        return f"a crop has `image` {crop.image}, and the conversation has {known} picture(s), from 0"
+    if not 0 <= crop.image < len(known):
+        return f"a crop has `image` {crop.image}, and the conversation has {len(known)} picture(s), from 0"
     if crop.shown is not None and not 0 <= crop.shown < count:
         return f"a crop has `shown` {crop.shown}, and the call returned {count} picture(s), from 0"
     box = _floats(crop.bbox)
     if len(box) != 4 or not proper((box[0], box[1], box[2], box[3])):
         return f"a crop has `bbox` {crop.bbox}: give (x0, y0, x1, y1), finite and with an inside"
+    if (data := known[crop.image]) is not None and not _within(box, size_of(data)):
+        width, height = size_of(data)
+        return (
+            f"a crop has `bbox` {crop.bbox}, and picture {crop.image} has {width}x{height} pixels: give the "
+            "part that lies within; `matrix` says where each pixel was, should it show a margin too"
+        )
     matrix = None if crop.matrix is None else _floats(crop.matrix)
     if matrix is not None and (len(matrix) not in (6, 9) or not all(map(isfinite, matrix))):
         return f"a crop has `matrix` {crop.matrix}: give six or nine finite numbers"
     return ""
+
+
+def _within(box: Sequence[float], size: tuple[int, int]) -> bool:
+    """Whether a region lies in a picture of some (width, height), but for rounding."""
+    return min(box) >= -ROUNDING and box[2] <= size[0] + ROUNDING and box[3] <= size[1] + ROUNDING
 
 
 def _floats(values: Iterable[float]) -> tuple[float, ...]:

@@ -15,10 +15,12 @@ from vtune.tools.calls import Asked
 from vtune.tools.observation import Observation, encodable, tidy, unfit
 from vtune.tools.result_cache import ResultCache
 from vtune.tools.tool import Mistake, Scene, Schema, Tool, refused
-from vtune.uses import awaited, broken, given, ill_made, uncancelled
+from vtune.uses import awaited, broken, defined, given, ill_made, uncancelled
 
 Results = ResultCache[Observation]
 """Observations by (group, tool, key)."""
+ENCODED = "return PNG or JPEG bytes; raise ServiceError where a service that it asks gave none"
+"""The next step for a tool that returned bytes which are no picture."""
 
 
 class Toolbox:
@@ -38,6 +40,11 @@ class Toolbox:
     def schemas(self, offered: Sequence[str]) -> list[Schema]:
         """How these are described to the policy."""
         return [self._tools[name].schema for name in self.names(offered)]
+
+    def no_picture(self, name: str, why: str) -> Exception:
+        """The error for a tool that returned bytes which are no picture; of a user's own a BrokenPart."""
+        wrong = ValueError(f"it returned no picture: {why}")
+        return ill_made((TOOLS.kind, name), wrong, ENCODED, defined(self._tools[name].run))
 
     async def run(self, asked: Asked, scene: Scene, group: int, results: Results) -> Observation:
         """What comes of a call.
@@ -66,7 +73,7 @@ class Toolbox:
         except ServiceError as error:
             seconds = time.monotonic() - began
             return Observation(text="", status="infra", error=encodable(str(error)), seconds=seconds)
-        return replace(_checked(found, asked.tool, scene), seconds=time.monotonic() - began)
+        return replace(_checked(found, asked.tool, tool, scene), seconds=time.monotonic() - began)
 
 
 def opening(name: str, manager: object) -> AbstractAsyncContextManager[Tool]:
@@ -106,17 +113,22 @@ def _check_key(key: object, tool: str) -> None:
         raise broken(error, (TOOLS.kind, tool)) or error
 
 
-def _checked(found: object, tool: str, scene: Scene) -> Observation:
+def _checked(found: object, name: str, tool: Tool, scene: Scene) -> Observation:
     """What a tool gave, as a conversation and its record hold it.
 
     Raises:
         BrokenPart: If a user's own gave what they cannot hold.
     """
-    seen = given(found, Observation, TOOLS.kind, tool)
-    if wrong := unfit(seen, max(len(scene.images), len(scene.views))):
-        error = ValueError(wrong)
-        raise broken(error, (TOOLS.kind, tool)) or error
+    seen = given(found, Observation, TOOLS.kind, name, tool.run)
+    if wrong := unfit(seen, _pictures(scene)):
+        raise ill_made((TOOLS.kind, name), ValueError(wrong), "correct the line", defined(tool.run))
     return tidy(seen)
+
+
+def _pictures(scene: Scene) -> list[bytes | None]:
+    """The conversation's pictures by number; None: what only a region of another is known of."""
+    whole = dict(enumerate(scene.images)) | {view.image: view.data for view in scene.views}
+    return [whole.get(number) for number in range(max(len(scene.images), len(scene.views)))]
 
 
 def arguments_of(asked: Asked) -> str:

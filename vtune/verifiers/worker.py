@@ -194,7 +194,7 @@ class Worker:
         except OSError:
             data = b""
         if not data:
-            self._fail("the worker of verifier `{}` died")
+            self._fail("the worker of {} died")
             return
         self._received += data
         while (end := self._whole()) <= len(self._received):
@@ -262,7 +262,7 @@ class Worker:
             self._fast.pass_on(slow)
             self._leave(others)
         elif self._over():
-            self._fail(f"verifier `{{}}` gave no verdict in {loop.time() - self._began:.0f} s")
+            self._fail(f"{{}} gave no verdict in {loop.time() - self._began:.0f} s")
         else:
             self._alarm = loop.call_later(self._timeout_s / 30, self._look_at_the_clock)
 
@@ -273,7 +273,7 @@ class Worker:
         self.asked.clear()
         if questions:
             first = questions.pop(0)
-            tell(first.verdict, ServiceError(why.format(first.verifier)))
+            tell(first.verdict, ServiceError(why.format(called(first.verifier))))
         self._leave(questions)
 
 
@@ -310,6 +310,12 @@ def _start(process: BaseProcess) -> None:
         except (EOFError, ConnectionError):  # the fork server died: as it was asked, or a moment before
             time.sleep(PAUSE)
     raise OSError("the server that forks workers dies again and again")
+
+
+def called(verifier: str) -> str:
+    """A verifier in words; of a user's own with its file."""
+    file = next((file.name for file in used() if ("verifier", verifier) in file.parts), None)
+    return f"verifier `{verifier}`" + (f" of {file}" if file else "")
 
 
 def tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from vtune.errors import ServiceError
-from vtune.verifiers.worker import Question, Worker, tell
+from vtune.verifiers.worker import Question, Worker, called, tell
 
 Leave = Callable[[Sequence[Question]], None]
 
@@ -32,7 +32,8 @@ class WorkerPool:
         """Leave a reply unscored if no worker has had room for it yet."""
         if question in self.waiting:
             self.waiting.remove(question)
-            tell(question.verdict, ServiceError("too many replies that take long to verify wait already"))
+            why = "too many replies that take long to verify wait already, as does this one"
+            tell(question.verdict, ServiceError(f"{why} for {called(question.verifier)}"))
 
     def stop(self) -> None:
         """End all processes; who waits for them waits no longer."""

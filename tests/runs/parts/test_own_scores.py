@@ -278,7 +278,7 @@ def test_a_recipe_without_them_is_written_as_before() -> None:
         ("anls.py", "1.0 - share if", "1.33 - share if", "the gold answer earns full marks"),
         ("brief.py", "max(0.0, 1.0 - words", "max(1.33, 1.0 - words", "scores lie within its bounds"),
         ("near.py", "Verdict(self._levels.full", "Verdict(1.33", "the gold look earns its level"),
-        ("maze.py", "Outcome(float(there)", "Outcome(1.33", "a reward lies in [0, 1]"),
+        ("maze.py", "Outcome(float(there)", "Outcome(1.33", "it opens and answers a turn"),
     ],
 )
 def test_a_score_out_of_its_bounds_is_to_be_scaled(

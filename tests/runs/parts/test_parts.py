@@ -104,7 +104,7 @@ def test_a_good_part_keeps_every_promise(file: str) -> None:
         (
             "    check(sample)",
             "    from vtune.verifiers.verifier import undecided\n    raise undecided('?', sample)",
-            "a wrong answer earns nothing",
+            "the gold answer earns full marks",
             "it leaves an answer to a model: say asks_judge=True",
         ),
         (
@@ -411,7 +411,7 @@ def test_a_tool_is_told_that_its_look_is_not_verified(tmp_path: Path, old: str, 
             "the tools of its trial open",
             "there is no tool `zom`",
         ),
-        ("return Outcome(float(there)", "return Outcome(1.5", "a reward lies in [0, 1]", "got 1.5"),
+        ("return Outcome(float(there)", "return Outcome(1.5", "it opens and answers a turn", "got 1.5"),
         (
             "return Maze(sample",
             "return MAZES.setdefault('', Maze(sample",
@@ -421,7 +421,7 @@ def test_a_tool_is_told_that_its_look_is_not_verified(tmp_path: Path, old: str, 
         (
             "    async def outcome",
             "    async def close(self):\n        1 / 0\n\n    async def outcome",
-            "it closes, also before the first turn",
+            "it opens and answers a turn",
             "ZeroDivisionError",
         ),
     ],
@@ -497,8 +497,8 @@ def test_an_environment_is_tried_with_a_turn_that_it_answers(
         (
             "[self.drawn()])\n        return [Act",
             "[self.drawn()], [ShownCrop(bbox=(90, 0, 118, 28), image=0, shown=0)])\n        return [Act",
-            "its pictures show what it says",
-            "lies outside of the picture",
+            "it opens and answers a turn",
+            "and picture 0 has",
         ),
     ],
 )
@@ -543,8 +543,13 @@ def test_the_trial_of_an_environment_has_the_tools_that_its_sample_offers(tmp_pa
         ("tokens.advantages *", "tokens.advantages.mul_(2) *", "it changes none", "`advantages` is another"),
         ("* tokens.logprobs)", "* tokens.logprobs.mean())", "a sequence is alone", "stands alone"),
         ("* tokens.logprobs)", "@ tokens.logprobs)", "one loss value per token", "shape () for 17 tokens"),
-        ("* tokens.logprobs)", "/ tokens.old_logprobs.exp())", "no advantage", "does not require grad"),
-        ("* tokens.logprobs)", "* ratio_of(tokens) ** 9)", "loss and gradient", "not finite at a log-ratio"),
+        ("* tokens.logprobs)", "/ tokens.old_logprobs.exp())", "one loss value per token", "has no gradient"),
+        (
+            "* tokens.logprobs)",
+            "* ratio_of(tokens) ** 9)",
+            "loss and gradient",
+            "its loss is inf for a token",
+        ),
         ("tokens.advantages *", "(tokens.advantages + 1) *", "no advantage, no gradient", "a gradient is"),
         ("(-((1", "(((1", "the gradient follows", "has the gradient"),
         ("likely) **", "2 * likely) **", "the gradient follows", "needs the opposite sign"),

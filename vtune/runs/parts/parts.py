@@ -9,7 +9,7 @@ from vtune.config import read_values
 from vtune.errors import RecipeError
 from vtune.parts import OURS, Kind
 from vtune.registry import TABLES
-from vtune.runs.parts.checks.check import Check
+from vtune.runs.parts.checks.check import Check, once
 from vtune.uses import Used, use
 
 ROOMS: Mapping[Kind, str] = {
@@ -109,7 +109,7 @@ def _checked(file: Used) -> list[dict[str, Any]]:
             "file": file.path,
             "checks": [
                 {"name": one.name, "ok": one.ok, "found": one.found, "fix": one.fix}
-                for one in contract_of(kind)(name)
+                for one in once(contract_of(kind)(name))
             ],
         }
         for kind in ROOMS

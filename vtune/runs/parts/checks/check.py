@@ -4,7 +4,7 @@ import io
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from vtune.report.progress import say
 from vtune.rollout.blocking import line_of_theirs
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Sample
-from vtune.uses import broken
+from vtune.uses import TRIES, broken
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -57,6 +57,8 @@ class Check:
     """What was measured, or what is wrong."""
     fix: str = ""
     """The remedy; empty where the promise is kept."""
+    bug: str = ""
+    """By which checks are known that one mistake breaks: the error with its line, or what is wrong."""
 
 
 class Broken(Exception):
@@ -83,12 +85,23 @@ def tried(name: str, run: Callable[[], str]) -> Check:
     try:
         return Check(name, True, run())
     except Broken as promise:
-        return Check(name, False, promise.what, promise.fix)
+        cause = promise.__cause__
+        bug = raised(cause) if isinstance(cause, Exception) else promise.what
+        return Check(name, False, promise.what, promise.fix, bug)
     except Exception as error:  # noqa: BLE001 - a user's part may raise anything: it is reported
-        fix = error.fix if isinstance(error, VtuneError | OutOfRange) else ""
-        return Check(name, False, raised(error), fix or "correct the line")
+        fix = error.fix.removesuffix(f"; {TRIES}") if isinstance(error, VtuneError | OutOfRange) else ""
+        return Check(name, False, raised(error), fix or "correct the line", raised(error))
     finally:
         timer.cancel()
+
+
+def once(checks: Sequence[Check]) -> list[Check]:
+    """Checks without those that would say again what an earlier one says is wrong."""
+    first: dict[str, Check] = {}
+    for check in checks:
+        if not check.ok:
+            first.setdefault(check.bug, check)
+    return [check for check in checks if check.ok or first[check.bug] is check]
 
 
 def _waits(name: str, thread: int) -> None:

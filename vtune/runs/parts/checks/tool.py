@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vtune.errors import RunFailed
+from vtune.errors import DataError, RunFailed
 from vtune.parts import OURS
 from vtune.runs.agent.tools import NoSettings
 from vtune.runs.parts.checks.check import (
@@ -155,11 +155,9 @@ def _takes(name: str) -> str:
         try:
             (found,) = asyncio.run(_called(name, example, picture=_of_mode(mode)))
         except Broken as broken:
-            raise Broken(f"of a picture that is {kind}, {broken.what}", fix) from None
+            raise Broken(f"of a picture that is {kind}, {broken.what}", fix) from broken.__cause__
         if found.status != "ok":
             raise Broken(f"a picture that is {kind} ends as {found.status}: {found.error}", fix)
-        for image in found.images:
-            decode_picture(image)
     return ", ".join(MODES)
 
 
@@ -295,9 +293,19 @@ def _check_schema(tool: Tool) -> None:
 
 async def _survived(toolbox: Toolbox, asked: Asked, scene: Scene) -> Observation:
     try:
-        return await toolbox.run(asked, scene, 0, ResultCache())
+        found = await toolbox.run(asked, scene, 0, ResultCache())
     except RunFailed:
         raise  # it says itself what is wrong
     except Exception as error:
-        arguments = json.dumps(asked.arguments)
-        raise Broken(f"{arguments} raises {raised(error)}", "raise Mistake") from error
+        if asked.arguments == TOOLS[asked.tool].example:
+            fix = "correct the line; Mistake is for what the model did wrong"
+        else:
+            fix = "raise Mistake where the model is wrong, else correct the line"
+        raise Broken(f"{json.dumps(asked.arguments)} raises {raised(error)}", fix) from error
+    for image in found.images:
+        try:
+            decode_picture(image)
+        except DataError as error:
+            wrong = toolbox.no_picture(asked.tool, error.what)
+            raise wrong from wrong.__cause__
+    return found
