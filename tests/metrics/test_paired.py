@@ -42,6 +42,13 @@ def test_mcnemar_is_what_is_counted_by_hand(only_a: int, only_b: int, p: float) 
     assert sign_flips(less) == pytest.approx(p) == mcnemar(less)
 
 
+def test_clusters_that_differ_are_counted() -> None:
+    sizes = (1, 2, 1, 1, 1, 1, 10)
+    rows = [Pair(f"c{number}", 0.0, 1.0) for number, size in enumerate(sizes) for _ in range(size)]
+    found = paired([*rows, Pair("c9", 1.0, 1.0)])
+    assert (found.differing, found.clusters, found.better_b) == (7, 8, 17)
+
+
 def test_many_flips_are_drawn_and_come_close_to_all_of_them() -> None:
     for won, lost in ((30, 18), (31, 14), (24, 24)):
         less = np.array([1.0] * won + [-1.0] * lost)

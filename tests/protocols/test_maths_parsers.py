@@ -192,6 +192,15 @@ def test_what_is_too_deep_too_long_or_too_large_has_no_value(text: str) -> None:
     assert latex2sympy_value(text, whole=False) is None
 
 
+@pytest.mark.parametrize(
+    "text", ["1 " * 200, "\\boxed{" + "1\t" * 200 + "}", "5" + " " * 300 + "\\pi", " "]
+)  # fmt: skip
+def test_a_reply_that_is_cut_at_a_space_has_no_value(text: str) -> None:
+    assert value_of(text) is None
+    for name in ("official", "lmms-eval", "vlmevalkit"):
+        assert grade(name, "mathvision", text, SPECIMENS["mathvision"][0]).score == 0.0
+
+
 def test_tuples_are_equal_number_by_number() -> None:
     truth = "(3, 0.5)"
     right = ("(3,1/2)", "(3, 0.5)", "(3,0.501)", "( 3 , \\frac{1}{2})")

@@ -68,6 +68,14 @@ def test_csv_has_the_parts_of_a_score_and_what_several_rollouts_say() -> None:
     assert "pass@1" not in evaluations_csv([other])
 
 
+def test_a_source_with_a_score_of_its_own_is_one_line() -> None:
+    one = evaluation("one")
+    one["score"] |= {"sources": {"lens": {"score": 0.25, "intervals": {}, "n": 5, "clusters": 5}}}
+    rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one])))}
+    assert list(rows) == ["one", "one: charts", "one: lens"]
+    assert (rows["one: lens"]["score"], rows["one: lens"]["accuracy"]) == ("0.25", "0.5")
+
+
 def test_latex_has_a_row_for_each_evaluation_and_says_whose_looks_these_are() -> None:
     text = evaluations_latex([evaluation("before"), evaluation("after_50%", 0.75)])
     rows = [line for line in text.splitlines() if line.endswith(r"\\")]

@@ -154,7 +154,7 @@ def test_a_reply_that_a_filter_withholds_is_no_answer_of_the_model(tmp_path: Pat
         draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
 
 
-@pytest.mark.parametrize("content", [None, "<think>I zoom in.</think>\n"])
+@pytest.mark.parametrize("content", [None, "<think>I zoom in.</think>\n", "Let me zoom in on the sign."])
 def test_a_call_that_the_endpoint_takes_out_of_the_text_is_no_answer_of_the_model(
     content: str | None, tmp_path: Path
 ) -> None:

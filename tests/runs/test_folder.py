@@ -117,7 +117,7 @@ def test_only_what_does_not_touch_the_learning_may_change(run: Path, data: Path)
     start_run(run, plan(every=4, keep=2), [data], resume=True)
     assert yaml.safe_load((run / "recipe.yaml").read_text())["checkpoints"] == {"every": 4, "keep": 2}
     before = (run / "recipe.yaml").read_text()
-    with pytest.raises(RecipeError, match=r"it differs in seed\b"):
+    with pytest.raises(RecipeError, match=r"it differs in seed( \(.*\))?\n"):
         start_run(run, plan(seed=1, steps=12), [data], resume=True)
     assert (run / "recipe.yaml").read_text() == before
 
@@ -191,7 +191,7 @@ def test_where_a_run_searches_how_patiently_and_at_what_cost_may_change(
 @pytest.mark.parametrize("key", ASKED_OTHERWISE)
 def test_what_searches_find_may_not_change(key: str, data: Path, tmp_path: Path) -> None:
     start_run(tmp_path / "run", searching(), [data], resume=False)
-    with pytest.raises(RecipeError, match=rf"it differs in {key}\b"):
+    with pytest.raises(RecipeError, match=rf"it differs in {key}( \(.*\))?\n"):
         start_run(tmp_path / "run", searching(key, ASKED_OTHERWISE[key]), [data], resume=True)
 
 
@@ -203,10 +203,10 @@ def test_a_run_may_be_extended_and_not_cut_shorter_than_it_began_and_says_so(
     start_run(run, plan(steps=9), [data], resume=True)
     assert json.loads((run / "environment.json").read_text())["extended"] == ["steps 3 -> 5", "steps 5 -> 9"]
     assert yaml.safe_load((run / "recipe.yaml").read_text())["steps"] == 9
-    with pytest.raises(RecipeError, match=r"it differs in steps\b"):
+    with pytest.raises(RecipeError, match=r"it differs in steps( \(.*\))?\n"):
         start_run(run, plan(steps=2), [data], resume=True)
     prints = {str(data): fingerprint(data)}
-    with pytest.raises(RecipeError, match=r"it differs in steps\b"):
+    with pytest.raises(RecipeError, match=r"it differs in steps( \(.*\))?\n"):
         check_same_run(run, plan(steps=12), prints, processes=1)
 
 
@@ -233,7 +233,7 @@ def test_a_length_of_many_digits_can_be_taken_back_to_the_first(data: Path, tmp_
     run = tmp_path / "run"
     start_run(run, plan(steps=1234567), [data], resume=False)
     start_run(run, plan(steps=2000000), [data], resume=True)
-    with pytest.raises(RecipeError, match=r"it differs in steps\b"):
+    with pytest.raises(RecipeError, match=r"it differs in steps( \(.*\))?\n"):
         start_run(run, plan(steps=1234566), [data], resume=True)
     start_run(run, plan(steps=1234567), [data], resume=True)
 
@@ -336,7 +336,7 @@ def test_a_run_may_go_on_with_other_reward_services_or_none(data: Path, tmp_path
     start_run(tmp_path / "run", Paid(reward={"tool": 1.0}), [data], resume=False)
     for service in services:
         start_run(tmp_path / "run", Paid(reward={"tool": 1.0, "service": service}), [data], resume=True)
-    with pytest.raises(RecipeError, match=r"differs in reward\.tool\b"):
+    with pytest.raises(RecipeError, match=r"differs in reward\.tool( \(.*\))?\n"):
         start_run(tmp_path / "run", Paid(reward={"tool": 0.5, "service": None}), [data], resume=True)
 
 
@@ -351,7 +351,7 @@ def test_a_run_whose_recipe_has_the_old_name_of_a_key_is_resumed(
     written[before][key] = written[section].pop(new)
     (run / "recipe.yaml").write_text(yaml.safe_dump(written))
     other = load_recipe(shipped, RLRecipe, [f"{RENAMED[old]}={written[before][key] + 1}"])
-    with pytest.raises(RecipeError, match=rf"it differs in {RENAMED[old]}\b"):
+    with pytest.raises(RecipeError, match=rf"it differs in {RENAMED[old]}( \(.*\))?\n"):
         start_run(run, other, [data], resume=True)
     start_run(run, load_recipe(shipped, RLRecipe), [data], resume=True)
     assert new in yaml.safe_load((run / "recipe.yaml").read_text())[section]
@@ -385,5 +385,5 @@ def test_a_run_whose_recipe_has_nulls_for_the_keys_of_other_losses_goes_on(
     )
     (run / "recipe.yaml").write_text(yaml.safe_dump(written))
     changed = recipe.model_copy(update={"loss": recipe.loss.model_copy(update={"kl_weight": 0.1})})
-    with pytest.raises(RecipeError, match=r"it differs in loss.kl_weight\b"):
+    with pytest.raises(RecipeError, match=r"it differs in loss.kl_weight( \(.*\))?\n"):
         start_run(run, changed, [data], resume=True)

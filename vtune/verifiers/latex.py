@@ -27,7 +27,7 @@ _STOPS = (_END, ".", *_PAIRS.values())
 _SKIPPED = re.compile(r"\$|\\displaystyle|\\q?quad(?![a-zA-Z])|\\,|~|\\left(?=\()|\\right(?=\))")
 _EXTENDED = re.compile(r"\\boxed|\^\\circ|\^\{\\circ\}")
 _EXACT = Context(prec=40)
-"""Ours: digits of what is worked out. Exponents have six, so that 3^1009/3^1008 has a value and 9^9^9^9 has none."""
+"""Ours: digits of what is worked out. Exponents have six: 3^1009/3^1008 has a value, and 9^9^9^9 has none."""
 
 
 def value_of(text: str) -> float | None:

@@ -451,9 +451,16 @@ def test_pictures_that_stand_in_the_turns_are_taken(tmp_path: Path) -> None:
     found = pictured(tmp_path)
     assert isinstance(found, Sample)
     assert (found.question, [one.data for one in found.images]) == ("Which?", [jpeg(0)])
-    twice = pictured(tmp_path, images=["a.jpg"])
+    # verl's column holds them once more.
+    assert pictured(tmp_path, images=["a.jpg"]) == found
+    twice = pictured(tmp_path, images=["a.jpg", "a.jpg"])
     assert isinstance(twice, DataError)
     assert (twice.what, twice.fix) == ("pictures stand in the turns and beside them", "keep one of both")
+
+
+@pytest.mark.parametrize("asked", [5, True, {"role": "user"}])
+def test_what_is_no_question_costs_its_row_alone(asked: object, tmp_path: Path) -> None:
+    assert isinstance(pictured(tmp_path, q=asked), DataError)
 
 
 def test_a_template_of_ms_swift_is_refused_and_a_form_of_the_answer_is_not(tmp_path: Path) -> None:

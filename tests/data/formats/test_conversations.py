@@ -125,7 +125,9 @@ def test_a_prompt_and_its_completion_are_one_conversation() -> None:
 
 def test_a_preferred_reply_is_learnt_and_a_rejected_one_is_not() -> None:
     row = said(ANSWER) | {"rejected_messages": None, "rejected_images": []}
-    assert read(row | {"label": True}) == read(said(ANSWER))
+    assert read(row | {"label": True, "rejected_count": 3}) == read(said(ANSWER))
+    with pytest.raises(DataError, match="the reply is a rejected one"):
+        read(row | {"label": "False"})
     with pytest.raises(DataError, match="the reply is a rejected one") as caught:
         read(row | {"label": False})
     assert (caught.value.where, caught.value.fix) == ("column `label`", "drop the row")

@@ -1,6 +1,7 @@
 """Suite files as their page tells people to write them, over samples as an import makes them."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +76,12 @@ def test_what_samples_or_the_file_say_of_the_place_holds(tmp_path: Path) -> None
     ("words", "told"),
     [
         pytest.param((), "", id="the whole reply is read"),
-        pytest.param(("answer_in=tag",), "1 of the first 1 questions do not ask for <answer>", id="tags"),
-        pytest.param(("answer_in=boxed",), r"do not ask for \boxed", id="a box"),
+        pytest.param(
+            ("answer_in=tag",),
+            "1 of the first 1 questions never tell the model",
+            id="tags",
+        ),
+        pytest.param(("answer_in=boxed",), r"to answer in \boxed", id="a box"),
         pytest.param(("answer_in=tag", "rollout.prompt=tools"), "", id="the prompt asks for tags"),
     ],
 )
@@ -87,3 +92,12 @@ def test_a_place_that_no_prompt_asks_for_is_told(
     warn_of_unasked(suite, SERVED, count=1)
     said = capsys.readouterr().err
     assert told in said if told else not said
+
+
+def test_tags_that_are_paid_for_are_no_place_of_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paid = replace(sample("mine/0", "exact", "red"), format_ratio=0.1)
+    suite = load_recipe(written(tmp_path, OPEN, paid), EvalSuite)
+    warn_of_unasked(suite, SERVED, count=1)
+    assert capsys.readouterr().err == ""

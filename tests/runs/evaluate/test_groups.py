@@ -7,15 +7,22 @@ from typing import Any
 import pytest
 
 from tests.runs.commands import vtune
-from tests.runs.evaluate.scripted import asked, write_script
+from tests.runs.evaluate.scripted import asked as questions
+from tests.runs.evaluate.scripted import write_script
 from vtune.config import find, load_recipe, shipped
 from vtune.data.formats.specimens_tsv import countbench
 from vtune.errors import RunFailed
-from vtune.runs.evaluate.groups import GROUPS, SUITES, Asked, Group, Named, run_several
+from vtune.runs.evaluate.groups import GROUPS, SUITES, Asked, Group, Named, asked, run_several
 from vtune.runs.evaluate.published import published_rows
 from vtune.runs.evaluate.suite import EvalSuite
 
 SHIPPED = {name: load_recipe(find(name, GROUPS), Group) for name in shipped(GROUPS)}
+
+
+def test_a_path_with_a_comma_is_one_suite(tmp_path: Path) -> None:
+    file = tmp_path / "a,b.yaml"
+    file.write_text("scorer: mean\n")
+    assert [one.path for one in asked(str(file)).suites] == [file]
 
 
 def test_every_member_ships_and_nothing_that_ships_is_without_a_suite() -> None:
@@ -59,7 +66,7 @@ def test_a_member_without_a_rule_under_the_protocol_is_missing_and_the_others_ar
     monkeypatch.setenv("VTUNE_DATA", str(tmp_path))
     group = tmp_path / "mine.yaml"
     group.write_text("members: [treebench, countbench]\nwithout_suite: []\naverage: mean\n")
-    model = write_script(tmp_path / "r.jsonl", {one.id: ["3"] for one in asked("countbench", data)})
+    model = write_script(tmp_path / "r.jsonl", {one.id: ["3"] for one in questions("countbench", data)})
     words = ["--model", model, "--agent", "direct", "--set", "published.md5=null", "--out", tmp_path / "out"]
     ended = vtune("eval", "--suite", group, "--protocol", "lmms-eval", *words, "--json")
     assert ended.code == 0, ended.err

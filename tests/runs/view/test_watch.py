@@ -165,7 +165,7 @@ def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pyt
         (folder / "started.json").unlink()
         held.__exit__(None, None, None)
 
-    assert vtune("watch", folder).out == "eval-mine: 0/8 rollouts are drawn  not running, not finished\n"
+    assert vtune("watch", folder).out == "eval-mine: 0/8 rollouts drawn  not running, not finished\n"
     draw(2)
     held = locked(folder)
     held.__enter__()
@@ -173,13 +173,15 @@ def test_an_evaluation_is_followed_to_its_score(tmp_path: Path, monkeypatch: pyt
     for state in follow(folder):
         lines.append(watch_line(state))
         next(after)()
-    assert lines[0] == "eval-mine: 2/8 rollouts are drawn"
-    assert re.fullmatch(r"eval-mine: 4/8 rollouts are drawn  \d+ s left", lines[1])
+    assert lines[0] == "eval-mine: 2/8 rollouts drawn"
+    assert re.fullmatch(r"eval-mine: 4/8 rollouts drawn  \d+ s left", lines[1])
     assert lines[2:] == [
-        "eval-mine: 8/8 rollouts are drawn  judged, or scored, now",
-        "eval-mine: 8/8 rollouts are drawn  finished: score 0.5",
+        "eval-mine: 8/8 rollouts drawn  scoring",
+        "eval-mine: 8/8 rollouts drawn  finished: score 0.5",
     ]
     assert "100 %" in printed(render_watch(watched(folder)))
+    (folder / "results.json").write_text(json.dumps({"rollouts": 8, "score": [1]}))
+    assert watched(folder)["score"] is None
     with pytest.raises(DataError) as refused:
         watched(tmp_path)
     assert str(folder) in str(refused.value.fix)

@@ -19,8 +19,8 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
     """
     if options.tools is None and (unoffered := _unoffered(sample)):
         yield (
-            f"`tools_kwargs` of {', '.join(unoffered)}, which the row does not offer: say by --tools what the model "
-            "may call (none for no tool), which takes system turns out as well"
+            f"`tools_kwargs` of {', '.join(unoffered)}, which the row does not offer: say by --tools what "
+            "the model may call (none for no tool), which takes system turns out as well"
         )
     numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)
     if options.verifier is None and numbers:

@@ -242,7 +242,7 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
             raise RecipeError(
                 f"the eval suite {name} is not the one that {out} began with; it differs in "
                 f"{with_values(both(changed, known, now[name]))}",
-                fix=f"set it back{_YOUNGER if YOUNGER in changed else ''}, or give it a name of its own: a curve "
-                "is of one suite",
+                fix=f"set it back{_YOUNGER if YOUNGER in changed else ''}, or give it a name of its own: a "
+                "curve is of one suite",
             )
     return before | now

@@ -62,12 +62,8 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_first_prompts(recipe)
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
-    check_suites(
-        suites_of(recipe),
-        recipe.tools,
-        model=recipe.model if Ranks.of_this_process().first else None,
-        world=world,
-    )
+    model = recipe.model if Ranks.of_this_process().first else None
+    check_suites(suites_of(recipe), recipe.tools, model=model, world=world)
     return facts
 
 

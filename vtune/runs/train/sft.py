@@ -69,14 +69,14 @@ def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
     """
     load_chat(recipe.model)
     found = find_shape(recipe.model, None)
-    world = Ranks.of_this_process().world
+    ranks = Ranks.of_this_process()
+    world, first = ranks.world, ranks.first
     check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
     check_targets(recipe.model, recipe.update)
-    check_suites(
-        load_suites(recipe.eval, kind="transformers"), model=recipe.model if first else None, world=world
-    )
+    suites = load_suites(recipe.eval, kind="transformers")
+    check_suites(suites, model=recipe.model if first else None, world=world)
     plan = check_traces(recipe)
-    if Ranks.of_this_process().first:
+    if first:
         check_lengths(recipe)
     return plan
 
