@@ -222,10 +222,10 @@ def test_every_step_asks_the_next_samples(runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        (setting(update__learning_rate=0.1), r"update\.learning_rate \(\S+ there, 0\.1 now\)"),
+        (setting(update__learning_rate=0.1), r"update\.learning_rate \(was \S+, now 0\.1\)"),
         (
             setting(reward__tool=0.0, seed=5),
-            r"seed \(\d there, 5 now\), reward\.tool \(\S+ there, 0\.0 now\)",
+            r"seed \(was \d, now 5\), reward\.tool \(was \S+, now 0\.0\)",
         ),
     ],
 )

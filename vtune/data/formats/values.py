@@ -149,7 +149,7 @@ def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Pi
 def pictures_within(turns: Any) -> list[Any]:
     """What the parts of turns hold of their pictures, in order; nothing of turns that are texts."""
     listed = _parsed_turns(turns) if isinstance(turns, str) else turns
-    turns = listed if isinstance(listed, list) else ()  # what is no list is refused by `conversation`
+    turns = listed if isinstance(listed, list) else ()  # `conversation` refuses anything else
     contents = [turn.get("content") for turn in turns if isinstance(turn, Mapping)]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return [held for part in parts if isinstance(part, Mapping) for held in pictures_of_part(part)]
