@@ -51,6 +51,8 @@ OTHER_MEANINGS = {
     ("vtune/tools/dense_build.py", "exact"): "how an index searches",
     ("vtune/curate/item.py", "*"): "abilities of V-Triune's rows",
     ("vtune/data/coco.py", "counting"): "an ability",
+    ("vtune/judge/client.py", "judge"): "a section of a recipe",
+    ("vtune/reward/preflight.py", "judge"): "a section of a recipe",
     ("vtune/data/harness.py", "counting"): "an ability",
     ("vtune/data/charts.py", "counting"): "a kind of question",
     ("vtune/data/mathematics.py", "math"): "an ability",

@@ -60,7 +60,7 @@ def test_options_without_a_value_are_those_of_the_commands() -> None:
         command = rest.pop()
         rest.extend(getattr(command, "commands", {}).values())
         seen.update(name for p in command.params if getattr(p, "is_flag", False) for name in p.opts)
-    assert seen - {"--version"} == set(FLAGS)
+    assert seen - {"--version", "--install-completion", "--show-completion"} == set(FLAGS)
 
 
 def copied(name: str, folder: Path, header: str = "", **changed: str) -> Path:

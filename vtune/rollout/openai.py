@@ -24,6 +24,7 @@ from vtune.rollout.submission import Kept, seed_of
 from vtune.rollout.usage import Ledger, Used
 from vtune.rollout.words import Screen, Words
 from vtune.schema.message import IMAGE, Message
+from vtune.tools.calls import OPEN
 
 KEPT = 1 << 28
 """Bytes of pictures that stay encoded; ours."""
@@ -36,7 +37,7 @@ SEEDS = 2**31
 
 FILTERED = "content_filter"
 """The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
-IN_TEXT = ("<tool_call>", "<code>", "<answer>")
+IN_TEXT = (OPEN, "<code>", "<answer>")
 """What a text has that holds a call of ours, or the answer."""
 CALLED = ("tool_calls", "function_call")
 """The `finish_reason` of a reply that the endpoint has taken calls out of. It was offered no tools: ours are

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from vtune.parts import OURS
 from vtune.update.batch import MicroBatch
 from vtune.update.forward import TokenStats
 from vtune.update.losses import LOSSES, PolicyLoss, PolicyTerms, Tokens
@@ -80,7 +81,8 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
         fix = "give one value per token"
     elif tokens.logprobs.requires_grad and not found.loss.requires_grad:
         wrong, fix = "its loss has no gradient", "compute it from `tokens.logprobs`, without `detach`"
-    elif wrong := _not_finite(found.loss, tokens):
+    elif recipe.algorithm not in OURS[LOSSES.kind] and (wrong := _not_finite(found.loss, tokens)):
+        # Of somebody's own alone: the host waits for the GPU.
         fix = "clamp what overflows, see `ratio_of`"
     else:
         return found

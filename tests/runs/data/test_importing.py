@@ -681,7 +681,7 @@ def test_tools_that_nobody_offers_are_told_until_the_caller_says_what_is_offered
         return import_data("verl", [file], tmp_path / "out.parquet", options=options, strict=False)
 
     ((doubt, count),) = read(tools=None)["doubts"].items()
-    assert (doubt[:41], count) == ("`tools_kwargs` of check, which nobody off", 1)
+    assert (doubt[:41], count) == ("`tools_kwargs` of check, which the row do", 1)
     assert read(tools=())["doubts"] == {}
 
 

@@ -88,7 +88,7 @@ def test_results_are_of_the_weights_that_a_link_meant_then(tiny: Path, lens: Pat
     again = vtune(*words, "--limit", "1", "--resume")
     assert again.code == 2
     assert "differs in model" in again.err
-    assert f"`vtune eval --resume --out {tmp_path / 'out'}` goes on with what it began with" in again.err
+    assert f"run `vtune eval --resume --out {tmp_path / 'out'}` to continue with the original" in again.err
     assert vtune("eval", "--resume", "--out", tmp_path / "out").code == 0
 
 

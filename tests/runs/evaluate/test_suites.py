@@ -177,7 +177,7 @@ CASES: dict[str, tuple[list[str], dict[str, tuple[float, int, float | None]]]] =
             "vtune": (1.0, 0, None),
             "official": (1.0, 0, None),
             "lmms-eval": (1.0, 0, None),
-            "vlmevalkit": (2 / 3, 1, None),
+            "vlmevalkit": (1.0, 0, None),
         },
     ),
     "mathvision-mini": (

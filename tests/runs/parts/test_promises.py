@@ -111,7 +111,7 @@ FILTERS.add("one_each", FilterPart(OneEach, Corpus(answer, others), beside=[ALIK
             "what it sends crosses processes",
             "of pickled keys it drops other rows: let a key be plain values",
         ),
-        ('"not the one of its answer"', "5", "a bad row is dropped with a reason", "it drops a row for 5"),
+        ('"not the one of its answer"', "5", "a good row passes", "it gives 5 as the reason to drop a row"),
         ("beside=[ALIKE] * 2, ", "", "a bad row is dropped with a reason", "it keeps the row of `drops`"),
         ("drops=ALIKE", "drops=ALIKE, looks_at=('samples', 'traces')", "", ""),
         (
@@ -220,7 +220,7 @@ def test_a_filter_over_all_rows_is_tried_on_several(
             "a bad row is dropped",
             "it has no example of a row that it drops: give its FilterPart one in `drops`",
         ),
-        ("short.py", 'f"{count} words" if', "'' if", "a bad row is dropped", "give the reason as a text"),
+        ("short.py", 'f"{count} words" if', "'' if", "a good row", "return the reason as a text"),
         (
             "short.py",
             "Short(Selected):",

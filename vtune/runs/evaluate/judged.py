@@ -18,7 +18,6 @@ from vtune.judge.completions import NoVerdict
 from vtune.judge.endpoint import BatchedEndpoint
 from vtune.protocols.protocol import Grade, Judging, JudgingTogether, Rule, said
 from vtune.report.progress import say
-from vtune.runs.agent.judge import check_answers
 from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
@@ -100,6 +99,8 @@ def check_grader_answers(rule: Rule, grader: Grader | None, protocol: str) -> No
     if grader is None:
         return
     if rule.asks_model:
+        from vtune.runs.agent.judge import check_answers  # with cv2, which whoever lists results does without
+
         check_answers(grader, "grader")
     else:
         say(f"`grader` is not asked: protocol `{protocol}` has no model read the answers to these questions")
