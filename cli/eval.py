@@ -163,16 +163,16 @@ def evaluate(
     if listed:
         _list(as_json=as_json)
         return
-    alone = out is not None and suite is None and model is None
-    if against is not None and out is not None and alone and not resume:
+    unnamed = suite is None and model is None
+    if against is not None and out is not None and unnamed and not resume:
         _explain(out, against, as_json=as_json)
         return
-    if resume and out is not None and alone:
+    if resume and out is not None and unnamed:
         suite, model, limit, vllm = _begun(out, limit, vllm=vllm)
     if suite is None or model is None:
         raise typer.BadParameter(
             "an evaluation needs --suite and --model (--list shows the suites); --resume with --out alone "
-            "continues the one in a folder"
+            "continues the evaluation in that folder"
         )
     chosen = [
         f"{key}={value}" for key, value in (("agent", agent), ("protocol", protocol)) if value is not None
