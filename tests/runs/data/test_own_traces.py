@@ -248,6 +248,34 @@ def test_of_a_run_only_right_and_faithful_trajectories_are_taken_one_a_question(
         make_run_traces(black, tmp_path / "none.parquet")
 
 
+def test_a_search_that_was_paid_in_full_makes_a_trace_and_one_that_was_not_paid_makes_none(
+    tmp_path: Path,
+) -> None:
+    passage = "1. Toledo (Bridge): The bridge of Toledo has eleven arches."
+    found = Call(tool="text_search", arguments='{"query": "bridge"}', status="ok", output=passage)
+    good = Trajectory(
+        sample_id="search/0",
+        source="search",
+        messages=(
+            Message("user", "How many arches has the bridge?"),
+            Message("assistant", '<tool_call>{"name": "text_search"}</tool_call>'),
+            Message("user", passage),
+            Message("assistant", "<think>It says so.</think><answer>eleven</answer>"),
+        ),
+        calls=(found,),
+        tool_scores=(1.0,),
+        reward=Reward(total=1.8, accuracy=1.0, format=1.0, tool=1.0, why=""),
+        answer="eleven",
+    )
+    unpaid = replace(good, sample_id="search/1", tool_scores=(0.0,))
+    out = tmp_path / "searches.parquet"
+    result = make_run_traces(run_of(tmp_path / "run", [good, unpaid]), out)
+    (trace,) = read_trajectories(out)
+    assert trace.sample_id == "search/0"
+    assert trace.calls[0].output == passage
+    assert result["left_out"] == {"without a faithful look": 1}
+
+
 def test_an_evaluation_that_is_not_finished_says_so_beside_its_traces(tmp_path: Path) -> None:
     (trace,) = traced(tmp_path, sample())
     paid = Reward(total=1.8, accuracy=1.0, format=1.0, tool=1.0, why="")
