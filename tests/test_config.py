@@ -242,7 +242,7 @@ def test_a_list_without_its_wrong_item_is_not_said_to_be_too_short(tmp_path: Pat
     class Holder(Strict):
         items: tuple[Item, ...] = Field(min_length=1)
 
-    for text, words in (("items: [{size: x}]", "items.0.size"), ("items: []", "at least 1 item")):
+    for text, words in (("items: [{size: x}]", "items.0.size"), ("items: []", "give at least 1, not 0")):
         path = tmp_path / "one.yaml"
         path.write_text(text)
         with pytest.raises(RecipeError, match=words) as caught:

@@ -104,10 +104,10 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         rows = []
         for problem in _own_problems(error.errors()):
             loc, section = _followed(kind, problem["loc"], values)
-            # Of a section that a file does not have, the name alone is wrong.
-            over = any(
-                loc[: len(g)] == g or (loc and loc not in lines and g[: len(loc)] == loc) for g in given
-            )
+            # What a section as a whole gets wrong may lie in any of its keys; of a section that a file does
+            # not have, the name alone is wrong.
+            whole = problem["type"] == "value_error" or loc not in lines
+            over = any(loc[: len(g)] == g or (loc and whole and g[: len(loc)] == loc) for g in given)
             place = given_by if over else _place(path, lines, loc)
             rows.append((0 if over else _line(lines, loc), f"  {place}: {_explain(section, loc, problem)}"))
         rows.sort(key=lambda row: row[0])  # pydantic has them in the order of a section's keys
@@ -318,6 +318,8 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
         return f"`{key}.{name}`: field required"
     if error == "tuple_type":
         return f"`{key}`: write a list, e.g. [a, b]"
+    if error == "too_short":
+        return f"`{key}`: give at least {problem['ctx']['min_length']}, not {problem['ctx']['actual_length']}"
     if error in ("model_type", "dict_type", "model_attributes_type"):
         return f"`{key or 'the file'}`: write keys with values, e.g. {{key: value}}"
     if error == "unknown_key":  # of a section that a table of parts has; it says which are known
