@@ -78,6 +78,13 @@ def test_the_end_of_a_turn_is_told_from_a_stop_text(policy: Policy) -> None:
     assert Submissions(policy).completion(request(policy), answer(policy, finish="length")).finish == "length"
 
 
+@pytest.mark.parametrize("finish", ["error", "abort", "repetition"])
+def test_a_turn_that_vllm_gives_up_is_no_turn_cut_at_its_length(policy: Policy, finish: str) -> None:
+    given = answer(policy, finish=finish, token_ids=[], logprobs=[], spans=[])
+    with pytest.raises(RunFailed, match=rf"gave a turn up \({finish}\) after 0 tokens"):
+        Submissions(policy).completion(request(policy), given)
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"prompt": [1, 2]}, {"logprobs": [-1.0]}, {"spans": []}],

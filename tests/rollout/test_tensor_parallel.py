@@ -1,10 +1,12 @@
 """Processes that share a vLLM: turns over a socket, meetings, and who belongs to which group."""
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from vtune.errors import RecipeError, RunFailed
 from vtune.models.shape import known_shapes, shape_of
 from vtune.rollout.engine_thread import EngineThread
 from vtune.rollout.submission import Answer
-from vtune.rollout.tensor_parallel import Turn, TurnClient, TurnServer
+from vtune.rollout.tensor_parallel import Turn, TurnClient, TurnServer, socket_folder
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 
@@ -164,6 +166,17 @@ assert not tp_group.address.parent.exists()
 @pytest.mark.slow
 def test_a_group_fails_together(tmp_path: Path) -> None:
     both_end_well(GROUP, tmp_path, imports="import torch, vtune.rollout.tensor_parallel")
+
+
+def test_a_long_folder_for_temporary_files_leaves_the_socket_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("t" * 100)
+    long.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(long))
+    address = socket_folder() / "turns"
+    assert asked(address, AsyncMock(return_value=answer("3")), ["3"]) == [answer("3")]
+    shutil.rmtree(address.parent)
 
 
 def test_an_engine_apart_goes_on_while_this_loop_is_blocked() -> None:

@@ -76,6 +76,14 @@ def test_a_vllm_that_does_not_start_says_what_to_change(
         asyncio.run(start())
     assert "rollout.gpu_memory (now 0.4;" in (caught.value.fix or "")
 
+    def late(*_: object) -> None:
+        raise TimeoutError("Timed out waiting for engine core processes to start")
+
+    monkeypatch.setattr(AsyncLLM, "from_engine_args", late)
+    with pytest.raises(RunFailed, match="is not ready in time: Timed out") as caught:
+        asyncio.run(start())
+    assert "VLLM_ENGINE_READY_TIMEOUT_S" in (caught.value.fix or "")
+
 
 @pytest.fixture(scope="module")
 def engine(
@@ -167,6 +175,18 @@ def differences_of(policy: Policy, request: Request, completion: Completion) -> 
     trained = PolicyForward(policy.model, chat)(packed, predicting, targets, 1).logprobs
     found: list[float] = (trained - torch.tensor(completion.logprobs)).abs().tolist()
     return found
+
+
+def test_a_picture_that_one_end_of_vllm_has_lost_comes_with_another_attempt(
+    run: Run[Any], engine: VllmEngine, trained: Policy
+) -> None:
+    """Its engine core answers with an error and no token, which was taken for a turn cut at its length."""
+    (asked,) = requests(trained)[:1]
+    before = draw(run, engine, trained, 3, [asked])
+    run(engine._llm.engine_core.reset_mm_cache_async())
+    assert draw(run, engine, trained, 3, [asked]) == before
+    run(engine._llm.engine_core.reset_mm_cache_async())
+    assert run(engine.generate(asked)) == before[0]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ BAN = -100.0
 MOST = 1024
 """Tokens that one request can ban or allow by name: the most that vLLM's runner on GPUs has room for."""
 
+ATTEMPTS = 3
+"""At a turn that vLLM gives up. Where its two ends disagree about a picture that both keep, it has let go of
+it by then, and the next attempt brings the picture along."""
+
 _LABEL = "vtune-"
 
 P = TypeVar("P")
@@ -82,8 +86,15 @@ class Submissions:
         """The turn, checked.
 
         Raises:
-            RunFailed: If vLLM saw another prompt than the trainer will, or says nothing usable.
+            RunFailed: If vLLM gave the turn up, saw another prompt than the trainer will, or says nothing
+                usable.
         """
+        if answer.finish not in ("stop", "length"):
+            # Such a turn is no work of the policy: to score it would punish the turns before.
+            raise RunFailed(
+                f"vLLM gave a turn up ({answer.finish}) after {len(answer.token_ids)} tokens",
+                fix="continue with --resume; VLLM_LOGGING_LEVEL=WARNING shows what vLLM says of it",
+            )
         if list(answer.prompt) != list(request.token_ids):
             raise RunFailed(
                 f"vLLM made {len(answer.prompt)} tokens of a prompt that has {len(request.token_ids)} here",

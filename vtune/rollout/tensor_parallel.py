@@ -1,6 +1,7 @@
 """Tensor parallelism: processes that share a vLLM, which the first of them has, on all their GPUs."""
 
 import asyncio
+import os
 import pickle
 import shutil
 import socket
@@ -25,6 +26,9 @@ LENGTH = 8
 
 KEPT = 1 << 30
 """Bytes of pictures that stay put together for the next turn, at either end; ours."""
+
+LONG = 80
+"""Characters of the folder for temporary files from which on its path has no room for a socket."""
 
 Shown = tuple[tuple[int, int], bytes]
 """(width, height) and RGB bytes of a picture."""
@@ -94,7 +98,7 @@ class TensorParallelGroup:
                 list(range(first, first + size)), backend="gloo", timeout=patience
             )
             mine = group if first <= rank < first + size else mine
-        address = Path(tempfile.mkdtemp(prefix="vtune-")) / "turns" if rank % size == 0 else None
+        address = socket_folder() / "turns" if rank % size == 0 else None
         gathered: list[Any] = [None] * size
         torch.distributed.all_gather_object(gathered, (socket.gethostname(), address), group=mine)
         if len({host for host, _ in gathered}) > 1:
@@ -137,6 +141,12 @@ class TensorParallelGroup:
         self._waiting.shutdown()
         if self.first:
             shutil.rmtree(self.address.parent, ignore_errors=True)
+
+
+def socket_folder() -> Path:
+    """A new folder whose path leaves a socket room: the kernel takes 107 characters."""
+    usual = Path(tempfile.gettempdir())
+    return Path(tempfile.mkdtemp(prefix="vtune-", dir=usual if len(os.fsencode(usual)) < LONG else "/tmp"))
 
 
 class TurnServer:

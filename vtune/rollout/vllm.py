@@ -34,7 +34,7 @@ from vtune.models.policy import Dtype, Policy
 from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.submission import Answer, Kept, Submissions, label_of
+from vtune.rollout.submission import ATTEMPTS, Answer, Kept, Submissions, label_of
 from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
 from vtune.rollout.transfer import FILES, HANDLES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment, starting
@@ -113,8 +113,9 @@ class VllmEngine:
         # vLLM asks for its share of what is free when it starts.
         release_cache(setup.device)
         variables = child_environment(setup.device, threads=setup.threads, gpus=setup.tensor_parallel)
+        arguments = _arguments(policy, setup)
         with environment(variables), starting(setup.gpu_memory):
-            self._llm = AsyncLLM.from_engine_args(_arguments(policy, setup))
+            self._llm = AsyncLLM.from_engine_args(arguments)
         keep_numbers_alone(self._llm.output_processor)
 
     def join(self, cohort: int) -> None:
@@ -157,10 +158,13 @@ class VllmEngine:
             # By these it finds what it has processed already, without a look at the pixels.
             prompt["multi_modal_uuids"] = {"image": names}
         wanted = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
-        last: Any = None
         with _said():
-            async for output in self._llm.generate(prompt, wanted, name, lora_request=self._adapter):
-                last = output
+            for _ in range(ATTEMPTS):
+                last: Any = None
+                async for output in self._llm.generate(prompt, wanted, name, lora_request=self._adapter):
+                    last = output
+                if last.outputs[0].finish_reason != "error":
+                    break
         return answer_of(last)
 
     async def take(self, weights: Weights, version: int) -> None:

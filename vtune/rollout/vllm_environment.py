@@ -29,7 +29,7 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
     found: dict[str, str | None] = {
         **dict.fromkeys(LAUNCHER),
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
+        "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
         # A forked child would inherit torch's threads in a state that nobody knows.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_PLUGINS": _plugins(),
@@ -99,7 +99,13 @@ def starting(gpu_memory: float) -> Iterator[None]:
     """
     try:
         yield
-    except (RuntimeError, ValueError) as error:
+    except TimeoutError as error:
+        raise RunFailed(
+            f"the vLLM of this process is not ready in time: {error}",
+            fix="a first start reads weights and compiles: set VLLM_ENGINE_READY_TIMEOUT_S (seconds, 600 if "
+            "not set) to more",
+        ) from error
+    except Exception as error:  # also NVML's own, of a GPU that it does not know by the name given
         raise RunFailed(
             f"the vLLM of this process does not start: {error}",
             fix="its messages above say why; where it finds too little memory, change rollout.gpu_memory "
