@@ -8,12 +8,14 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from vtune.errors import INTERRUPTED, WITHIN, BrokenPart, RunFailed, ServiceError, VtuneError
 from vtune.files.terminal import brief, clean
+from vtune.files.writing import NO_ROOM, unwritable
 from vtune.models.heap import SWITCH, has_huge_pages
 from vtune.uses import broken
 
@@ -119,7 +121,11 @@ def main() -> None:
         code = _USERS.get(error.errno or 0)
         if code is None or (code == 2 and error.filename is None):
             raise
-        name = f"{error.filename}: " if error.filename else ""
+        # Of a copy the second name is that of the output, where it matters.
+        path = error.filename2 or error.filename
+        if error.errno in NO_ROOM:
+            _end(unwritable(Path(path) if path else Path("the output"), error, None))
+        name = f"{path}: " if path else ""
         sys.stderr.write(f"error: {clean(f'{name}{error.strerror}')}\n")
         raise SystemExit(code) from None
     except SystemExit as status:

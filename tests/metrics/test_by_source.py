@@ -54,6 +54,26 @@ BROKEN = [Trajectory(sample_id="broken/1", source="broken", stop_reason="error",
 CALLS = {f"calls_{status}": 0.0 for status in (*get_args(Status), "invalid")}
 
 
+def test_rollouts_that_failed_through_us_show_no_habit() -> None:
+    """The record keeps why in a call that the policy never made: an endpoint gave no reply, say."""
+    failed = Trajectory(
+        sample_id="quiz/9",
+        source="quiz",
+        calls=(dataclasses.replace(LOOK, status="infra", error="no reply"),),
+        tool_scores=(None,),
+        stop_reason="error",
+        reward=reward(None, accuracy=None, tool=None),
+    )
+    idle = QUIZ[2]
+    alone, beside = (by_source(some, evidence_score=1.0)["quiz"] for some in ([idle], [idle, failed]))
+    apart = {"trajectories", "unscored", "calls_infra"}
+    assert {n: v for n, v in beside.items() if n not in apart} == {
+        n: v for n, v in alone.items() if n not in apart
+    }
+    assert (beside["trajectories"], beside["unscored"], beside["calls_infra"]) == (2, 0.5, 1)
+    assert beside["evidence_rate"] == 0.0
+
+
 def test_the_evidence_rate_is_missing_where_most_looks_were_not_scored() -> None:
     """As where a judge is not asked, for the tool part has no weight: flags alone are scored then."""
     unasked, silent, flagged, idle = (

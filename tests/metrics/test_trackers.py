@@ -1,6 +1,7 @@
 """Trackers: the real ones where they are installed, and what happens when one breaks."""
 
 import hashlib
+import importlib.util
 import io
 import json
 import shlex
@@ -86,6 +87,10 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI is not set"):
         check_tracker("mlflow")
+    if importlib.util.find_spec("sqlalchemy") is None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+        with pytest.raises(MissingExtra, match=r"slim MLflow .* \(sqlite\)"):
+            check_tracker("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     for _ in range(2):

@@ -5,7 +5,7 @@ import pytest
 
 from tests.rollout.build import SAMPLE
 from vtune.rollout.prompt_pool import BOXED, TAGGED, THINK
-from vtune.rollout.prompts import STYLES, Style, ask, codev, plain
+from vtune.rollout.prompts import PYTHON_RULES, STYLES, Style, ask, codev, plain
 from vtune.schema.message import Message
 from vtune.verifiers import VERIFIERS
 
@@ -28,9 +28,14 @@ def test_codev_tells_the_first_picture_and_keeps_the_number_of_marks() -> None:
     assert "image_1.jpg" not in content
 
 
-def test_codev_leaves_a_system_turn_alone_and_needs_none_without_tools() -> None:
+def test_codev_keeps_a_system_turn_with_its_rules_behind_and_needs_none_without_tools() -> None:
     own = replace(SAMPLE, prompt=(Message("system", "Be brief."), *SAMPLE.prompt))
-    assert codev(own, NAMES[:1], SIZES[:1])[:-1] == (Message("system", "Be brief."),)
+    (system, _) = codev(own, NAMES[:1], SIZES[:1])
+    assert system == Message("system", f"Be brief.\n\n{PYTHON_RULES}")
+    told = replace(SAMPLE, prompt=(Message("system", "Write <code>print(1)</code>."), *SAMPLE.prompt))
+    assert codev(told, NAMES[:1], SIZES[:1])[:-1] == told.prompt[:1]
+    bare = replace(own, tools=())
+    assert codev(bare, NAMES[:1], SIZES[:1])[:-1] == (Message("system", "Be brief."),)
     assert [m.role for m in codev(replace(SAMPLE, tools=()), NAMES[:1], SIZES[:1])] == ["user"]
 
 

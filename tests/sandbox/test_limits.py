@@ -273,6 +273,19 @@ def test_a_tier_can_be_asked_for(isolation: Isolation, capfd: pytest.CaptureFixt
     assert ("WARNING" in capfd.readouterr().err) is (isolation == "unsafe")
 
 
+def test_a_limit_on_open_files_that_no_fork_server_can_live_with_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        async with Sandbox(QUICK):
+            raise AssertionError("it started")
+
+    monkeypatch.setattr("resource.getrlimit", lambda _: (128, 200))
+    with pytest.raises(SandboxUnavailable, match=r"200 open files at most") as caught:
+        asyncio.run(story())
+    assert "ulimit -Hn" in (caught.value.fix or "")
+
+
 def test_without_a_sufficient_layer_nothing_starts() -> None:
     async def story() -> None:
         # A kernel without Landlock, and no namespaces.

@@ -27,8 +27,10 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
       where it was scored; so `reward_<name>` of each part of the user's own. `reward_tool`, `evidence_rate`
       and `tool_<name>_score` are missing where looks were not judged because they earn nothing (`_unasked`);
     - `accuracy`: share of full marks among the answers that were scored;
-    - `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so;
-      `calls_invalid`: how many were no JSON call of a tool that is offered;
+    - of what the policy did, here and below, among those that ended, not through a failure of ours:
+      `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so
+      (`calls_infra`: of the failures, too); `calls_invalid`: how many were no JSON call of a tool that is
+      offered;
     - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose question
       needs a look and whose calls were all scored; missing where those of most that have calls were not;
     - `red_flags`: mean number of calls that carry one;
@@ -78,12 +80,14 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     rewards = [trajectory.reward for trajectory in trajectories]
     accuracies = _known(r.accuracy for r in rewards if r is not None)
     asked = not _unasked(trajectories)
-    lookers = _asked_to_look(trajectories)
+    # A rollout that failed through us has a call in its record that says why, and no end: it shows no habit.
+    ended = [trajectory for trajectory in trajectories if trajectory.stop_reason != "error"]
+    lookers = _asked_to_look(ended)
     users = [t for t in lookers if t.calls]
     judged = [t for t in lookers if len(t.tool_scores) == len(t.calls) and None not in t.tool_scores]
     if not asked or 2 * sum(bool(t.calls) for t in judged) < len(users):
         judged = []  # a rate of those without a call, or with a red flag, says nothing of looks
-    tokens_known = any(t.loss_mask for t in trajectories)
+    tokens_known = any(t.loss_mask for t in ended)
     means: dict[str, Iterable[float]] = {
         "unscored": [reward is None or reward.total is None for reward in rewards],
         "reward": _known(reward.total for reward in rewards if reward is not None),
@@ -92,26 +96,26 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
         "reward_tool": _known(reward.tool for reward in rewards if asked and reward is not None),
         "reward_consistency": _known(reward.consistency for reward in rewards if reward is not None),
         "accuracy": [accuracy >= 1.0 for accuracy in accuracies],
-        "tool_calls": [len(t.calls) for t in trajectories],
-        "no_tool": [not t.calls for t in trajectories],
+        "tool_calls": [len(t.calls) for t in ended],
+        "no_tool": [not t.calls for t in ended],
         "evidence_rate": [max(_known(t.tool_scores), default=-1.0) >= evidence_score for t in judged],
-        "red_flags": [sum(bool(call.flags) for call in t.calls) for t in trajectories],
-        "response_tokens": [sum(t.loss_mask) for t in trajectories] if tokens_known else [],
-        "truncated": [t.stop_reason in _CUT_SHORT for t in trajectories],
-        "reflection_ratio": [reflects(t.reply) for t in trajectories],
+        "red_flags": [sum(bool(call.flags) for call in t.calls) for t in ended],
+        "response_tokens": [sum(t.loss_mask) for t in ended] if tokens_known else [],
+        "truncated": [t.stop_reason in _CUT_SHORT for t in ended],
+        "reflection_ratio": [reflects(t.reply) for t in ended],
         "reflection_accuracy": [
             t.reward.accuracy >= 1.0
             for t in trajectories
             if t.reward is not None and t.reward.accuracy is not None and reflects(t.reply)
         ],
-        "leaked_placeholders": [leaks(t.reply) for t in trajectories],
+        "leaked_placeholders": [leaks(t.reply) for t in ended],
     }
     statuses = Counter(call.status for t in trajectories for call in t.calls)
     row: dict[str, float] = {"trajectories": len(trajectories)}
     row |= {name: fmean(values) for name, values in means.items() if values}
-    row["calls_invalid"] = sum(call.tool == INVALID for t in trajectories for call in t.calls)
+    row["calls_invalid"] = sum(call.tool == INVALID for t in ended for call in t.calls)
     row |= {f"calls_{status}": statuses[status] for status in get_args(Status)}
-    return row | _own(rewards) | _tools(trajectories, asked=asked) | _parts(rewards)
+    return row | _own(rewards) | _tools(ended, asked=asked) | _parts(rewards)
 
 
 def _unasked(trajectories: Iterable[Trajectory]) -> bool:

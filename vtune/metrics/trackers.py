@@ -248,6 +248,9 @@ BACKENDS: dict[str, tuple[Callable[[Path, Mapping[str, Any], int], Backend], str
 }
 """Name -> how it is opened, the module that it needs, and the package that brings it."""
 
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+"""In which MLflow keeps runs through SQLAlchemy."""
+
 
 def check_tracker(name: str | None) -> None:
     """Check that a tracker can be used.
@@ -270,6 +273,12 @@ def check_tracker(name: str | None) -> None:
             "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the whole mlflow"
         )
         raise RecipeError("MLFLOW_TRACKING_URI is not set", fix=fix)
+    database = os.environ.get("MLFLOW_TRACKING_URI", "").partition(":")[0].partition("+")[0]
+    if name == "mlflow" and database in DATABASES and importlib.util.find_spec("sqlalchemy") is None:
+        raise MissingExtra(
+            f"the slim MLflow that is installed cannot keep runs in a database ({database})",
+            fix="pip install mlflow, or set MLFLOW_TRACKING_URI to a server",
+        )
 
 
 class Tracker:

@@ -104,7 +104,8 @@ another query or a closer look where it does not help."""
 def codev(
     sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
-    """Template 13.1 of CodeV. A sample without tools, or with a system turn of its own, keeps its system turn.
+    """Template 13.1 of CodeV. A sample without tools, or with a system turn of its own, keeps its system turn; one
+    that does not say how code is written is followed by the template's rules.
 
     Args:
         sample: What is asked.
@@ -116,6 +117,8 @@ def codev(
     messages = list(sample.prompt)
     if sample.tools and messages[0].role != "system":
         messages.insert(0, Message("system", CODEV_SYSTEM))
+    elif sample.tools and "<code>" not in messages[0].content:
+        messages[0] = Message("system", f"{messages[0].content}\n\n{PYTHON_RULES}")
     last = max(index for index, message in enumerate(messages) if message.role == "user")
     pictures = "".join(
         CODEV_PICTURE.format(path=name, width=width, height=height)

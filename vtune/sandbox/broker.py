@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from vtune.errors import DataError, SandboxUnavailable, ServiceError
+from vtune.sandbox.capacity import capacity
 from vtune.sandbox.decoding import ConfinedDecoders, decode_here
 from vtune.sandbox.forkserver import ForkServer, Place
 from vtune.sandbox.guest import folders
@@ -39,15 +39,6 @@ ENDINGS = {"JPEG": "jpg"}
 """Where the ending of a file is not its format's name."""
 PIXELS = "pixels"
 """Folder of the files of pixels, in the sandbox's own."""
-SESSION_BYTES = 24 << 20
-"""Memory to expect of a session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), as few do
-at the same time."""
-MEMORY_SHARE = 0.5
-"""Of the free memory that sessions may take; ours."""
-DESCRIPTORS = 4
-"""A session's, in this process: pidfd, channel, output file, workspace."""
-SPARE_DESCRIPTORS = 256
-"""For everything else that this process opens."""
 UNSAFE = (
     "WARNING: the sandbox is off (unsafe): code that a model writes can read, change and send "
     "whatever you can. Every trajectory is marked.\n"
@@ -103,7 +94,7 @@ class Sandbox:
         if not sys.platform.startswith("linux"):
             raise SandboxUnavailable(f"the sandbox needs Linux, this is {sys.platform}")
         self._replacing = asyncio.Lock()
-        self.capacity = min(self.limits.sessions, _by_memory(), _by_descriptors(self.limits.sessions))
+        self.capacity = capacity(self.limits.sessions)
         """Sessions that may live at the same time; `open` waits for one of them to end."""
         self._free = asyncio.Semaphore(self.capacity)
         self._kept = KeptProcesses(min(self._warm, self.capacity), self.limits.cpu_seconds)
@@ -362,27 +353,6 @@ def image_names(images: Sequence[bytes]) -> tuple[str, ...]:
         DataError: If one is not an image.
     """
     return tuple(f"image_{number}.{_ending(image, number)}" for number, image in enumerate(images))
-
-
-def _by_memory() -> int:
-    """Sessions that the memory allows; without a figure for free memory, no limit is known."""
-    facts = Path("/proc/meminfo").read_text().splitlines()
-    free = next(int(line.split()[1]) << 10 for line in facts if line.startswith("MemAvailable:"))
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        path = Path("/sys/fs/cgroup") / name
-        if path.exists() and (limit := path.read_text().strip()).isdigit():
-            free = min(free, int(limit))
-    return max(1, int(free * MEMORY_SHARE / SESSION_BYTES))
-
-
-def _by_descriptors(wanted: int) -> int:
-    """Sessions that the limit on open files allows; the limit is raised as far as it may be."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    need = wanted * DESCRIPTORS + SPARE_DESCRIPTORS
-    if soft < need:
-        soft = min(need, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(1, (soft - SPARE_DESCRIPTORS) // DESCRIPTORS)
 
 
 def _ending(image: bytes, number: int) -> str:

@@ -160,7 +160,7 @@ class ForkServer:
         except (OSError, EOFError) as error:
             raise ServiceError(
                 f"the sandbox cannot start a session: {error or type(error).__name__}",
-                fix="raise the limit on open files (ulimit -n), or free memory",
+                fix="raise the limits on open files and on processes (ulimit -n, ulimit -u), or free memory",
             ) from error
         pidfd, channel, output = fds
         ours = socket.socket(fileno=channel)

@@ -130,7 +130,8 @@ def _of_trajectory(values: Mapping[str, Any], shown_from: float) -> dict[str, An
         **{name: reward.get(name) for name in ("accuracy", "format", "tool", "consistency")},
         "iou": _finite(dict(reward.get("parts") or ()).get("iou")),
         "advantage": _finite(values["advantage"]),
-        "calls": len(calls),
+        # One that failed through us may be no call: of an endpoint without a reply it keeps the reason.
+        "calls": sum(call["status"] != "infra" for call in calls),
         "turns": sum(message["role"] == "assistant" for message in messages),
         "pictures": len(values["images"] or []),
         "tokens": sum(values["loss_mask"]) if values["loss_mask"] else None,

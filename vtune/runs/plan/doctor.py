@@ -181,7 +181,8 @@ async def _sandbox() -> dict[str, Any]:
             info = sandbox.info()
             tried = await session.run("print('ready')")
     except ServiceError as error:
-        return {"tier": None, "layers": [], "capacity": 0, "notes": str(error).splitlines()}
+        notes = [error.what, *([f"fix: {error.fix}"] if error.fix else [])]
+        return {"tier": None, "layers": [], "capacity": 0, "notes": notes}
     if tried.status != "ok":
         return {"tier": None, "layers": [], "capacity": 0, "notes": [f"a session failed: {tried.error}"]}
     notes = [str(note) for note in info["notes"]]
@@ -207,7 +208,8 @@ def _fixes(
     if _lacks_sandbox(sandbox):
         fixes.append(
             "sandbox: run on Linux 5.13 or newer with Landlock (listed in /sys/kernel/security/lsm), or as"
-            " root where namespaces can be created; `--sandbox unsafe` trains without protection"
+            " root where namespaces can be created, unless a line above names another remedy; `--sandbox"
+            " unsafe` trains without protection"
         )
     elif sandbox["tier"] == "flat":
         fixes.append(

@@ -54,7 +54,7 @@ from vtune.runs.train.rl import check_prompts, doubts, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft import check_lengths, check_traces
 from vtune.runs.train.sft_recipe import SFTRecipe
-from vtune.sandbox.broker import SESSION_BYTES
+from vtune.sandbox.capacity import SESSION_BYTES
 from vtune.schema.message import Picture
 from vtune.schema.parquet import load_picture, read_samples, read_trajectories
 from vtune.schema.pixels import size_of

@@ -1,0 +1,57 @@
+"""How many sessions of the sandbox a machine has room for."""
+
+import resource
+from pathlib import Path
+
+from vtune.errors import SandboxUnavailable
+
+SESSION_BYTES = 24 << 20
+"""Memory to expect of a session: 7 MB idle, 38 MB while it holds a decoded 4K picture (measured), as few do
+at the same time."""
+MEMORY_SHARE = 0.5
+"""Of the free memory that sessions may take; ours."""
+DESCRIPTORS = 4
+"""A session's, in this process: pidfd, channel, output file, workspace."""
+SPARE_DESCRIPTORS = 256
+"""For everything else that this process opens."""
+LEAST_DESCRIPTORS = 256
+"""Without as many no fork server comes up: what sessions may read it holds open from number 200 on."""
+
+
+def capacity(wanted: int) -> int:
+    """Sessions that may live at the same time: as many as wanted, or as memory and open files allow.
+
+    Raises:
+        SandboxUnavailable: If the limit on open files leaves room for none.
+    """
+    return min(wanted, _by_memory(), _by_descriptors(wanted))
+
+
+def _by_memory() -> int:
+    """Sessions that the memory allows; without a figure for free memory, no limit is known."""
+    facts = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) << 10 for line in facts if line.startswith("MemAvailable:"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        path = Path("/sys/fs/cgroup") / name
+        if path.exists() and (limit := path.read_text().strip()).isdigit():
+            free = min(free, int(limit))
+    return max(1, int(free * MEMORY_SHARE / SESSION_BYTES))
+
+
+def _by_descriptors(wanted: int) -> int:
+    """Sessions that the limit on open files allows; the limit is raised as far as it may be.
+
+    Raises:
+        SandboxUnavailable: If it leaves room for none.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < LEAST_DESCRIPTORS:
+        raise SandboxUnavailable(
+            f"no sandbox where a process may have {hard} open files at most",
+            fix=f"raise the hard limit on open files to {LEAST_DESCRIPTORS} or more (ulimit -Hn)",
+        )
+    need = wanted * DESCRIPTORS + SPARE_DESCRIPTORS
+    if soft < need:
+        soft = min(need, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, (soft - SPARE_DESCRIPTORS) // DESCRIPTORS)
