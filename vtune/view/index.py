@@ -32,12 +32,12 @@ class Index:
 
     Args:
         place: What it is about.
-        shown_from: The score of a call from which on it showed a target.
     """
 
-    def __init__(self, place: Place, *, shown_from: float = LIKELY_SHOWN_FROM) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        self._shown_from = shown_from
+        self.shown_from = LIKELY_SHOWN_FROM
+        """The score of a call from which on it showed a target; another one counts from the next refresh."""
         self._folder: Path | None = None
         self._own = False
         self._parts: dict[str, tuple[Path, pa.Table]] = {}
@@ -120,13 +120,13 @@ class Index:
             ) from None
 
     def _facts(self, file: Path, advance: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-        for batch in facts_of(self.place, file, shown_from=self._shown_from):
+        for batch in facts_of(self.place, file, shown_from=self.shown_from):
             for _ in range(batch.num_rows):
                 advance()
             yield batch
 
     def _name(self, file: Path) -> str:
-        print_of = hashlib.sha256(f"{VERSION} {self._shown_from} {stamp(file)}".encode()).hexdigest()
+        print_of = hashlib.sha256(f"{VERSION} {self.shown_from} {stamp(file)}".encode()).hexdigest()
         return f"{file.stem[:80]}.{print_of[:16]}{_SUFFIX}"
 
     def _remove_others(self, wanted: set[str]) -> None:

@@ -78,3 +78,22 @@ def test_what_is_asked_is_there_however_soon_another_process_removes_the_file(
     one = opened(run)
     assert one.document("step-000000/3")["asked"] == one.document("step-000000/2")["asked"] is not None
     assert list((run / ".view").glob("questions.*")) == []
+
+
+def test_what_is_asked_is_known_as_soon_as_there_is_something_of_a_run_that_was_opened_before(
+    tmp_path: Path,
+) -> None:
+    run = make_example(tmp_path / "run")
+    recipe = (run / "recipe.yaml").read_text()
+    assert "partial: 0.5" in recipe
+    (run / "recipe.yaml").write_text(recipe.replace("partial: 0.5", "partial: 0.25"))
+    faithful = opened(run).index.table["faithful"].to_pylist()
+    assert all(one is not False for one in faithful), "calls of this run earn 0.25 or 1"
+    (run / "trajectories").rename(tmp_path / "later")
+    one = opened(run)
+    assert not one.refresh()
+    (tmp_path / "later").rename(run / "trajectories")
+    assert one.refresh()
+    assert one.document("step-000000/3")["asked"]["evidence"]
+    # Whether a call showed its target, too, is said by the recipe.
+    assert one.index.table["faithful"].to_pylist() == faithful

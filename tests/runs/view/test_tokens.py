@@ -119,3 +119,12 @@ def test_without_a_tokenizer_ids_are_shown_and_why(tmp_path: Path, content: str 
     assert answer.status_code == 200
     assert "tokenizer.json" in answer.json()["missing"]["text"]
     assert {one["text"] for one in answer.json()["entries"]} == {None}
+
+
+def test_texts_come_with_the_first_checkpoint_of_a_run_that_was_opened_before(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {0: [DRAWN]})
+    page = client(run)
+    texts = [page.get("api/0/tokens/step-000000/0").json()["entries"][0]["text"]]
+    write_tokenizer(run / "checkpoints" / "newest")
+    texts.append(page.get("api/0/tokens/step-000000/0").json()["entries"][0]["text"])
+    assert texts == [None, "look"]

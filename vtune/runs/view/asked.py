@@ -50,6 +50,11 @@ class Asked:
         self._lock = threading.Lock()
         self._table: pa.Table | None = None
 
+    @property
+    def has_source(self) -> bool:
+        """Whether the data are known."""
+        return self._source is not None
+
     def of(self, sample: str) -> Mapping[str, Any] | None:
         """What `question_of` says of a sample; None where the data do not hold it.
 

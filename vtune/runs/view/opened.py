@@ -13,13 +13,12 @@ from vtune.errors import DataError, RecipeError, VtuneError
 from vtune.report.progress import Rows
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.audit.located import locate
-from vtune.runs.evaluate.questions import Source
 from vtune.runs.view.asked import Asked
 from vtune.schema.labels import Label, read_labels
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.view.document import document_of, read_record
-from vtune.view.index import LIKELY_SHOWN_FROM, Index
+from vtune.view.index import Index
 from vtune.view.place import Place, stamp
 from vtune.view.query import hint_of, of_sample, parse_query, select
 from vtune.view.tokens import tokens_of
@@ -53,17 +52,22 @@ class Opened:
         self._records: OrderedDict[tuple[str, str], Record] = OrderedDict()
         self._vocabulary: tuple[Callable[[int], str] | None, str] | None = None
         self._paid: RewardRecipe | None = None
-        source, shown_from, why = self._settings(tuple(map(str, data)))
-        self.index = Index(place, shown_from=shown_from)
+        self._data = tuple(map(str, data))
+        self.index = Index(place)
+        self._asked = self._settled()
         self._show = show
         self.refresh()
         self._show = False  # a viewer asks every few seconds whether there is more
-        self._asked = Asked(source, self.index, why)
 
     def refresh(self) -> bool:
         """Take in what the run has written since; returns whether that was anything."""
         with self._lock, Rows(f"index of {self.place.name}", show=self._show) as progress:
-            return self.index.refresh(progress.advance)
+            changed = self.index.refresh(progress.advance)
+            if changed and not self._asked.has_source:
+                # Nothing says what a run asks before its first trajectories are there.
+                self._asked = self._settled()
+                self.index.refresh(progress.advance)
+            return changed
 
     @property
     def problems(self) -> list[str]:
@@ -136,8 +140,9 @@ class Opened:
             DataError: If there is none of that key, or it cannot be read.
         """
         record, file, row = self.record(key)
-        asked = None if isinstance(record, Sample) else self._asked.of(record.sample_id)
-        why = self._asked.why_not or "the data have no sample of this id"
+        samples = self._asked  # another one while a refresh has found the data
+        asked = None if isinstance(record, Sample) else samples.of(record.sample_id)
+        why = samples.why_not or "the data have no sample of this id"
         found = document_of(self.place, file, row, record, asked, "" if asked else why)
         if found.get("reward") and self._paid is not None:
             found["reward"]["weights"] = weights_behind(found["reward"], self._paid)
@@ -154,7 +159,7 @@ class Opened:
         record, _, _ = self.record(key)
         if isinstance(record, Sample):
             raise DataError(f"{key} is a sample: it has no tokens", fix="open a run or an evaluation")
-        if self._vocabulary is None:
+        if self._vocabulary is None or self._vocabulary[0] is None:  # a checkpoint may bring one meanwhile
             from vtune.runs.view.vocabulary import vocabulary  # its library takes 0.2 s: only who asks waits
 
             self._vocabulary = vocabulary(self.place)
@@ -172,18 +177,18 @@ class Opened:
         found = table.take(select(table, query, {})).to_pylist()
         return [row for row in found if row["group"] == record.group][:64]
 
-    def _settings(self, data: tuple[str, ...]) -> tuple[Source | None, float, str]:
-        """Where the samples are, from which score on a call showed its target, why samples are not known."""
+    def _settled(self) -> Asked:
+        """What the samples ask, or why that is not known; the index has then the settings of the run."""
         if self.place.kind == "samples":
-            return None, LIKELY_SHOWN_FROM, ""
+            return Asked(None, self.index)
         try:
-            located = locate(self.place.path, data)
+            located = locate(self.place.path, self._data)
         except (DataError, RecipeError) as error:
             # Supervised runs have no trajectories, and traces name no samples: both can be looked at.
-            why = f"{error.what}; {error.fix}" if error.fix else error.what
-            return None, LIKELY_SHOWN_FROM, why
+            return Asked(None, self.index, f"{error.what}; {error.fix}" if error.fix else error.what)
         self._paid = located.reward
-        return located.source, located.reward.evidence.partial, ""
+        self.index.shown_from = located.reward.evidence.partial
+        return Asked(located.source, self.index)
 
 
 def weights_behind(reward: Mapping[str, Any], recipe: RewardRecipe) -> dict[str, float] | None:
