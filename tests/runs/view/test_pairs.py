@@ -7,12 +7,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.runs.view.test_page import held
+from tests.runs.view.test_serving import HERE, TOKEN
 from tests.runs.view.test_tokens import client
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.errors import DataError
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.page import write_page
 from vtune.runs.view.pairs import Side, compared, sides_of, suggested
+from vtune.runs.view.serving import app_of
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places
@@ -69,6 +71,26 @@ def test_the_ends_of_a_run_and_neighbouring_evaluations_are_suggested(tmp_path: 
     folders = [evaluation(tmp_path / name, BEFORE) for name in ("a", "b", "c")]
     found = suggested(opened(run, *folders))
     assert [f"{one},{two}" for one, two in found] == ["1,2", "2,3", "0:0,0:9"]
+
+
+def test_only_what_has_samples_in_common_is_suggested(tmp_path: Path) -> None:
+    other = [right("x"), right("y")]
+    drawn = {"a": BEFORE, "other": other, "part": BEFORE[:2], "b": AFTER, "more": other, "none": [UNSCORED]}
+    folders = [evaluation(tmp_path / name, rows) for name, rows in drawn.items()]
+    epochs = make_run(tmp_path / "run", {0: BEFORE, 9: other})
+    places = opened(*folders, epochs)
+    found = suggested(places)
+    # Of the two before `b`, it shares more with the one that is further away.
+    assert [f"{one},{two}" for one, two in found] == ["0,2", "0,3", "1,4"]
+    assert all(compared(places, *sides)["samples"] for sides in found)
+    assert [f"{one},{two}" for one, two in suggested(places, [2, 3, 4])] == ["2,3"]
+    page = TestClient(app_of(places, TOKEN), base_url=f"{HERE}/{TOKEN}/")
+    assert page.get("api/pairs").json() == ["0,2", "0,3", "1,4"]
+    assert page.get("api/pairs", params={"places": "2,3,99"}).json() == ["2,3"]
+    assert page.get("api/pairs", params={"places": ""}).json() == []
+    assert page.get("api/pairs", params={"places": "2,x"}).status_code == 422
+    write_page(folders, tmp_path / "page.html", trajectories=0)
+    assert list(held(tmp_path / "page.html")["pairs"]) == ["0,2", "0,3", "1,4"]
 
 
 @pytest.mark.parametrize("text", ["", "0", "0,1,2", "a,b", "-1,0", "0:x,1", "0,7", "9" * 40 + ",0"])

@@ -31,8 +31,12 @@ def film(opened: Sequence[Opened], sample: str) -> list[Frame]:
     return found[:FRAMES]
 
 
-def films(opened: Sequence[Opened]) -> list[dict[str, Any]]:
+def films(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[dict[str, Any]]:
     """Samples with the most frames, and of them first those that a policy learnt to look at, see `_learnt`.
+
+    Args:
+        opened: All places.
+        among: Numbers of those whose frames are meant; all of them where it is None.
 
     Returns:
         `sample` and its `frames` of each. A sample that was drawn once, in one place, makes no film.
@@ -40,7 +44,9 @@ def films(opened: Sequence[Opened]) -> list[dict[str, Any]]:
     tables = [
         rows.select(COLUMNS).append_column("place", pa.array([number] * rows.num_rows))
         for number, one in enumerate(opened)
-        if one.place.kind != "samples" and (rows := one.index.table).num_rows  # it grows beneath us
+        if (among is None or number in among)
+        and one.place.kind != "samples"
+        and (rows := one.index.table).num_rows  # it grows beneath us
     ]
     if not tables:
         return []

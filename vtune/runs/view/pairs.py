@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -95,15 +95,51 @@ def compared(opened: Sequence[Opened], first: Side, second: Side) -> dict[str, A
     return found
 
 
-def suggested(opened: Sequence[Opened]) -> list[tuple[Side, Side]]:
-    """What a reader may want to compare: evaluations one after the other, and the ends of a run."""
-    found = []
-    evaluations = [number for number, one in enumerate(opened) if one.place.kind == "evaluation"]
-    found += [(Side(one, None), Side(two, None)) for one, two in pairwise(evaluations)]
-    for number, one in enumerate(opened):
-        steps = sorted(step for step in pc.unique(one.index.table["step"]).to_pylist() if step is not None)
+def suggested(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[tuple[Side, Side]]:
+    """What a reader may want to compare, and both have scored samples of.
+
+    An evaluation comes behind the earlier one that shares the most samples with it, the nearest where several
+    do; and the first kept step of a run before its last.
+
+    Args:
+        opened: All places.
+        among: Numbers of those that are meant; all of them where it is None.
+    """
+    meant = range(len(opened)) if among is None else [one for one in among if 0 <= one < len(opened)]
+    evaluations = [number for number in meant if opened[number].place.kind == "evaluation"]
+    scored = [_scored(opened[number].index.table) for number in evaluations]
+    found = [(Side(evaluations[one], None), Side(evaluations[two], None)) for one, two in _most_alike(scored)]
+    for number in meant:
+        table = opened[number].index.table
+        steps = pc.drop_null(pc.unique(table["step"]))
         if len(steps) > 1:
-            found.append((Side(number, steps[0]), Side(number, steps[-1])))
+            ends = [pc.min(steps).as_py(), pc.max(steps).as_py()]
+            first, last = (_scored(table.filter(pc.equal(table["step"], step))) for step in ends)
+            if pc.any(pc.is_in(first, value_set=last)).as_py():
+                found.append((Side(number, ends[0]), Side(number, ends[1])))
+    return found
+
+
+def _scored(table: pa.Table) -> pa.Array:
+    """Ids of the samples that have a score."""
+    return pc.unique(table["sample"].filter(pc.is_valid(table["right"])))
+
+
+def _most_alike(scored: Sequence[pa.Array]) -> list[tuple[int, int]]:
+    """For each but the first the one before it that has the most of the same samples, if one has any."""
+    found: list[tuple[int, int]] = []
+    if len(scored) < 2:
+        return found
+    names = pa.concat_arrays(scored).dictionary_encode()
+    sample = names.indices.to_numpy()
+    place = np.repeat(np.arange(len(scored)), [len(one) for one in scored])
+    for second in range(1, len(scored)):
+        has = np.zeros(len(names.dictionary), bool)
+        has[sample[place == second]] = True
+        shared = np.bincount(place[has[sample]], minlength=len(scored))[:second]
+        first = second - 1 - int(np.argmax(shared[::-1]))
+        if shared[first]:
+            found.append((first, second))
     return found
 
 

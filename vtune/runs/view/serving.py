@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from vtune.runs.serve.listening import listen, serve_until_stopped
 from vtune.runs.view.films import film, films
 from vtune.runs.view.opened import Opened, error_line
 from vtune.runs.view.overview import overview
-from vtune.runs.view.pairs import compared, sides_of
+from vtune.runs.view.pairs import compared, sides_of, suggested
 from vtune.runs.view.pictures import page_picture
 from vtune.runs.view.sweeps import sweeps_in, sweeps_of
 from vtune.schema.labels import NOTE, Judgement, Label, append_label
@@ -55,6 +56,7 @@ MODULES = (
 FILES = {"": "index.html"} | {
     name: name for name in (*(f"{module}.js" for module in MODULES), "style.css", "icon.svg")
 }
+_NUMBERS = re.compile(r"(\d{1,9}(,\d{1,9})*)?", re.ASCII)
 KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 
@@ -161,16 +163,29 @@ def _add_overall(app: FastAPI, opened: Sequence[Opened], sweeps: Sequence[Path])
         return answer(sweeps_of(sweeps))
 
     @app.get("/api/films")
-    def suggested() -> Response:
-        return answer(films(opened))
+    def changing(places: str | None = None) -> Response:
+        return answer(films(opened, _numbers(places)))
 
     @app.get("/api/film")
     def one_film(sample: str) -> Response:
         return answer(film(opened, sample))
 
+    @app.get("/api/pairs")
+    def pairs(places: str | None = None) -> Response:
+        return answer([f"{one},{two}" for one, two in suggested(opened, _numbers(places))])
+
     @app.get("/api/pair")
     def pair(sides: str) -> Response:
         return answer(compared(opened, *sides_of(sides)))
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    """Places of an address, as `0,2`; None, which means all, where it does not speak of them."""
+    if text is None:
+        return None
+    if _NUMBERS.fullmatch(text) is None:
+        raise DataError("these are no numbers of places", fix="open the first page again")
+    return [int(number) for number in text.split(",") if number]
 
 
 def _of(opened: Sequence[Opened], number: int) -> Opened:

@@ -4,7 +4,7 @@
 import { clean, h } from "./dom.js";
 import { filmPage, firstOfEach, groupPage, strip } from "./frames.js";
 import { address, listPage, placesPage, runAddress } from "./list.js";
-import { pairAddress, pairLinks, pairPage, sidesOf } from "./pair.js";
+import { pairAddress, pairLinks, pairPage } from "./pair.js";
 import { mainCurves, runPage } from "./run.js";
 import * as source from "./source.js";
 import { sweepSections } from "./sweep.js";
@@ -51,7 +51,7 @@ async function pageOf(at, places) {
     const sample = [at.place, at.key].filter(Boolean).join("/");
     const only = at.values.get("only");
     const frames = await source.film(sample);
-    const asked = only ? frames.filter((frame) => sidesOf(only).some((side) => side.number === frame.place && (side.step === null || side.step === frame.step))) : frames;
+    const asked = only ? frames.filter((frame) => source.sidesOf(only).some((side) => side.number === frame.place && (side.step === null || side.step === frame.step))) : frames;
     return [await filmPage(places, sample, asked, at.values.has("all"), source.one, only), sample, null];
   }
   if (at.page === "pair") return pair(at, places);
@@ -81,26 +81,26 @@ async function all(at, places, sweeps) {
   const runs = await overviews(places);
   const [asked, change] = settings(at, "#/");
   const curves = mainCurves(places, runs, asked, change);
-  return [[...said(), ...sweepSections(sweeps), ...placesPage(places, runs), ...compared(places), ...curves, ...await film(places)], "runs", null];
+  return [[...said(), ...sweepSections(sweeps), ...placesPage(places, runs), ...await compared(places), ...curves, ...await film(places, places)], "runs", null];
 }
 
 async function runs(at, places) {
   const chosen = at.place.split(",").map((number) => places[Number(number)]).filter(Boolean);
   const [asked, change] = settings(at, runAddress(chosen.map((one) => one.number)));
-  const beside = [...compared(chosen), ...await film(places)];
+  const beside = [...await compared(chosen), ...await film(places, chosen)];
   const page = runPage(chosen, await overviews(chosen), asked, change, beside);
   return [[...(places.length === 1 ? said() : []), ...page], chosen.map((one) => one.name).join(" and "), chosen.length === 1 ? chosen[0] : null];
 }
 
 async function pair(at, places) {
-  const sides = sidesOf(at.place);
-  if (sides.length < 2 || sides.some((side) => !places[side.number])) throw new Error("Name two sides, as in #/pair/0,1 or #/pair/0:4,0:9.");
+  const sides = source.sidesOf(at.place);
+  if (sides.length !== 2 || sides.some((side) => !places[side.number])) throw new Error("Name two sides, as in #/pair/0,1 or #/pair/0:4,0:9.");
   const go = source.offline ? null : (next) => { location.hash = pairAddress(...next); };
   return [pairPage(places, sides, await source.pair(at.place), go), "two compared", null];
 }
 
-function compared(places) {
-  const links = pairLinks(places, source.hasPair);
+async function compared(places) {
+  const links = pairLinks(places, await source.pairs(places.map((one) => one.number)));
   return links.length ? [h("p", { class: "facts" }, "answers compared:", ...links)] : [];
 }
 
@@ -124,14 +124,17 @@ function settings(at, base) {
   return [asked, change];
 }
 
-// The sample whose frames change the most, and links to others like it.
-async function film(places) {
-  const found = await source.films();
+// The sample whose frames change the most in some of the places, and links to others like it.
+async function film(places, chosen) {
+  const numbers = chosen.map((one) => one.number);
+  const found = await source.films(numbers);
   if (!found.length) return [];
   const [first, ...others] = found;
-  const links = others.map((one) => h("a", { href: `#/film/${encodeURIComponent(one.sample)}` }, one.sample));
+  const only = chosen.length < places.length ? `?only=${numbers}` : "";
+  const link = ({ sample }) => h("a", { href: `#/film/${encodeURIComponent(sample)}${only}` }, sample);
+  const links = others.map(link);
   return [h("section", {}, h("h2", {}, "one sample over time"),
-    h("p", {}, h("a", { href: `#/film/${encodeURIComponent(first.sample)}` }, first.sample), ": what calls showed of the same picture; evidence is dashed"),
+    h("p", {}, link(first), ": what calls showed of the same picture; evidence is dashed"),
     ...(await strip(places, firstOfEach(first.frames), source.one)),
     links.length ? h("p", { class: "facts" }, "others:", ...links) : null)];
 }

@@ -2,11 +2,11 @@
 
 import { h, number, table } from "./dom.js";
 import { address } from "./list.js";
+import { sidesOf } from "./source.js";
 
 const KINDS = [["gained", "wrong → right"], ["lost", "right → wrong"], ["found", "right in both, and only the second looks at the target"],
   ["guessed", "right in both, and only the first looks at the target"]];
 
-// A side is a place, and a step where it has several: "2" or "0:99".
 export function pairAddress(first, second) {
   return `#/pair/${sideText(first)},${sideText(second)}`;
 }
@@ -15,21 +15,9 @@ function sideText({ number: place, step }) {
   return step === null || step === undefined ? String(place) : `${place}:${step}`;
 }
 
-export function sidesOf(text) {
-  return text.split(",").slice(0, 2).map((side) => {
-    const [place, step] = side.split(":");
-    return { number: Number(place), step: step === undefined ? null : Number(step) };
-  });
-}
-
-// What can be compared with what: evaluations one after the other, and the first kept step of a run with its last.
-export function pairLinks(places, known) {
-  // Places are named by their numbers, also where a few of them are shown.
-  const evaluations = places.filter((one) => one.kind === "evaluation" && one.rows);
-  const beside = evaluations.slice(1).map((one, at) => [evaluations[at], one].map(({ number: place }) => ({ number: place, step: null })));
-  const steps = places.filter((one) => one.facets.step.length > 1)
-    .map((one) => [one.facets.step[0], one.facets.step.at(-1)].map((step) => ({ number: one.number, step: Number(step) })));
-  return [...beside, ...steps].filter((sides) => known(sides.map(sideText).join(","))).map(([first, second]) =>
+// pairs: the sides of each as text, see `vtune.runs.view.pairs.suggested`.
+export function pairLinks(places, pairs) {
+  return pairs.map(sidesOf).map(([first, second]) =>
     h("a", { href: pairAddress(first, second) }, `${sideName(places, first)} → ${sideName(places, second)}`));
 }
 

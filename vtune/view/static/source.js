@@ -60,9 +60,17 @@ export function holds(sample) {
   return kept === null || kept.lists.some((rows) => rows.some((row) => row.sample === sample));
 }
 
-// Whether two sides can be compared here.
-export function hasPair(text) {
-  return kept === null || text in kept.pairs;
+// A side is a place, and a step where it has several: "2" or "0:99".
+export function sidesOf(text) {
+  return text.split(",").map((side) => {
+    const [place, step] = side.split(":");
+    return { number: Number(place), step: step === undefined ? null : Number(step) };
+  });
+}
+
+// What is worth comparing among some places, by their numbers.
+export async function pairs(numbers) {
+  return kept ? Object.keys(kept.pairs).filter((text) => sidesOf(text).every((side) => numbers.includes(side.number))) : ask(`api/pairs?places=${numbers}`);
 }
 
 // Two sides by the text of their address, see `vtune.runs.view.pairs`.
@@ -72,9 +80,11 @@ export async function pair(text) {
   return kept.pairs[text];
 }
 
-// Samples that were drawn in several steps or places, those that change the most first.
-export async function films() {
-  return kept ? kept.films : ask("api/films");
+// Samples that were drawn in several steps of some places or in several of them, those that change the most first.
+export async function films(numbers) {
+  if (!kept) return ask(`api/films?places=${numbers}`);
+  const moments = (frames) => new Set(frames.map((one) => `${one.place} ${one.step}`)).size;
+  return kept.films.map((one) => ({ ...one, frames: one.frames.filter((frame) => numbers.includes(frame.place)) })).filter((one) => moments(one.frames) > 1);
 }
 
 // Sweeps among what was opened, see `vtune.runs.view.sweeps`.
