@@ -132,11 +132,19 @@ def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]
     return table
 
 
+def needs_looks(evaluation: Evaluation) -> bool:
+    """Whether a question of an evaluation needs a look, or that is not known."""
+    found = evaluation["faithfulness"]
+    return any(
+        (found.get("n", 1), found.get("n_unscored"), found.get("no_shares"), evaluation.get("unaudited"))
+    )
+
+
 def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
     """Nothing where no question needs a look."""
-    found = evaluation["faithfulness"]
-    if not any((found.get("n", 1), found.get("n_unscored"), found.get("no_shares"), evaluation["unaudited"])):
+    if not needs_looks(evaluation):
         return
+    found = evaluation["faithfulness"]
     for name, value in found.items():
         if name != "buckets":
             yield name, value

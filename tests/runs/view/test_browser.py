@@ -33,6 +33,7 @@ from vtune.runs.view.serving import HOST, app_of
 from vtune.schema.labels import read_labels
 from vtune.schema.message import Message
 from vtune.schema.parquet import write_samples, write_trajectories
+from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_all, find_places
 from vtune.view.query import parse_query, select
 
@@ -484,6 +485,50 @@ def test_two_checkpoints_are_compared_and_their_answers_seen_side_by_side(
             assert page.locator(".frame").count() == 2
             assert page.locator(".badge:text-is('wrong')").count() == 1
             one.closed(start if start == address else f"file://{tmp_path}")
+
+
+def test_the_page_of_one_run_shows_nothing_of_others(browser: Any, tmp_path: Path) -> None:
+    """Films and comparisons are of what was chosen; the first page has the score of every evaluation."""
+    folder = tmp_path / "runs"
+    for name in ("first", "second"):
+        make_run(folder / name, {0: [MISSED], 4: [LOOKED]})
+    write_evaluation(folder / "reading", [replace(LOOKED, sample_id="page/1")])
+    for at, name in enumerate(("first", "second", "reading")):
+        settings = folder / name / ("suite.yaml" if name == "reading" else "recipe.yaml")
+        os.utime(settings, (1_700_000_000 + at,) * 2)
+    write_page([folder], tmp_path / "page.html")
+    with served_here(folder) as address:
+        for start in (address, f"file://{tmp_path}/page.html"):
+            one = Watched(browser)
+            page = one.page
+            page.goto(start)
+            row = page.locator("tr:has-text('reading')")
+            playwright.expect(row.locator("td.number").first).to_have_text("0.7")
+            playwright.expect(page.locator(".frame")).to_have_count(4)
+            page.goto(f"{start}#/run/1")
+            page.wait_for_selector("h1:has-text('second')")
+            assert page.locator(".frame").count() == 2
+            assert page.locator(".frame a:has-text('first')").count() == 0
+            assert page.locator("p:has-text('answers compared') a").all_inner_texts() == [
+                "second step 0 → second step 4"
+            ]
+            page.click("p:has-text('what calls showed') a")
+            page.wait_for_selector("h1:has-text('Sample lens/7')")
+            assert page.locator(".frame").count() == 2
+            page.goto(f"{start}#/run/2")
+            page.wait_for_selector("text=no question needs a look")
+            assert page.locator(".frame, h2:has-text('one sample over time')").count() == 0
+            assert page.locator("h2:has-text('faithfulness') ~ table").count() == 0
+            one.closed(start if start == address else f"file://{tmp_path}")
+
+
+def write_evaluation(folder: Path, drawn: list[Trajectory]) -> None:
+    """A finished evaluation whose questions need no look."""
+    write_trajectories(folder / "trajectories.parquet", drawn)
+    (folder / "suite.yaml").touch()
+    score = {"score": 0.7, "intervals": {"score": {"value": 0.7, "low": 0.5, "high": 0.8}}}
+    looks = {"n": 0, "n_unscored": 0, "accuracy": None, "buckets": []}
+    (folder / "results.json").write_text(json.dumps({"score": score, "sources": {}, "faithfulness": looks}))
 
 
 def test_tokens_are_read_with_the_pointer_and_with_keys_and_stay_text(

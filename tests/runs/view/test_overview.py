@@ -264,6 +264,30 @@ def test_habits_of_an_evaluation_are_on_its_page_and_say_what_answers_follow(tmp
     assert "habits, in percent [95 % interval]" not in tables_of(evaluation(tmp_path))
 
 
+def test_an_evaluation_whose_questions_need_no_look_has_its_score_and_no_tables_of_dashes(
+    tmp_path: Path,
+) -> None:
+    unknown = {"n": 0, "n_unscored": 0, "no_shares": None, "accuracy": None}
+    looks = unknown | {"buckets": [{"calls": "0", "share": None, "accuracy": None}]}
+    habit = dict.fromkeys(("n", "share", "accuracy", "by_cue", "by_target"))
+    known = {"habits": {"n": 0, "left_out": 0, "none": habit}, "faithfulness": looks, "unaudited": 0}
+    scored = {"score": 0.5, "intervals": {"score": SHARE}}
+    found = overview(opened(evaluation(tmp_path, score=scored, **known)))
+    assert [(row["name"], row["last"]) for row in found["headline"]["rows"]] == [("score", SHARE)]
+    (said,) = (table for table in found["tables"] if table["title"] in ("faithfulness", "by number of calls"))
+    assert (said["head"], said["note"]) == ([], "no question needs a look")
+    assert not any("habits" in table["title"] for table in found["tables"])
+    # Answers that nobody could score may need a look.
+    unscored = known | {"faithfulness": looks | {"n_unscored": 3}}
+    assert "by number of calls" in tables_of(evaluation(tmp_path, **unscored))
+
+
+def test_a_score_without_an_interval_is_in_the_headline(tmp_path: Path) -> None:
+    for score, shown in ((0.5, [0.5]), (None, [])):
+        rows = overview(opened(evaluation(tmp_path, score={"score": score})))["headline"]["rows"]
+        assert [row["last"]["value"] for row in rows] == shown
+
+
 def test_answers_that_depend_are_split_on_the_page_where_they_differ(tmp_path: Path) -> None:
     by = {
         "source": {"a": {"n": 4, "dependent": SHARE}, "b": {"n": 5, "dependent": None}},

@@ -10,7 +10,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.metrics.by_source import steps_done
 from vtune.report.curves import charts_of
-from vtune.report.evaluation import BY_BOXES, HABITS, is_by_boxes
+from vtune.report.evaluation import BY_BOXES, HABITS, is_by_boxes, needs_looks
 from vtune.report.values import cell, is_estimate
 from vtune.runs.evaluate.unfinished import not_finished, unfinished
 from vtune.runs.report.document import run_report
@@ -114,9 +114,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
     return {
         "headline": _scores(results, dependent_shares(path)),
         "tables": [
-            _faithfulness(results),
-            _buckets(results["faithfulness"]),
-            *_habits(results.get("habits") or {}),
+            *(_looks(results) if needs_looks(results) else [_table("faithfulness", [], [], NO_LOOKS)]),
             _by_source(results["sources"]),
             *reported_rows(
                 suite,
@@ -147,7 +145,9 @@ SHARED = ("right", "right and faithful, of all", "faithful, of the right")
 def _scores(results: Mapping[str, Any], dependent: dict[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The headline of an evaluation: its score, what is faithful of it, and what depends on a look."""
     score, looks = results["score"], results["faithfulness"]
-    estimates = {"score": score.get("intervals", {}).get("score")}
+    plain = score.get("score")  # a suite whose score has no interval
+    alone = {"value": plain, "low": None, "high": None} if isinstance(plain, int | float) else None
+    estimates = {"score": score.get("intervals", {}).get("score") or alone}
     estimates |= {title: looks.get(name) for name, title in HEADLINE.items()}
     known = {name: one for name, one in estimates.items() if isinstance(one, Mapping) and is_estimate(one)}
     shares = {*SHARED, *dependent}
@@ -172,8 +172,17 @@ SHARES = {
 """Number of `vtune.metrics.faithfulness.Faithfulness` -> its row."""
 FOLLOWED = {"share": "share", "accuracy": "accuracy", "by_cue": "by the cue", "by_target": "by the target"}
 """Number of a habit -> its column."""
+NO_LOOKS = "no question needs a look"
+"""Instead of tables in which nothing would be known."""
 COUNTS = ("tool_calls", "red_flags")
 """Those that are a mean of counts."""
+
+
+def _looks(results: Mapping[str, Any]) -> Iterator[Table]:
+    """What is faithful of it, and how it looks."""
+    yield _faithfulness(results)
+    yield _buckets(results["faithfulness"])
+    yield from _habits(results.get("habits") or {})
 
 
 def _faithfulness(results: Mapping[str, Any]) -> Table:

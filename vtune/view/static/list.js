@@ -20,6 +20,7 @@ export function runAddress(numbers) {
   return `#/run/${numbers.join(",")}`;
 }
 
+const SCORE = "score"; // of evaluations alone
 const COLUMN = ["right", "right and faithful, of all", "faithful, of the right"];
 const DEPENDENT = "right and dependent, of all"; // then the exchange, in parentheses
 
@@ -32,14 +33,19 @@ export function placesPage(places, runs) {
   const link = h("a", { hidden: true, href: "#/" }, "compare those that are ticked");
   const audited = runs.map((run) => run.headline.rows.filter((row) => row.name.startsWith(DEPENDENT)));
   const some = audited.some((found) => found.length);
+  const columns = runs.some((run) => named(run, SCORE)) ? [SCORE, ...COLUMN] : COLUMN;
   const rows = places.map((one, at) => h("tr", {}, h("td", {}, boxes[at]),
     h("td", {}, h("a", { href: runAddress([one.number]) }, one.name)),
-    h("td", {}, one.kind), ...COLUMN.map((name) => h("td", { class: "number" }, shortly(runs[at].headline.rows.find((row) => row.name === name)))),
+    h("td", {}, one.kind), ...columns.map((name) => h("td", { class: "number" }, shortly(named(runs[at], name)))),
     some ? h("td", { class: "number" }, ...audited[at].map((row) => h("div", {}, `${shortly(row)}${row.name.slice(DEPENDENT.length)}`))) : null,
     h("td", { class: "number" }, h("a", { href: address(one.number, "") }, one.rows < one.there ? `${one.rows} of ${one.there}` : one.rows)), h("td", { class: "path" }, one.path,
       runs[at].unfinished ? h("div", { class: "text" }, runs[at].unfinished) : null, runs[at].problem ? h("div", { class: "text error" }, runs[at].problem) : null)));
   return [h("h1", {}, "Runs"), h("p", {}, link),
-    table([h("span", { class: "unseen" }, "compare"), "name", "kind", ...COLUMN, ...(some ? [DEPENDENT] : []), "trajectories", "path"], rows)];
+    table([h("span", { class: "unseen" }, "compare"), "name", "kind", ...columns, ...(some ? [DEPENDENT] : []), "trajectories", "path"], rows)];
+}
+
+function named(run, name) {
+  return run.headline.rows.find((row) => row.name === name);
 }
 
 function shortly(row) {

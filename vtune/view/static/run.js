@@ -223,7 +223,7 @@ function bar(share) {
 export function drawn(one, prefix, fold = one.rows.length > 12) {
   const rows = one.rows.map(([first, ...cells]) => h("tr", { class: cells.at(-1) === "reported" ? "reported" : null }, h("th", { scope: "row" }, first),
     ...cells.map((cell) => h("td", { class: /^[\d.–-]/.test(cell) ? "number" : null }, cell))));
-  const body = [one.note ? h("p", { class: "quiet" }, one.note) : null, table(one.head, rows)];
+  const body = [one.note ? h("p", { class: "quiet" }, one.note) : null, one.head.length ? table(one.head, rows) : null];
   return fold ? folded(`${prefix}${one.title}`, ...body) : h("section", {}, h("h2", {}, `${prefix}${one.title}`), ...body);
 }
 
