@@ -1,13 +1,17 @@
 """Short answers of search agents: what is read, compared, and what a judge's reply says."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vtune.judge.graders import GRADERS, read_attempted, read_extracted, read_mars
-from vtune.protocols.short_answers import grade_exact, grade_f1
+from vtune.protocols.short_answers import grade_exact, grade_f1, judged_by
 from vtune.protocols.specimens import SPECIMENS
-from vtune.verifiers.gradings import GRADINGS, last_answer, squad
+from vtune.verifiers import check_ground_truth
+from vtune.verifiers.exact import squad
+from vtune.verifiers.gradings import GRADINGS, last_answer
 
 SAMPLE = SPECIMENS["mmsearch"][0]
 """Gustave Eiffel, or G. Eiffel."""
@@ -123,6 +127,13 @@ def test_a_judges_reply_is_read_or_asked_for_again_and_never_guessed(reply: str)
 def test_every_grading_has_a_model_that_it_asks() -> None:
     assert GRADINGS.keys() == GRADERS.keys()
     assert len(GRADINGS) == 4
+
+
+def test_how_exact_compares_is_nothing_to_a_model() -> None:
+    own = replace(SAMPLE, verifier="exact", verifier_parm={**SAMPLE.verifier_parm, "match": "squad"})
+    prepared = judged_by("mars").prepared(own)
+    check_ground_truth(prepared)
+    assert (prepared.verifier, prepared.verifier_parm["aliases"]) == ("judge", ["G. Eiffel"])
 
 
 @given(st.text())

@@ -60,3 +60,29 @@ def test_less_or_more_than_the_answer_is_wrong(answer: str) -> None:
 def test_aliases_have_to_be_a_list_of_texts(aliases: object) -> None:
     with pytest.raises(DataError):
         check_ground_truth(sample("exact", "1", parm={"aliases": aliases}))
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer", "score"),
+    [
+        ("the Beatles", "Beatles", 1.0),
+        ("Beatles", "The Beatles!", 1.0),
+        ("Washington, D.C.", "washington dc", 1.0),
+        ("cafe\u0301", "the Café", 1.0),
+        ("light blue", "\\text{light blue}", 1.0),
+        ("The The", "the the", 1.0),
+        ("The The", "The Who", 0.0),
+        ("?", "!", 0.0),
+        ("Beatles", "Beatles or Stones", 0.0),
+    ],
+)
+def test_squads_match_counts_neither_punctuation_nor_articles(truth: str, answer: str, score: float) -> None:
+    question = sample("exact", truth, parm={"match": "squad"})
+    check_ground_truth(question)
+    assert verify_exact(wrap(answer), question).score == score
+
+
+def test_a_match_that_nobody_knows_is_an_error() -> None:
+    with pytest.raises(DataError, match="`match` is 'words'") as caught:
+        check_ground_truth(sample("exact", "1", parm={"match": "words"}))
+    assert caught.value.fix == "write one of text, squad into verifier_parm"

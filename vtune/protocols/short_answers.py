@@ -15,7 +15,8 @@ from vtune.protocols.protocol import Grade, Rule, said
 from vtune.protocols.vtune import grade as verified
 from vtune.schema.sample import Sample
 from vtune.verifiers import exact, judge
-from vtune.verifiers.gradings import KEY, squad
+from vtune.verifiers.exact import squad
+from vtune.verifiers.gradings import KEY
 
 TABLE_1 = ("mmsearch", "hr_mmsearch", "fvqa", "infoseek", "simplevqa", "livevqa", "mat_search")
 """Kinds of question of Dong et al., table 1; all are of the data of SenseNova-MARS."""
@@ -48,6 +49,7 @@ def judged_by(grading: str) -> Rule:
 
     def prepared(sample: Sample) -> Sample:
         parm = {**sample.verifier_parm, KEY: grading}
+        parm.pop(exact.MATCH, None)  # how `exact` compares; the model's grading says how it does
         return replace(sample, verifier=judge.NAME, verifier_parm=parm)
 
     scorer = "attempted" if grading == "attempted" else "mean"

@@ -1,16 +1,35 @@
 """Short answers: is it the same string?"""
 
+import re
+import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.typesetting import said_by
-from vtune.verifiers.verifier import Case, Verifier, answered, given_answer, no_answer, options, quote, where
+from vtune.verifiers.verifier import (
+    Case,
+    Verifier,
+    answered,
+    given_answer,
+    no_answer,
+    one_of,
+    options,
+    quote,
+    where,
+)
 
 NAME = "exact"
+
+MATCH, SQUAD = "match", "squad"
+"""The option that says what does not count, and its value for the exact match of SQuAD."""
+
+_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def verify_exact(reply: str, sample: Sample) -> Verdict:
@@ -18,7 +37,8 @@ def verify_exact(reply: str, sample: Sample) -> Verdict:
 
     Both sides are normalised (see `normalise`), and how they are set does not count (see `said_by`):
     `\text{light blue}` is `light blue`. `verifier_parm` may hold `aliases`, a list of
-    further spellings that are right as well, and `answer_in`.
+    further spellings that are right as well, `answer_in`, and `match`: `text` (the default) as above, or
+    `squad`, for which punctuation (of ASCII) and the articles a, an, the do not count either (see `squad`).
 
     Raises:
         DataError: As `check_exact` does.
@@ -28,7 +48,7 @@ def verify_exact(reply: str, sample: Sample) -> Verdict:
     if given is None:
         return no_answer(sample)
     return answered(
-        float(_plain(given) in right), f"answered {quote(given)}, truth {quote(sample.ground_truth)}"
+        float(_form(sample)(given) in right), f"answered {quote(given)}, truth {quote(sample.ground_truth)}"
     )
 
 
@@ -37,7 +57,7 @@ def check_exact(sample: Sample) -> None:
 
     Raises:
         DataError: If the ground truth or an alias is empty once normalised, `aliases` is not a list
-            of strings, or `verifier_parm` holds another key.
+            of strings, `match` is unknown, or `verifier_parm` holds another key.
     """
     _accepted(sample)
 
@@ -52,6 +72,12 @@ def normalise(text: str) -> str:
     # A file may spell é as one character, and a model as two that look the same.
     plain = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
     return plain.removesuffix("." if plain.endswith(".") else "。").rstrip()
+
+
+def squad(text: str) -> str:
+    """SQuAD's form of an answer: no case, punctuation, articles, or runs of white space; "A" stays one."""
+    bare = text.lower().translate(_NO_PUNCTUATION)
+    return " ".join((bare if bare.strip() == "a" else _ARTICLE.sub(" ", bare)).split())
 
 
 def accepted(sample: Sample, plain: Callable[[str], str]) -> frozenset[str]:
@@ -75,9 +101,22 @@ def _plain(text: str) -> str:
     return normalise(said_by(text))
 
 
+def _squad(text: str) -> str:
+    """SQuAD's form; our own of an answer that has no other words, so that "The The" or "?" can be right."""
+    return squad(unicodedata.normalize("NFC", said_by(text))) or _plain(text)
+
+
+_FORMS: Mapping[str, Callable[[str], str]] = MappingProxyType({"text": _plain, SQUAD: _squad})
+
+
+def _form(sample: Sample) -> Callable[[str], str]:
+    """What a sample has of a text compared."""
+    return _FORMS[one_of(sample, MATCH, _FORMS, default="text")]
+
+
 def _accepted(sample: Sample) -> frozenset[str]:
-    options(sample, {"aliases", "answer_in"})
-    return accepted(sample, _plain)
+    options(sample, {"aliases", "answer_in", MATCH})
+    return accepted(sample, _form(sample))
 
 
 VERIFIERS.add(

@@ -5,13 +5,12 @@ A sample names one in `grading` of its `verifier_parm`; none: ours. What the mod
 """
 
 import re
-import string
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from vtune.schema.sample import Sample
-from vtune.verifiers.exact import normalise
+from vtune.verifiers.exact import normalise, squad
 from vtune.verifiers.verifier import given_answer, one_of
 
 KEY, OURS = "grading", "vtune"
@@ -20,8 +19,6 @@ LONGEST = 1000
 """Characters of an answer that our judge is shown: more is not short (DeepEyes refuses from 1000 on)."""
 
 _THOUGHT = re.compile(r"</think(?:ing)?>")
-_ARTICLE = re.compile(r"\b(?:a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +33,6 @@ class Grading:
     """The form in which the text of a truth is right without a model; None: a model always tells."""
     longest: int | None
     """Characters of an answer that is judged; a longer one is unreadable. None: any."""
-
-
-def squad(text: str) -> str:
-    """SQuAD's form of an answer: no case, punctuation, articles, or runs of white space; "A" stays one."""
-    bare = text.lower().translate(_NO_PUNCTUATION)
-    return " ".join((bare if bare.strip() == "a" else _ARTICLE.sub(" ", bare)).split())
 
 
 def conclusion(reply: str) -> str:

@@ -132,8 +132,8 @@ def test_mars_json_lines_need_no_meta_file(tmp_path: Path) -> None:
 
 def test_mmsearch_takes_every_candidate(read: Read) -> None:
     rows = read("mmsearch")
-    assert rows["fvqa_0"].verifier_parm == {"aliases": ["AFC Ajax"]}
-    assert rows["fvqa_1"].verifier_parm == {}
+    assert rows["fvqa_0"].verifier_parm == {"aliases": ["AFC Ajax"], "match": "squad"}
+    assert rows["fvqa_1"].verifier_parm == {"match": "squad"}
     assert rows["fvqa_0"].extra["image_urls"] == ["https://example.org/0.jpg"]
 
 
@@ -623,7 +623,14 @@ def test_verl_hashes_may_be_a_heading() -> None:
 def test_verl_targets_of_a_search_are_all_right() -> None:
     sample = verl_sample(verl_row("Who?", {"target": ["Vermeer", "Jan Vermeer"]}), HERE, Options())
     assert (sample.ground_truth, sample.verifier) == ("Vermeer", "exact")
-    assert sample.verifier_parm == {"aliases": ["Jan Vermeer"]}
+    assert sample.verifier_parm == {"aliases": ["Jan Vermeer"], "match": "squad"}
+    year = verl_sample(verl_row("When?", {"target": ["1990"]}), HERE, Options())
+    assert (year.verifier, year.verifier_parm) == ("exact", {"match": "squad"})
+    for judge in (
+        verl_sample(verl_row("Who?", {"target": ["Vermeer"]}), HERE, Options(verifier="judge")),
+        verl_sample(verl_row("Who?", {"target": ["Vermeer"]}), HERE, Options(), model=True),
+    ):
+        assert (judge.verifier, judge.verifier_parm) == ("judge", {})
     assert verl_sample(verl_row("Who?", {"target": "Vermeer"}), HERE, Options()).ground_truth == "Vermeer"
     with pytest.raises(DataError):
         verl_sample(verl_row("Who?", {"target": []}), HERE, Options())

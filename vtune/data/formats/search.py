@@ -108,6 +108,15 @@ def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
     truths = [needed(judge, "ground_truth"), *_candidates(judge.get("candidate_answers"))]
     # Its own reward compares with every candidate, so a lone reference is compared too.
     said = options.verifier or exact.NAME
+    found = judged(
+        "",
+        truths,
+        Options(images=options.images, verifier=said),
+        column="reward_model.ground_truth",
+        choices=(),
+    )
+    if options.verifier is None:
+        found["verifier_parm"] |= {exact.MATCH: exact.SQUAD}  # as its reward does
     info = struct_of(row, "extra_info")
     identity = first(info, "id") or first(row, "data_id")
     return build_sample(
@@ -122,13 +131,7 @@ def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
         extra=others(info, "id")
         | others(row, "data_source", "images", "image", "prompt", "ability", "reward_model", "extra_info")
         | {"reward_model": others(judge, "ground_truth", "candidate_answers")},
-        **judged(
-            "",
-            truths,
-            Options(images=options.images, verifier=said),
-            column="reward_model.ground_truth",
-            choices=(),
-        ),
+        **found,
     )
 
 

@@ -1,6 +1,7 @@
 """verl's rows, read and written: the layout that most trainers share (verl, DeepEyes, CodeV, EasyR1)."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from vtune.data.offer import check_answer_place
 from vtune.schema.fields import Row, picture_to_row
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_from_row
-from vtune.verifiers import VERIFIERS, verifier_of
+from vtune.verifiers import VERIFIERS, exact, verifier_of
 
 VERL_COLUMNS = pa.schema(
     [
@@ -111,21 +112,26 @@ def _judgement(
     """
     if options.tools is None:  # else these words may be taken out
         check_answer_place("\n".join(turn["content"] for turn in turns))
+    truth = needed(judge, "ground_truth", of="reward_model")
+    asks_model = judge.get("style") == "model" if model is None else model
+    by_search = _is_search(truth) and options.verifier is None and not asks_model
     found = judged(
         next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), ""),
-        _targets(needed(judge, "ground_truth", of="reward_model")),
-        options,
+        truth["target"] if _is_search(truth) else truth,
+        replace(options, verifier=exact.NAME) if by_search else options,
         column="reward_model.ground_truth",
-        model=judge.get("style") == "model" if model is None else model,
+        model=asks_model,
     )
+    if by_search:
+        found["verifier_parm"] |= {exact.MATCH: exact.SQUAD}
     if _wants_box(turns) and not VERIFIERS[found["verifier"]].reads_outcome:
         found["verifier_parm"] = {**found["verifier_parm"], "answer_in": "boxed"}
     return found
 
 
-def _targets(truth: Any) -> Any:
-    """The right answers of `{target: […]}`, as Search-R1 has them; any other truth as it is."""
-    return truth["target"] if isinstance(truth, Mapping) and set(truth) == {"target"} else truth
+def _is_search(truth: Any) -> bool:
+    """Whether a truth is `{target: […]}`, Search-R1's: its reward is the exact match of SQuAD with any."""
+    return isinstance(truth, Mapping) and set(truth) == {"target"}
 
 
 def _wants_box(turns: Sequence[Row]) -> bool:
