@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from vtune.data.offer import named_tools, offering
+from vtune.data.offer import idle_call, named_tools, offering
 from vtune.errors import DataError, RecipeError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
@@ -10,6 +10,14 @@ from vtune.schema.sample import Sample
 ZOOM = (
     "Think first, call **image_zoom_in_tool** if needed, then answer. Format strictly as:  "
     "<think>...</think>  <tool_call>...</tool_call> (if tools needed)  <answer>...</answer> "
+)
+
+SEARCH_R1 = (
+    "Answer the given question. You must conduct reasoning inside <think> and </think> first every time you "
+    "get new information. After reasoning, if you find you lack some knowledge, you can call a search engine "
+    "by <{0}> query </{0}> and it will return the top searched results. If you find no further external "
+    "knowledge needed, you can directly provide the answer inside <answer> and </answer>, without detailed "
+    "illustrations. For example, <answer> Beijing </answer>. Question: "
 )
 
 
@@ -50,6 +58,8 @@ def asking(text: str, *, system: str = "", tools: tuple[str, ...] = ()) -> Sampl
             "Put your thoughts in <think> </think> and the answer in \\boxed{}. Question:\nWhich colour?",
             id="DeepEyes' ThinkLite",
         ),
+        pytest.param(f"{SEARCH_R1.format('search')}Which colour?\n", id="Search-R1"),
+        pytest.param(f"{SEARCH_R1.format('tool_call')}Which colour?", id="verl's search"),
         pytest.param("Which colour?", id="a bare question"),
     ],
 )
@@ -97,6 +107,22 @@ def test_words_about_tools_that_are_not_offered_are_an_error(text: str, tools: t
 def test_a_turn_that_holds_nothing_but_a_prompt_is_an_error() -> None:
     with pytest.raises(DataError, match="nothing but a prompt"):
         offering(asking(ZOOM), ("python",))
+
+
+def test_what_a_question_itself_says_behind_the_instruction_of_search_r1_stays() -> None:
+    text = "Who said `Question: why?`"
+    sample = offering(asking(SEARCH_R1.format("search") + text), ("text_search_tool",))
+    assert sample.prompt[0].content == f"<image>\n{text}"
+    own = "Answer the given question. Which? Question: why?"
+    assert offering(asking(own), ()).prompt[0].content == f"<image>\n{own}"
+
+
+def test_a_call_that_no_tool_takes_is_found() -> None:
+    published = asking(SEARCH_R1.format("search"), tools=("text_search_tool",))
+    assert idle_call(published) == "<search>"
+    assert idle_call(asking(SEARCH_R1.format("tool_call"))) == "<tool_call>"
+    assert idle_call(asking(SEARCH_R1.format("tool_call"), tools=("text_search_tool",))) is None
+    assert idle_call(asking("Which?", system="Write <search>.")) is None
 
 
 def test_a_question_may_speak_of_the_tools_that_it_offers() -> None:

@@ -23,13 +23,18 @@ _TAILS = (
 """Sentences from which on a user's turn describes calls and the form of the answer, up to its end."""
 _QUESTION = "Question:\n"
 """Behind it stands the question in DeepEyes' rows of ThinkLite, before it the form of the answer."""
+_SEARCH_R1 = re.compile(
+    rf"((?:{re.escape(IMAGE)}|\s)*)Answer the given question\. .{{0,2000}}?</answer>.{{0,9}}?Question:",
+    re.DOTALL,
+)
+"""The instruction of Search-R1, and of verl's rows after it, up to the question; its marks of pictures."""
 _FORMS = ("<think>", "<answer>", "\\boxed")
 _OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), (OPEN, "<tools>")
 """What a question says only where it explains how to write code, or calls with JSON."""
 _BEHIND_HASHES = re.compile(r"(?:after(?: the)?|format of)\W{1,3}####")
 """How verl's GSM8K says where the answer goes; `####` alone may be a heading."""
 _FOREIGN = ("<grounding>", "<text_search>", "<search>")
-"""Calls of Mini-o3 and MMSearch-R1, which no tool of ours takes."""
+"""Calls of Mini-o3, MMSearch-R1 and Search-R1, which no tool of ours takes."""
 
 
 def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
@@ -89,6 +94,13 @@ def check_answer_place(text: str) -> None:
         )
 
 
+def idle_call(sample: Sample) -> str | None:
+    """The first call that a user's turn speaks of and that no tool of the sample takes."""
+    calls = _FOREIGN if set(sample.tools) - {PYTHON} else (*_FOREIGN, OPEN)
+    text = "\n".join(turn.content for turn in sample.prompt if turn.role == "user")
+    return next((call for call in calls if call in text), None)
+
+
 def _names_box(prompt: Sequence[Message]) -> bool:
     return any("\\boxed" in turn.content for turn in prompt)
 
@@ -101,6 +113,8 @@ def _asked(turn: Message) -> Message:
     head, mark, question = text.partition(_QUESTION)
     if mark and any(form in head for form in _FORMS):
         text = f"{IMAGE}\n" * head.count(IMAGE) + question
+    if found_search := _SEARCH_R1.match(text):
+        text = f"{found_search[1]}{text[found_search.end() :].strip()}"
     for tail in _TAILS:
         before, found, _ = text.partition(tail)
         text = before.rstrip() if found else text

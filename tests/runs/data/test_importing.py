@@ -685,6 +685,25 @@ def test_tools_that_nobody_offers_are_told_until_the_caller_says_what_is_offered
     assert read(tools=())["doubts"] == {}
 
 
+def test_a_prompt_that_asks_for_calls_that_nobody_runs_is_told_until_it_is_taken_out(tmp_path: Path) -> None:
+    asked = (
+        "Answer the given question. You must conduct reasoning inside <think> and </think>. You can call a "
+        "search engine by <search> query </search>. For example, <answer> Beijing </answer>. Question: Who?\n"
+    )
+    row = {
+        "data_source": "nq",
+        "prompt": [{"role": "user", "content": asked}],
+        "reward_model": {"style": "rule", "ground_truth": {"target": ["the Beatles"]}},
+    }
+    file, out = lines(tmp_path / "rows.jsonl", [row]), tmp_path / "out.parquet"
+    ((doubt, count),) = import_data("verl", [file], out, options=Options(), strict=False)["doubts"].items()
+    assert (doubt[:30], count) == ("a prompt that speaks of <searc", 1)
+    options = Options(tools=("text_search_tool",))
+    assert import_data("verl", [file], out, options=options, strict=False)["doubts"] == {}
+    (sample,) = read_samples(out)
+    assert (sample.question, sample.tools) == ("Who?", ("text_search_tool",))
+
+
 def test_four_numbers_that_nobody_calls_a_box_are_told(tmp_path: Path) -> None:
     file = lines(tmp_path / "rows.jsonl", [{"problem": "Where?", "answer": "[10, 20, 30.5, 40]"}])
     out = tmp_path / "out.parquet"
