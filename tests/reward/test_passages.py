@@ -136,6 +136,32 @@ def test_a_number_is_looked_for_as_a_whole(answer: str, text: str, held: bool) -
     assert (holding(sample(ground_truth=answer), found(f"1. x\n{text}")) is not None) is held
 
 
+@pytest.mark.parametrize(
+    ("answer", "text", "held"),
+    [
+        ("the nab eno!", "It leads to Nab Eno.", True),
+        ("the Beatles", "Beatles fans came.", True),
+        ("Beatles", "It is by the Beatles.", True),
+        ("Washington, D.C.", "He lived in Washington DC for years.", True),
+        ("Washington DC", "He lived in Washington, D.C., for years.", True),
+        ("J.R.R. Tolkien", "It is by J. R. R. Tolkien.", True),
+        ("JRR Tolkien", "It is by J.R.R. Tolkien.", True),
+        ("Schindler's List", "Schindlers List was shown.", True),
+        ("The Who", "It is by those who came.", False),
+        ("The Who", "It is by the Who.", True),
+        ("The The", "By the river.", False),
+        ("The 1975", "It is of 1975.", False),
+        ("A-Team", "It is by a new team.", False),
+        ("D.C.", "The dc motor.", False),
+        ("a", "It is a road.", False),
+        ("the Beatles", "Beatlesque songs.", False),
+    ],
+)
+def test_neither_a_leading_article_nor_punctuation_counts(answer: str, text: str, held: bool) -> None:
+    found_in = holding(sample(ground_truth=answer), found(f"1. x\n{text}"))
+    assert found_in == (answer if held else None)
+
+
 def test_an_option_stands_for_its_text_and_what_code_prints_for_nothing() -> None:
     choice = sample(ground_truth="B", choices=("Worms", "Trier"))
     assert holding(choice, found("1. Ulm\nTo Trier.")) == "Trier"

@@ -27,6 +27,12 @@ SHORTEST = 3
 """Characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" stands
 in most of them. Where no space parts words, two characters are enough: they are mostly a word."""
 
+_ARTICLE = re.compile(r"\s*(?:an?|the)\s+(?=[^\W\d_])", re.IGNORECASE)
+"""An article before the words of an answer; "The 1975" is not 1975."""
+
+_INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
+"""Punctuation between letters, without which an answer may be written, too: D.C. and DC."""
+
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
 summary, which has no title, any may."""
@@ -44,7 +50,7 @@ _HEADS = {
 
 class PassageJudge:
     """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
-    parts words; in the gold documents where known.
+    parts words; in the gold documents where known. A leading article and punctuation do not count.
     """
 
     def __init__(self, levels: EvidenceLevels) -> None:
@@ -83,9 +89,9 @@ def holding(sample: Sample, call: Call) -> str | None:
             continue
         if fact and f" {fact} " not in f" {spelled(passage)} ":
             continue
-        words = spelled(text if titles else passage)
-        for answer in answers:
-            if f" {spelled(answer)} " in f" {words} ":
+        words = [f" {form} " for form in _forms(text if titles else passage)]
+        for answer, forms in answers.items():
+            if any(f" {form} " in one for form in forms for one in words):
                 return answer
     return None
 
@@ -114,13 +120,29 @@ def _passages(call: Call) -> tuple[bool, Sequence[str]]:
     return bool(parts), [part for part in (*parts, text[start:]) if part.strip()]
 
 
-def _answers(sample: Sample, *, least: int) -> list[str]:
-    """The spellings of the answer that have enough characters to be looked for."""
+def _forms(text: str) -> set[str]:
+    """The words of a text, where punctuation between letters parts words and where it does not."""
+    return {spelled(text), spelled(_INNER.sub("", text))}
+
+
+def _looked_for(answer: str, least: int) -> set[str]:
+    """The forms of an answer that are looked for: those of enough characters, also without an article.
+
+    Without it one more than `SHORTEST` are needed everywhere: "The Who" is not any who.
+    """
+    found = {form for form in _forms(answer) if len(form) >= least}
+    if article := _ARTICLE.match(answer):
+        found |= {form for form in _forms(answer[article.end() :]) if len(form) > SHORTEST}
+    return found
+
+
+def _answers(sample: Sample, *, least: int) -> dict[str, set[str]]:
+    """The spellings of the answer that can be looked for, each with its forms."""
     options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
     aliases = sample.verifier_parm.get("aliases", ())
     answers = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
     said = [options.get(str(one), str(one)) for one in answers]
-    return [one for one in dict.fromkeys(said) if len(spelled(one)) >= least]
+    return {one: forms for one in said if (forms := _looked_for(one, least))}
 
 
 def _titles(sample: Sample) -> frozenset[str]:
