@@ -50,7 +50,7 @@ DUMP = (
     + page(8, "Sercq", "#REDIRECT [[Sark]]", redirect=True)
     + page(9, "Talk:Sark", "An opinion.", ns=1)
     + page(10, "Brecqhou & more", "It lies to the west." * 1)
-    + page(11, "Empty", "{{stub}}")
+    + page(11, "Empty", "{{stub}}\n\n{{cite")
     + "</mediawiki>"
 ).encode()
 
@@ -61,7 +61,7 @@ PLAIN = (
 
 
 def test_markup_is_taken_out_and_the_words_stay() -> None:
-    assert plain_text(SARK) == PLAIN
+    assert plain_text(SARK) == (PLAIN, False)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,29 @@ def test_markup_is_taken_out_and_the_words_stay() -> None:
     ],
 )
 def test_markup_of_each_kind(markup: str, text: str) -> None:
-    assert plain_text(markup) == text
+    assert plain_text(markup).text == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("a {{cite never closed\n\nb\n== H ==\nc", "a b c"),
+        ("a <ref>never closed {{x}}\n \nb <ref>c</ref> d", "a b d"),
+        ("a <ref>never closed\n== H ==\nb <ref name=x/> c", "a b c"),
+        ("a {{b|{{c}}\n\nd {{e}} f", "a d f"),
+        ("{{Infobox|x={{y}\n|z=1\n}}\n\na", "a"),
+        ("a {{b {{c\n\n}} d\n\ne", "a d e"),
+        ("{| class=x\n|-\n| 1\n\na", "a"),
+        ("a <!-- never closed\n\nb", "a"),
+    ],
+)
+def test_what_is_never_closed_costs_no_more_than_its_paragraph(markup: str, text: str) -> None:
+    assert plain_text(markup) == (text, True)
+
+
+def test_what_is_closed_may_have_several_paragraphs() -> None:
+    markup = "a <gallery>b\n\nc</gallery> {{d|\n\ne}} <REF name=x>f\n\ng</ref > <ref name=x /> h"
+    assert plain_text(markup) == ("a h", False)
 
 
 @given(
@@ -118,10 +140,10 @@ def test_markup_of_each_kind(markup: str, text: str) -> None:
     ).map("".join)
 )
 def test_any_markup_ends_as_one_line_without_new_words(markup: str) -> None:
-    text = plain_text(markup)
+    text = plain_text(markup).text
     assert text == " ".join(text.split())
     assert set(text) & set("abcy") <= set(markup)
-    assert plain_text("") == ""
+    assert plain_text("") == ("", False)
 
 
 @given(st.text("ab \n\u00a0", max_size=80), st.integers(1, 9))
@@ -145,7 +167,7 @@ def test_markup_that_goes_on_and_on_is_read_in_proportion(piece: str) -> None:
 
 def test_links_within_links_are_read_in_proportion() -> None:
     began = time.process_time()
-    assert plain_text("[[a " * 20_000 + "]]" * 20_000).count("a") == 20_000
+    assert plain_text("[[a " * 20_000 + "]]" * 20_000).text.count("a") == 20_000
     assert time.process_time() - began < 5
 
 
@@ -239,7 +261,7 @@ def test_a_dump_becomes_an_index_by_two_commands(tmp_path: Path) -> None:
     )
     assert made.code == 0, made.err
     told = json.loads(made.out)
-    assert (told["articles"], told["empty"], told["rows"]) == (3, 1, 4)
+    assert (told["articles"], told["empty"], told["unclosed"], told["rows"]) == (3, 1, 1, 4)
     rows = [json.loads(line) for line in (tmp_path / "wiki.jsonl").read_text().splitlines()]
     assert rows[0] == {"id": "7/0", "title": "Sark", "text": "Sark () is a part of the Channel Islands in"}
     assert vtune("data", "index", tmp_path / "wiki.jsonl", "--out", tmp_path / "index").code == 0

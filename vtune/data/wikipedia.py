@@ -36,6 +36,8 @@ class Article:
     title: str
     text: str
     """Running text, without markup."""
+    unclosed: bool = False
+    """Whether markup in it is never closed (see `vtune.data.wikitext`)."""
 
 
 def read_articles(path: Path) -> Iterator[Article]:
@@ -109,6 +111,7 @@ def _pages(stream: Any) -> Iterator[Article]:
                     f"the dump has several revisions of {page.findtext(f'{space}title')!r}",
                     fix="give a dump of the current ones: …-pages-articles.xml.bz2",
                 )
-            text = plain_text(page.findtext(f"{space}revision/{space}text") or "", hidden)
-            yield Article(page.findtext(f"{space}id") or "", page.findtext(f"{space}title") or "", text)
+            said = plain_text(page.findtext(f"{space}revision/{space}text") or "", hidden)
+            number, title = page.findtext(f"{space}id") or "", page.findtext(f"{space}title") or ""
+            yield Article(number, title, said.text, said.unclosed)
         root.clear()  # else the whole dump would stay in memory

@@ -2,17 +2,19 @@
 
 import html
 import re
-from collections.abc import Set
+from bisect import bisect_left
+from collections.abc import Sequence, Set
+from typing import NamedTuple
 
 HIDDEN_SPACES = frozenset({"file", "image", "category"})
 """Namespaces whose links show no words, in lower case: every wiki knows them by these names, too."""
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _DROPPED = re.compile(
-    r"<(ref|math|gallery|timeline|score|syntaxhighlight|source|imagemap)\b[^<>]*?(?:/>|>.*?(?:</\1\s*>|\Z))",
-    re.DOTALL | re.IGNORECASE,
+    r"<(/?)(ref|math|gallery|timeline|score|syntaxhighlight|source|imagemap)\b([^<>]*)>", re.IGNORECASE
 )
-"""Elements whose content is not running text."""
+"""Tags of elements whose content is not running text."""
+_PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\n(?==)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _FENCE = re.compile(r"\{\{|\}\}|\{\||\|\}(?!\})")
 """Where a template or a table begins or ends; `|}}` ends a template whose last argument is empty."""
@@ -32,38 +34,84 @@ _MARKS = re.compile(r"'{2,}|__[A-Z]+__|^[*#:;]+[ \t]*", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
 
 
-def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> str:
+class Plain(NamedTuple):
+    """What an article says."""
+
+    text: str
+    unclosed: bool
+    """Whether a template, table, element or comment is never closed, so that words may be lost with it."""
+
+
+class _Span(NamedTuple):
+    """Markup that is taken out."""
+
+    start: int
+    end: int | None
+    """None: it is never closed."""
+
+
+def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
     """The sentences of an article on one line, without templates, tables, references, files and headings.
 
-    Links keep the words that they show. What is never closed is markup to the end, as in MediaWiki.
+    Links keep the words that they show. What is never closed is markup to the end of its paragraph, for one
+    typing error must not cost the rest of the article; a comment to the end, as readers see it.
 
     Args:
         wikitext: MediaWiki markup.
         hidden: Namespaces of files and categories in the language of the wiki, in lower case.
     """
+    comments = sum(not comment[0].endswith("-->") for comment in _COMMENT.finditer(wikitext))
     text = _COMMENT.sub("", wikitext)
-    text = _DROPPED.sub(" ", text)
-    text = _without_fences(text)
+    elements = _elements(text)
+    text = _without(text, elements, " ")
+    fences = _fences(text)
+    text = _without(text, fences, "")
+    unclosed = bool(comments) or any(span.end is None for span in (*elements, *fences))
     text = _URL.sub(r"\1", _without_links(text, hidden))
     text = _HEADING.sub(" ", text)
     text = _MARKS.sub("", text)
-    return _SPACES.sub(" ", html.unescape(_TAG.sub(" ", text))).strip()
+    return Plain(_SPACES.sub(" ", html.unescape(_TAG.sub(" ", text))).strip(), unclosed)
 
 
-def _without_fences(text: str) -> str:
-    """Without templates and tables, however deep."""
-    kept, depth, end = [], 0, 0
+def _elements(text: str) -> list[_Span]:
+    """Elements without running text. One is closed by the next tag of its name, if that is an end tag."""
+    spans, following = [], dict[str, re.Match[str]]()
+    for tag in reversed(list(_DROPPED.finditer(text))):
+        name = tag[2].lower()
+        if tag[3].endswith("/"):
+            spans.append(_Span(tag.start(), tag.end()))
+            continue
+        if not tag[1]:
+            after = following.get(name)
+            spans.append(_Span(tag.start(), after.end() if after is not None and after[1] else None))
+        following[name] = tag
+    return spans[::-1]
+
+
+def _fences(text: str) -> list[_Span]:
+    """Templates and tables, however deep."""
+    spans, starts = [], list[int]()
     for fence in _FENCE.finditer(text):
         if fence[0] in ("{{", "{|"):
-            if depth == 0:
-                kept.append(text[end : fence.start()])
-            depth += 1
-        elif depth:
-            depth -= 1
-            end = fence.end()
-    if depth == 0:
-        kept.append(text[end:])
-    return "".join(kept)
+            starts.append(fence.start())
+        elif starts:
+            spans.append(_Span(starts.pop(), fence.end()))
+    return sorted([*spans, *(_Span(start, None) for start in starts)], key=lambda span: span.start)
+
+
+def _without(text: str, spans: Sequence[_Span], instead: str) -> str:
+    """The text without spans, which are in order and may lie in each other."""
+    paragraphs = [found.start() for found in _PARAGRAPH_END.finditer(text)] if spans else []
+    kept, end = [], 0
+    for span in spans:
+        if span.start >= end:
+            kept += [text[end : span.start], instead]
+        last = span.end
+        if last is None:
+            place = bisect_left(paragraphs, span.start)
+            last = paragraphs[place] if place < len(paragraphs) else len(text)
+        end = max(end, last)
+    return "".join([*kept, text[end:]])
 
 
 def _without_links(text: str, hidden: Set[str]) -> str:

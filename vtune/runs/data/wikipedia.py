@@ -19,14 +19,15 @@ def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
         words: Of a passage.
 
     Returns:
-        `passages` (the file), `articles`, `empty` (articles without a word, left out) and `rows`.
+        `passages` (the file), `articles`, `empty` (articles without a word, left out), `unclosed` (articles with
+        markup that is never closed: the rest of its paragraph is left out) and `rows`.
 
     Raises:
         DataError: If the source cannot be read, or has no article.
         RecipeError: If the file cannot be written.
     """
     check_file_output(out, inputs=[source])
-    articles = empty = rows = 0
+    articles = empty = unclosed = rows = 0
     with (
         atomic_file(out) as partial,
         partial.open("w", encoding="utf-8") as file,
@@ -44,7 +45,14 @@ def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
                 rows += 1
             articles += 1
             empty += rows == before
+            unclosed += article.unclosed
             progress.advance()
         if not rows:
             raise DataError(f"no article has a word in {source}", fix="give a dump of articles")
-    return {"passages": str(out), "articles": articles, "empty": empty, "rows": rows}
+    return {
+        "passages": str(out),
+        "articles": articles,
+        "empty": empty,
+        "unclosed": unclosed,
+        "rows": rows,
+    }
