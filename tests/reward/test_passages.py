@@ -76,6 +76,38 @@ def test_a_list_in_a_document_is_a_part_of_it() -> None:
     assert holding(gold, found("1. Trier\nIts roads:\n1. Ulm\nThe red road leads to Bad Orb.")) is None
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        "1. Steps\nDo this.\n\n2. Then that.\n\n2. Ulm\nIt leads to Bad Orb.",
+        "1. Steps\n\n1. This.\n\n2. That.\n\n3. Those.\n\n2. Ulm\nIt leads to Bad Orb.\n\n3. Trier\nA town.",
+        "1. Ulm\nIts roads:\n\n1. Blue.\n\n2. The red road leads to Bad Orb.\n\n2. Trier\nA town.",
+    ],
+)
+def test_a_list_with_empty_lines_in_a_document_is_a_part_of_it(output: str) -> None:
+    gold = sample(extra={"documents": ["Ulm"]})
+    assert holding(gold, found(output)) == "Bad Orb"
+    assert holding(sample(extra={"documents": ["Steps", "Trier"]}), found(output)) is None
+
+
+def test_a_list_in_a_summary_has_no_titles() -> None:
+    summary = "Two roads:\n\n1. The blue road.\n\n2. The red road leads to Bad Orb."
+    assert holding(sample(extra={"documents": ["Ulm"]}), found(summary)) == "Bad Orb"
+
+
+@given(st.lists(st.lists(st.integers(1, 6), max_size=4), min_size=1, max_size=5), st.data())
+def test_the_named_document_is_found_whatever_lists_stand_in_the_others(
+    lists: list[list[int]], data: st.DataObject
+) -> None:
+    gold = data.draw(st.integers(0, len(lists) - 1))
+    bodies = ["\n\n".join(["It says:", *(f"{number}. Item" for number in items)]) for items in lists]
+    bodies[gold] = "The red road leads to Bad Orb."
+    output = "\n\n".join(f"{n}. Town {n}\n{body}" for n, body in enumerate(bodies, start=1))
+    for n in range(1, len(lists) + 1):
+        named = sample(extra={"documents": [f"Town {n}"]})
+        assert holding(named, found(output)) == ("Bad Orb" if n == gold + 1 else None)
+
+
 def test_pictures_that_were_found_follow_line_by_line() -> None:
     gold = sample(extra={"documents": ["Ulm"]}, tools=(image_search.NAME,))
     both = "1. Trier\nA town.\n<image>\n2. Ulm\nThe red road leads to Bad Orb.\n<image>"

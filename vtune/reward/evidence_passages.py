@@ -4,7 +4,8 @@ Only tools that search are believed: what a policy's own code prints is its own 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
@@ -48,6 +49,20 @@ _HEADS = {
 """The number before a passage: of texts behind an empty line, of pictures on a line of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """Numbers 1, 2, … in order, from its last one."""
+
+    worth: tuple[int, int]
+    """How many stand before a known title, and how many before a line with text under it."""
+    head: re.Match[str]
+    before: "_Chain | None"
+
+    def grown(self, worth: tuple[int, int], head: re.Match[str]) -> "_Chain":
+        """With one number more."""
+        return _Chain((self.worth[0] + worth[0], self.worth[1] + worth[1]), head, self)
+
+
 class PassageJudge:
     """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
     parts words; in the gold documents where known. A leading article and punctuation do not count.
@@ -80,8 +95,9 @@ def holding(sample: Sample, call: Call) -> str | None:
     """The spelling of the answer that a passage of a search holds; None where none does."""
     if call.tool not in SEARCHES or call.status != "ok":
         return None
-    numbered, passages = _passages(call)
-    titles, fact = _titles(sample) if numbered else frozenset(), _fact(sample)
+    known, fact = _titles(sample), _fact(sample)
+    numbered, passages = _passages(call, known)
+    titles = known if numbered else frozenset()
     answers = _answers(sample, least=1 if titles or fact else SHORTEST)
     for passage in passages:
         title, _, text = passage.partition("\n")
@@ -103,21 +119,42 @@ def names_fact(sample: Sample, call: Call) -> bool:
         bool(fact)
         and call.tool in SEARCHES
         and call.status == "ok"
-        and any(f" {fact} " in f" {spelled(passage)} " for passage in _passages(call)[1])
+        and any(f" {fact} " in f" {spelled(passage)} " for passage in _passages(call, _titles(sample))[1])
     )
 
 
-def _passages(call: Call) -> tuple[bool, Sequence[str]]:
-    """Whether passages are numbered, and they without their numbers. A summary is one, without a title.
+def _passages(call: Call, known: Set[str]) -> tuple[bool, Sequence[str]]:
+    """Whether passages are numbered, and they without their numbers. A summary is one, without a title."""
+    text = call.output.partition(f"\n{SOURCES}")[0]
+    heads = _heads(text, _HEADS[call.tool], known)
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    parts = [text[head.end() : end] for head, end in zip(heads, ends, strict=True)] if heads else [text]
+    return bool(heads), [part for part in parts if part.strip()]
 
-    They are numbered in order, which lists within a passage hardly are.
+
+def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match[str]]:
+    """The numbers before passages: 1 at the start of the text, then each the next one.
+
+    Lists within a passage have numbers, too. Where one may be either, the numbers are taken before which most
+    titles are known, then most lines have text under them, as a title has; then the first.
     """
-    text, parts, start = call.output.partition(f"\n{SOURCES}")[0], list[str](), 0
-    for head in _HEADS[call.tool].finditer(text):
-        if int(head[1]) == len(parts) + 1:
-            parts.append(text[start : head.start()])
-            start = head.end()
-    return bool(parts), [part for part in (*parts, text[start:]) if part.strip()]
+    chains: dict[int, _Chain] = {}  # by their last number
+    for head in number.finditer(text):
+        this = int(head[1])
+        before = chains.get(this - 1)
+        if before is None and (this > 1 or head.start() > 0):
+            continue
+        line, _, rest = text[head.end() :].partition("\n")
+        worth = (_title(line) in known, bool(rest) and not rest[0].isspace())
+        chain = _Chain(worth, head, None) if before is None else before.grown(worth, head)
+        if this not in chains or chain.worth > chains[this].worth:
+            chains[this] = chain
+    best = max(chains.items(), key=lambda chain: (chain[1].worth, chain[0]), default=(0, None))[1]
+    found = []
+    while best is not None:
+        found.append(best.head)
+        best = best.before
+    return found[::-1]
 
 
 def _forms(text: str) -> set[str]:

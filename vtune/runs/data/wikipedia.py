@@ -19,8 +19,8 @@ def make_passages(source: Path, out: Path, *, words: int) -> dict[str, object]:
         words: Of a passage.
 
     Returns:
-        `passages` (the file), `articles`, `empty` (articles without a word, left out), `unclosed` (articles with
-        markup that is never closed: the rest of its paragraph is left out) and `rows`.
+        `passages` (the file), `articles`, `empty` (articles without a word, left out), `unclosed` (articles
+        with markup that is never closed: the rest of its paragraph is left out) and `rows`.
 
     Raises:
         DataError: If the source cannot be read, or has no article.
