@@ -148,9 +148,19 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
     write_trajectories(part / "ended/00000004-0000.parquet", drawn[4:5])
     (part / "suite.yaml").symlink_to(evaluated / "suite.yaml")
     (part / "started.json").write_text('{"total": 6}')
+    broken = tmp_path / "broken"
+    failed = [replace(one, stop_reason="error") for one in drawn[2:]]
+    write_trajectories(broken / "trajectories/from-00000000.parquet", drawn[:2] + failed)
+    (broken / "suite.yaml").symlink_to(evaluated / "suite.yaml")
+    (broken / "started.json").write_text(f'{{"total": {len(drawn)}}}')
     for words, what, fix in (
         ([half], "the evaluation is not finished", "with --resume"),
         ([part], "the evaluation is not finished: 5 of 6 rollouts are drawn", "with --resume"),
+        (
+            [broken],
+            f"all {len(drawn)} rollouts are drawn, {len(failed)} of them failed, and its results are not",
+            "with --resume, which draws again what failed",
+        ),
         ([tmp_path], "there are no trajectories", "a folder of `vtune rl` or `vtune eval`"),
         ([tmp_path / "missing.parquet", *data], "there is no file or folder", "give a run folder"),
         ([lens / "heldout.parquet"], "a file of samples, not of trajectories", "behind --data"),

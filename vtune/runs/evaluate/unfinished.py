@@ -9,7 +9,7 @@ from vtune.runs.evaluate.identity import STARTED, TOTAL
 from vtune.runs.evaluate.rollout_files import kept
 from vtune.runs.evaluate.windows import kept_file, parts
 from vtune.runs.start import is_running
-from vtune.schema.parquet import count_rows
+from vtune.schema.parquet import scan_columns
 from vtune.view.place import RESUME, portions_of
 
 
@@ -23,11 +23,15 @@ class Unfinished:
     """Of the whole evaluation; None where an older version has begun it, which did not write it down."""
     running: bool
     """Whether a process draws the rest at this moment."""
+    failed: int = 0
+    """Of `drawn`, those that failed (a service did not answer, say): they are drawn again."""
 
     @property
     def next_step(self) -> str:
         """What to do about it."""
-        return "wait for the process that is working there" if self.running else RESUME
+        if self.running:
+            return "wait for the process that is working there"
+        return f"{RESUME}, which draws again what failed" if self.failed else RESUME
 
 
 def unfinished(folder: Path) -> Unfinished | None:
@@ -45,25 +49,28 @@ def unfinished(folder: Path) -> Unfinished | None:
         # Somebody has put the trajectories of an evaluation into a folder of their own.
         alone = portions_of(folder) or (folder / "trajectories.parquet").is_file()
         return None if alone else Unfinished(0, None, is_running(folder))
-    drawn = kept(folder)
+    drawn, failed = kept(folder), 0
     for file in parts(folder / "trajectories"):
         with kept_file(file):
-            drawn += count_rows(file)
+            for rows in scan_columns(file, ["stop_reason"]):
+                drawn += rows.num_rows
+                failed += rows["stop_reason"].to_pylist().count("error")
     total = read_record(started, fix="the evaluation wrote it; restore it, or start a new one").get(TOTAL)
     if not isinstance(total, int):
-        return Unfinished(drawn, None, is_running(folder))
+        return Unfinished(drawn, None, is_running(folder), failed)
     # Between the writing of a portion and the removal of what it was made of, both are there.
-    return Unfinished(min(drawn, total), total, is_running(folder))
+    return Unfinished(min(drawn, total), total, is_running(folder), failed)
 
 
 def not_finished(found: Unfinished) -> str:
     """How far it is, in words."""
+    failed = f", {found.failed} of them failed" if found.failed else ""
     if found.total is None:
-        far = f": {found.drawn} rollouts are drawn" if found.drawn else ""
+        far = f": {found.drawn} rollouts are drawn{failed}" if found.drawn else ""
     elif found.drawn == found.total:
-        far = f": all {found.total} rollouts are drawn, and its results are not written"
+        far = f": all {found.total} rollouts are drawn{failed}, and its results are not written"
     else:
-        far = f": {found.drawn} of {found.total} rollouts are drawn"
+        far = f": {found.drawn} of {found.total} rollouts are drawn{failed}"
     return f"the evaluation is not finished{far}"
 
 
