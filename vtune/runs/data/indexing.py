@@ -9,7 +9,8 @@ from vtune.data.formats.source import ENDINGS, Place, read_rows
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.files.reading import read_bytes
 from vtune.files.writing import check_folder_output
-from vtune.report.progress import Rows
+from vtune.report.progress import Rows, say
+from vtune.runs.data.repeated_ids import Identities, first_twice
 from vtune.runs.start import LOCK, locked
 from vtune.schema.fields import Row
 from vtune.tools.passage import Passage, passage_from
@@ -123,7 +124,7 @@ def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
 
 
 def passages_of(corpus: Path) -> Iterator[Passage]:
-    """The passages of a corpus, one at a time.
+    """The passages of a corpus, one at a time; behind the last, a warning where an id stands twice.
 
     Raises:
         DataError: If it is not rows, or a row has no text, with file and row.
@@ -135,9 +136,21 @@ def passages_of(corpus: Path) -> Iterator[Passage]:
             fix='write documents or passages as JSON lines {"title": …, "text": …}, not compressed; '
             "`vtune data make passages` makes them from a dump of Wikipedia",
         )
+    identities = Identities()
+    for _, passage in _placed(corpus):
+        identities.add(passage.id)
+        yield passage
+    if repeated := identities.repeated():
+        again = ((passage.id, place.where) for place, passage in _placed(corpus))
+        if (found := first_twice(again, repeated)) is not None:
+            more = f" ({len(repeated)} such ids)" if len(repeated) > 1 else ""
+            say(f"warning: {found}{more}: give each passage an id of its own")
+
+
+def _placed(corpus: Path) -> Iterator[tuple[Place, Passage]]:
     for place, row in _rows(corpus):
         try:
-            yield passage_from(row, place.id)
+            yield place, passage_from(row, place.id)
         except DataError as error:
             raise _at(place, error) from None
 
