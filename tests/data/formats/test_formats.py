@@ -620,6 +620,12 @@ def test_verl_hashes_may_be_a_heading() -> None:
     verl_sample(verl_row("#### Question\nHow many?\nGive it after the heading."), HERE, Options())
 
 
+def test_a_range_of_right_numbers_is_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(DataError, match="a range of right numbers, and no verifier takes one") as caught:
+        verl_sample(verl_row("How tall?", [{"wikidata": 100, "range": [90, 110]}]), HERE, Options())
+    assert "InfoSeek: `answer`" in caught.value.fix
+
+
 def test_verl_targets_of_a_search_are_all_right() -> None:
     sample = verl_sample(verl_row("Who?", {"target": ["Vermeer", "Jan Vermeer"]}), HERE, Options())
     assert (sample.ground_truth, sample.verifier) == ("Vermeer", "exact")

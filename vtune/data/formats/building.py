@@ -184,6 +184,13 @@ def judged(
     truths = truth if isinstance(truth, list) else [truth]
     if not truths:
         raise mistyped(column, None, "the reference answer")
+    if any(isinstance(item, Mapping) and "range" in item for item in truths):
+        raise wrong(
+            column,
+            "a range of right numbers, and no verifier takes one",
+            "name the column of the number alone (InfoSeek: `answer`), of which verifier math takes that "
+            "value only; or write a verifier of your own that takes the range",
+        )
     texts = list(dict.fromkeys(text_of(column, item).strip() for item in truths))
     listed = listed_options(question) if choices is None else choices
     verifier = options.verifier or guess_verifier(texts[0], listed, model=model)
