@@ -59,8 +59,8 @@ def test_rollouts_that_failed_through_us_show_no_habit() -> None:
     failed = Trajectory(
         sample_id="quiz/9",
         source="quiz",
-        calls=(dataclasses.replace(LOOK, status="infra", error="no reply"),),
-        tool_scores=(None,),
+        calls=(LOOK, dataclasses.replace(LOOK, status="infra", error="no reply")),
+        tool_scores=(None, None),
         stop_reason="error",
         reward=reward(None, accuracy=None, tool=None),
     )

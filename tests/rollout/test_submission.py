@@ -78,7 +78,7 @@ def test_the_end_of_a_turn_is_told_from_a_stop_text(policy: Policy) -> None:
     assert Submissions(policy).completion(request(policy), answer(policy, finish="length")).finish == "length"
 
 
-@pytest.mark.parametrize("finish", ["error", "abort", "repetition"])
+@pytest.mark.parametrize("finish", ["error", "abort"])
 def test_a_turn_that_vllm_gives_up_is_no_turn_cut_at_its_length(policy: Policy, finish: str) -> None:
     given = answer(policy, finish=finish, token_ids=[], logprobs=[], spans=[])
     with pytest.raises(RunFailed, match=rf"gave a turn up \({finish}\) after 0 tokens"):

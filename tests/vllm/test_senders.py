@@ -404,6 +404,41 @@ def on_gpu(policy: Policy, number: int) -> Any:
     )
 
 
+@pytest.mark.parametrize(
+    ("ends", "asked"),
+    [(["length"], 1), (["abort", "error", "length"], 3), (["error", "abort", "error", "length"], 3)],
+)
+def test_a_turn_that_vllm_gives_up_is_asked_for_three_times(
+    ends: list[str], asked: int, policy: Policy, gpus: Here, tiny: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    calls: list[str] = []
+    row = ragged(policy)[0]
+    left = iter(ends)
+
+    def answered(name: str) -> Answer:
+        end = next(left)
+        tokens, labels = ([5], [("vtune-1", 1)]) if end == "length" else ([], [])
+        return Answer(row.token_ids, tokens, [-0.1] * len(tokens), end, None, labels)
+
+    monkeypatch.setattr(vllm.AsyncLLM, "from_engine_args", lambda given: SharedLLM(calls, dies=False))
+    monkeypatch.setattr(vllm, "keep_numbers_alone", lambda processor: None)
+    monkeypatch.setattr(vllm, "answer_of", answered)
+    setup = vllm.Setup(
+        model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
+        device=torch.device("cuda", 0),
+    )  # fmt: skip
+    engine = vllm.VllmEngine(policy, setup, tmp_path)
+    sampling = Sampling(temperature=1.0, max_new_tokens=1)
+    request = Request(token_ids=row.token_ids, pixels=row.pixels, sampling=sampling, key=(0, 0, 0, 0, 0))
+    if asked == len(ends):
+        assert asyncio.run(engine.generate(request)).token_ids == (5,)
+    else:
+        with pytest.raises(RunFailed, match=r"gave a turn up \(error\)"):
+            asyncio.run(engine.generate(request))
+    assert calls.count("generate") == asked
+
+
 def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(
     policy: Policy, gpus: Here, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,8 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
         ],
         "leaked_placeholders": [leaks(t.reply) for t in ended],
     }
-    statuses = Counter(call.status for t in trajectories for call in t.calls)
+    statuses = Counter(call.status for t in ended for call in t.calls)
+    statuses["infra"] = sum(call.status == "infra" for t in trajectories for call in t.calls)
     row: dict[str, float] = {"trajectories": len(trajectories)}
     row |= {name: fmean(values) for name, values in means.items() if values}
     row["calls_invalid"] = sum(call.tool == INVALID for t in ended for call in t.calls)

@@ -22,6 +22,9 @@ BAN = -100.0
 MOST = 1024
 """Tokens that one request can ban or allow by name: the most that vLLM's runner on GPUs has room for."""
 
+DRAWN = ("stop", "length")
+"""How vLLM says that a turn ended which it has drawn."""
+
 ATTEMPTS = 3
 """At a turn that vLLM gives up. Where its two ends disagree about a picture that both keep, it has let go of
 it by then, and the next attempt brings the picture along."""
@@ -41,7 +44,7 @@ class Answer:
     logprobs: Sequence[float]
     """Of each token, over what could be drawn."""
     finish: str
-    """`stop` or `length`; anything else is a failure."""
+    """One of `DRAWN`; anything else is a failure."""
     stop: object
     """Which stop text or token ended it."""
     spans: Sequence[tuple[str, int]]
@@ -89,7 +92,7 @@ class Submissions:
             RunFailed: If vLLM gave the turn up, saw another prompt than the trainer will, or says nothing
                 usable.
         """
-        if answer.finish not in ("stop", "length"):
+        if answer.finish not in DRAWN:
             # Such a turn is no work of the policy: to score it would punish the turns before.
             raise RunFailed(
                 f"vLLM gave a turn up ({answer.finish}) after {len(answer.token_ids)} tokens",

@@ -34,7 +34,7 @@ from vtune.models.policy import Dtype, Policy
 from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.submission import ATTEMPTS, Answer, Kept, Submissions, label_of
+from vtune.rollout.submission import ATTEMPTS, DRAWN, Answer, Kept, Submissions, label_of
 from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
 from vtune.rollout.transfer import FILES, HANDLES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment, starting
@@ -163,9 +163,10 @@ class VllmEngine:
                 last: Any = None
                 async for output in self._llm.generate(prompt, wanted, name, lora_request=self._adapter):
                     last = output
-                if last.outputs[0].finish_reason != "error":
+                answer = answer_of(last)
+                if answer.finish in DRAWN:
                     break
-        return answer_of(last)
+        return answer
 
     async def take(self, weights: Weights, version: int) -> None:
         """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU.
