@@ -121,11 +121,12 @@ def main() -> None:
         code = _USERS.get(error.errno or 0)
         if code is None or (code == 2 and error.filename is None):
             raise
-        # Of a copy the second name is that of the output, where it matters.
-        path = error.filename2 or error.filename
         if error.errno in NO_ROOM:
-            _end(unwritable(Path(path) if path else Path("the output"), error, None))
-        name = f"{path}: " if path else ""
+            # Of a copy the second name is that of the output.
+            full = error.filename2 or error.filename
+            named = isinstance(full, str | bytes)
+            _end(unwritable(Path(os.fsdecode(full) if named else "the output"), error, None))
+        name = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(f"error: {clean(f'{name}{error.strerror}')}\n")
         raise SystemExit(code) from None
     except SystemExit as status:

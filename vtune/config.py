@@ -104,11 +104,15 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         rows = []
         for problem in _own_problems(error.errors()):
             loc, section = _followed(kind, problem["loc"], values)
-            # What a section as a whole gets wrong may lie in any of its keys; of a section that a file does
-            # not have, the name alone is wrong.
-            whole = problem["type"] == "value_error" or loc not in lines
-            over = any(loc[: len(g)] == g or (loc and whole and g[: len(loc)] == loc) for g in given)
+            # Of a section that a file does not have, the name alone is wrong.
+            over = any(
+                loc[: len(g)] == g or (loc and loc not in lines and g[: len(loc)] == loc) for g in given
+            )
             place = given_by if over else _place(path, lines, loc)
+            # What a section as a whole gets wrong may lie in any of its keys.
+            inside = any(loc and g[: len(loc)] == loc for g in given)
+            if inside and not over and problem["type"] == "value_error":
+                place += f", with {given_by}"
             rows.append((0 if over else _line(lines, loc), f"  {place}: {_explain(section, loc, problem)}"))
         rows.sort(key=lambda row: row[0])  # pydantic has them in the order of a section's keys
         raise RecipeError(f"{len(rows)} problem(s) in {path}\n" + "\n".join(row for _, row in rows)) from None

@@ -87,8 +87,12 @@ def test_mlflow_gets_numbers_and_pictures_and_a_resumed_run_goes_on(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(RecipeError, match="MLFLOW_TRACKING_URI is not set"):
         check_tracker("mlflow")
-    if importlib.util.find_spec("sqlalchemy") is None:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    found_spec = importlib.util.find_spec
+    with monkeypatch.context() as slim:
+        slim.setattr(
+            importlib.util, "find_spec", lambda name: None if name == "sqlalchemy" else found_spec(name)
+        )
         with pytest.raises(MissingExtra, match=r"slim MLflow .* \(sqlite\)"):
             check_tracker("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "store").as_uri())

@@ -32,7 +32,7 @@ def test_codev_keeps_a_system_turn_with_its_rules_behind_and_needs_none_without_
     own = replace(SAMPLE, prompt=(Message("system", "Be brief."), *SAMPLE.prompt))
     (system, _) = codev(own, NAMES[:1], SIZES[:1])
     assert system == Message("system", f"Be brief.\n\n{PYTHON_RULES}")
-    told = replace(SAMPLE, prompt=(Message("system", "Write <code>print(1)</code>."), *SAMPLE.prompt))
+    told = replace(SAMPLE, prompt=(Message("system", "Write <code>\nprint(1)\n</code>."), *SAMPLE.prompt))
     assert codev(told, NAMES[:1], SIZES[:1])[:-1] == told.prompt[:1]
     bare = replace(own, tools=())
     assert codev(bare, NAMES[:1], SIZES[:1])[:-1] == (Message("system", "Be brief."),)

@@ -112,9 +112,9 @@ def test_an_unknown_key_is_named_with_the_one_that_was_meant(tiny: Path, lens: P
 # A setting that cannot be, and what is said of it.
 SETTINGS = {
     "update.betas=[0.9,1.5]": "`update.betas.1`: input should be less than 1",
-    "update.freeze=[vision,connector,language]": "--set: `update`: freeze leaves nothing to train",
+    "update.freeze=[vision,connector,language]": "`update`: freeze leaves nothing to train",
     "update.zero_stage=true": "`update`: zero_stage is true, which is not a value for it",
-    "images.min_pixels=99999999": "--set: `images`: min_pixels 99999999 exceeds max_pixels",
+    "images.min_pixels=99999999": ", with --set: `images`: min_pixels 99999999 exceeds max_pixels",
     "update.lora={rank: 2, alpha: 2, targets: [nothere]}": "no trainable linear layer is called nothere",
 }
 

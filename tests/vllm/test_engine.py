@@ -72,7 +72,7 @@ def test_a_vllm_that_does_not_start_says_what_to_change(
     async def start() -> VllmEngine:
         return VllmEngine(trained, setup, tmp_path)
 
-    with pytest.raises(RunFailed, match="the vLLM of this process does not start: ") as caught:
+    with pytest.raises(RunFailed, match="the vLLM of this process does not start: RuntimeError: ") as caught:
         asyncio.run(start())
     assert "rollout.gpu_memory (now 0.4;" in (caught.value.fix or "")
 

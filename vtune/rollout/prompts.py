@@ -101,6 +101,10 @@ another query or a closer look where it does not help."""
 """Ours, in the form that Dong et al. ask for (appendix B.2): thoughts, then one tool call or the answer."""
 
 
+CODE_OPEN = "<code>\n"
+"""How a prompt shows where code is written; `<code>x</code>` within a line may be HTML."""
+
+
 def codev(
     sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
@@ -117,8 +121,8 @@ def codev(
     messages = list(sample.prompt)
     if sample.tools and messages[0].role != "system":
         messages.insert(0, Message("system", CODEV_SYSTEM))
-    elif sample.tools and "<code>" not in messages[0].content:
-        messages[0] = Message("system", f"{messages[0].content}\n\n{PYTHON_RULES}")
+    elif PYTHON in sample.tools and CODE_OPEN not in messages[0].content:
+        messages[0] = Message("system", f"{messages[0].content}\n\n{PYTHON_RULES}".strip())
     last = max(index for index, message in enumerate(messages) if message.role == "user")
     pictures = "".join(
         CODEV_PICTURE.format(path=name, width=width, height=height)

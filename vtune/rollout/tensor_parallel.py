@@ -28,7 +28,7 @@ KEPT = 1 << 30
 """Bytes of pictures that stay put together for the next turn, at either end; ours."""
 
 LONG = 80
-"""Characters of the folder for temporary files from which on its path has no room for a socket."""
+"""Bytes of the path of the folder for temporary files, from which on it has no room for a socket."""
 
 Shown = tuple[tuple[int, int], bytes]
 """(width, height) and RGB bytes of a picture."""
@@ -144,7 +144,7 @@ class TensorParallelGroup:
 
 
 def socket_folder() -> Path:
-    """A new folder whose path leaves a socket room: the kernel takes 107 characters."""
+    """A new folder whose path leaves a socket room: the kernel takes 107 bytes."""
     usual = Path(tempfile.gettempdir())
     return Path(tempfile.mkdtemp(prefix="vtune-", dir=usual if len(os.fsencode(usual)) < LONG else "/tmp"))
 

@@ -107,7 +107,7 @@ def starting(gpu_memory: float) -> Iterator[None]:
         ) from error
     except Exception as error:  # also NVML's own, of a GPU that it does not know by the name given
         raise RunFailed(
-            f"the vLLM of this process does not start: {error}",
+            f"the vLLM of this process does not start: {type(error).__name__}: {error}",
             fix="its messages above say why; where it finds too little memory, change rollout.gpu_memory "
             f"(now {gpu_memory:g}; what others hold of the GPU counts) or lower rollout.max_tokens",
         ) from error
