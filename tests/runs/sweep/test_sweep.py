@@ -457,7 +457,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"variants": {"a/b": {}}, "differences": []}, "is not a name of a folder"),
     ({"variants": {"a": {"seed": 1}}, "differences": []}, "sets `seed`"),
     ({"seeds": [1, 1]}, "a seed is given twice"),
-    ({"seeds": []}, "at least 1 item"),
+    ({"seeds": []}, "give at least 1"),
     ({"differences": [["sharp", "flat"]]}, "`flat`, which is not one of the variants"),
     ({"differences": [["sharp", "sharp"]]}, "with itself"),
     ({"last_steps": 101}, "variant `plain` has 100 steps, and last_steps is 101"),
