@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from vtune.data.offer import idle_call, named_tools, offering
+from vtune.data.offer import named_tools, offering, unserved_call
 from vtune.errors import DataError, RecipeError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
@@ -119,10 +119,10 @@ def test_what_a_question_itself_says_behind_the_instruction_of_search_r1_stays()
 
 def test_a_call_that_no_tool_takes_is_found() -> None:
     published = asking(SEARCH_R1.format("search"), tools=("text_search_tool",))
-    assert idle_call(published) == "<search>"
-    assert idle_call(asking(SEARCH_R1.format("tool_call"))) == "<tool_call>"
-    assert idle_call(asking(SEARCH_R1.format("tool_call"), tools=("text_search_tool",))) is None
-    assert idle_call(asking("Which?", system="Write <search>.")) is None
+    assert unserved_call(published) == ("<search>", True)
+    assert unserved_call(asking(SEARCH_R1.format("tool_call"))) == ("<tool_call>", True)
+    assert unserved_call(asking(SEARCH_R1.format("tool_call"), tools=("text_search_tool",))) is None
+    assert unserved_call(asking("Which?", system="Write <search>.")) is None
 
 
 def test_a_question_may_speak_of_the_tools_that_it_offers() -> None:

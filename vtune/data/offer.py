@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
@@ -94,11 +95,20 @@ def check_answer_place(text: str) -> None:
         )
 
 
-def idle_call(sample: Sample) -> str | None:
-    """The first call that a user's turn speaks of and that no tool of the sample takes."""
+def unserved_call(sample: Sample) -> tuple[str, bool] | None:
+    """The first call that a user's turn speaks of and that no tool of the sample takes.
+
+    Returns:
+        It, and whether `offering` takes it out; None where there is none, or another environment runs it.
+    """
+    if name_of(sample) != DEFAULT:
+        return None
     calls = _FOREIGN if set(sample.tools) - {PYTHON} else (*_FOREIGN, OPEN)
-    text = "\n".join(turn.content for turn in sample.prompt if turn.role == "user")
-    return next((call for call in calls if call in text), None)
+    asked = [turn for turn in sample.prompt if turn.role == "user"]
+    text, left = ("\n".join(t.content for t in turns) for turns in (asked, [_asked(t) for t in asked]))
+    # `<search>` alone may be an element of HTML.
+    found = next((call for call in calls if call in text and f"</{call[1:]}" in text), None)
+    return None if found is None else (found, found not in left)
 
 
 def _names_box(prompt: Sequence[Message]) -> bool:

@@ -4,6 +4,7 @@ Only tools that search are believed: what a policy's own code prints is its own 
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
@@ -33,6 +34,14 @@ _ARTICLE = re.compile(r"\s*(?:an?|the)\s+(?=[^\W\d_])", re.IGNORECASE)
 
 _INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
 """Punctuation between letters, without which an answer may be written, too: D.C. and DC."""
+
+_DOT = re.compile(r"(?<=[^\W\d_])\.(?=[^\W\d_])")
+"""In a passage only those: "he'll" is not Hell."""
+
+_LETTERS = re.compile(r"[A-Za-z]+(?: [A-Za-z]+)*")
+"""An answer that a passage may write with dots: DC and D.C."""
+
+_WORD = re.compile(r"\w+")
 
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
@@ -65,7 +74,8 @@ class _Chain:
 
 class PassageJudge:
     """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
-    parts words; in the gold documents where known. A leading article and punctuation do not count.
+    parts words; in the gold documents where known. A leading article and punctuation between letters do not
+    count; where only a single word or an acronym is left then, its capitals do.
     """
 
     def __init__(self, levels: EvidenceLevels) -> None:
@@ -105,9 +115,10 @@ def holding(sample: Sample, call: Call) -> str | None:
             continue
         if fact and f" {fact} " not in f" {spelled(passage)} ":
             continue
-        words = [f" {form} " for form in _forms(text if titles else passage)]
-        for answer, forms in answers.items():
-            if any(f" {form} " in one for form in forms for one in words):
+        read = text if titles else passage
+        words = f" {spelled(read)} "
+        for answer, wanted in answers.items():
+            if any(f" {form} " in words for form in wanted.words) or wanted.written_in(read):
                 return answer
     return None
 
@@ -157,29 +168,52 @@ def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match
     return found[::-1]
 
 
-def _forms(text: str) -> set[str]:
-    """The words of a text, where punctuation between letters parts words and where it does not."""
-    return {spelled(text), spelled(_INNER.sub("", text))}
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What an answer is looked for as."""
+
+    words: frozenset[str]
+    """As `spelled`: without case."""
+    written: tuple[str, ...]
+    """With its capitals: The Doors are Doors, and no doors; D.C. is DC."""
+
+    def written_in(self, text: str) -> bool:
+        """Whether a text has one of those with capitals, as whole words."""
+        text = unicodedata.normalize("NFC", text)
+        texts = {text, _DOT.sub("", text)}
+        return any(re.search(rf"(?<!\w){form}(?!\w)", one) for form in self.written for one in texts)
 
 
-def _looked_for(answer: str, least: int) -> set[str]:
-    """The forms of an answer that are looked for: those of enough characters, also without an article.
+def _wanted(answer: str, least: int) -> _Wanted:
+    """The forms of an answer that have enough characters: as it is, without an article, with joined letters.
 
-    Without it one more than `SHORTEST` are needed everywhere: "The Who" is not any who.
+    Without an article one more than `SHORTEST` are needed everywhere: "The Who" is not any who.
     """
-    found = {form for form in _forms(answer) if len(form) >= least}
-    if article := _ARTICLE.match(answer):
-        found |= {form for form in _forms(answer[article.end() :]) if len(form) > SHORTEST}
-    return found
+    whole, article = spelled(answer), _ARTICLE.match(answer)
+    words = {whole} if len(whole) >= least else set()
+    written = {answer} if words and _LETTERS.fullmatch(answer) else set()
+    bare = answer[article.end() :] if article else ""
+    if len(plain_bare := spelled(bare)) > SHORTEST:
+        (words if " " in plain_bare else written).add(plain_bare if " " in plain_bare else bare)
+    for text, enough in ((answer, least), (bare, SHORTEST + 1)):
+        joined = _INNER.sub("", text)
+        if joined != text and len(spelled(joined)) >= enough:
+            written.add(joined)
+    return _Wanted(frozenset(words), tuple(sorted(map(_pattern, written))))
 
 
-def _answers(sample: Sample, *, least: int) -> dict[str, set[str]]:
+def _pattern(text: str) -> str:
+    return r"\W{1,3}".join(map(re.escape, _WORD.findall(unicodedata.normalize("NFC", text))))
+
+
+def _answers(sample: Sample, *, least: int) -> dict[str, _Wanted]:
     """The spellings of the answer that can be looked for, each with its forms."""
     options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
     aliases = sample.verifier_parm.get("aliases", ())
     answers = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
     said = [options.get(str(one), str(one)) for one in answers]
-    return {one: forms for one in said if (forms := _looked_for(one, least))}
+    found = {one: _wanted(one, least) for one in said}
+    return {one: wanted for one, wanted in found.items() if wanted.words or wanted.written}
 
 
 def _titles(sample: Sample) -> frozenset[str]:

@@ -18,7 +18,7 @@ from vtune.files.writing import atomic_file
 from vtune.view.facts import FACTS, facts_of
 from vtune.view.place import Place, stamp
 
-VERSION = 5
+VERSION = 6
 """Of the facts; parts of another version are made again."""
 
 LIKELY_SHOWN_FROM = 0.5

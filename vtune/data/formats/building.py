@@ -189,7 +189,7 @@ def judged(
             column,
             "a range of right numbers, and no verifier takes one",
             "name the column of the number alone (InfoSeek: `answer`), of which verifier math takes that "
-            "value only; or write a verifier of your own that takes the range",
+            "value only",
         )
     texts = list(dict.fromkeys(text_of(column, item).strip() for item in truths))
     listed = listed_options(question) if choices is None else choices

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from vtune.data.formats.building import Options
-from vtune.data.offer import idle_call
+from vtune.data.offer import unserved_call
 from vtune.schema.sample import Sample
 from vtune.verifiers import detection, grounding, math
 
@@ -23,11 +23,14 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
             f"`tools_kwargs` of {', '.join(unoffered)}, which the row does not offer: say by --tools what "
             "the model may call (none for no tool), which takes system turns out as well"
         )
-    if options.tools is None and (call := idle_call(sample)):
-        yield (
-            f"a prompt that speaks of {call}, a call that nobody runs: say by --tools what the model may "
-            "call (none for no tool), which takes the prompts of DeepEyes, verl and Search-R1 out"
+    if options.tools is None and (unserved := unserved_call(sample)):
+        call, goes = unserved
+        remedy = (
+            "say by --tools what the model may call (none for no tool), which takes these words out"
+            if goes
+            else "take these words out of the rows, and say by --tools what the model may call"
         )
+        yield f"a prompt that speaks of {call}, a call that nobody runs: {remedy}"
     numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)
     if options.verifier is None and numbers:
         yield (
