@@ -112,6 +112,18 @@ def test_what_is_closed_may_have_several_paragraphs() -> None:
     assert plain_text(markup) == ("a h", False)
 
 
+@pytest.mark.parametrize(
+    ("markup", "text", "unclosed"),
+    [
+        ("a <syntaxhighlight><video><source src=x></video></syntaxhighlight> b", "a b", False),
+        ("a <ref>x <ref>y</ref> b", "a b", False),
+        ("a <ref>open\n\nb <ref>c</ref> d", "a b d", True),
+    ],
+)
+def test_tags_within_an_element_are_its_content(markup: str, text: str, unclosed: bool) -> None:
+    assert plain_text(markup) == (text, unclosed)
+
+
 @given(
     st.lists(
         st.sampled_from(

@@ -74,18 +74,32 @@ def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
 
 
 def _elements(text: str) -> list[_Span]:
-    """Elements without running text. One is closed by the next tag of its name, if that is an end tag."""
-    spans, following = [], dict[str, re.Match[str]]()
-    for tag in reversed(list(_DROPPED.finditer(text))):
+    """Elements without running text, each to the next end tag of its name; tags within one are its content.
+
+    One is never closed if another of its name begins before that end tag, and a paragraph ends, too.
+    """
+    tags = list(_DROPPED.finditer(text))
+    paragraphs = [found.start() for found in _PARAGRAPH_END.finditer(text)] if tags else []
+    ends: list[tuple[re.Match[str] | None, re.Match[str] | None]] = []
+    next_end, next_start = dict[str, re.Match[str]](), dict[str, re.Match[str]]()
+    for tag in reversed(tags):
         name = tag[2].lower()
+        ends.append((next_end.get(name), next_start.get(name)))
+        if not tag[3].endswith("/"):
+            (next_end if tag[1] else next_start)[name] = tag
+    spans, done = list[_Span](), 0
+    for tag, (end, start) in zip(tags, reversed(ends), strict=True):
+        if tag.start() < done or (tag[1] and not tag[3].endswith("/")):
+            continue
         if tag[3].endswith("/"):
             spans.append(_Span(tag.start(), tag.end()))
             continue
-        if not tag[1]:
-            after = following.get(name)
-            spans.append(_Span(tag.start(), after.end() if after is not None and after[1] else None))
-        following[name] = tag
-    return spans[::-1]
+        if end is not None and start is not None and start.start() < end.start():
+            place = bisect_left(paragraphs, tag.end())
+            end = end if place == len(paragraphs) or end.start() <= paragraphs[place] else None
+        spans.append(_Span(tag.start(), None if end is None else end.end()))
+        done = tag.end() if end is None else end.end()
+    return spans
 
 
 def _fences(text: str) -> list[_Span]:

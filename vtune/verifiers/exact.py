@@ -39,6 +39,7 @@ def verify_exact(reply: str, sample: Sample) -> Verdict:
     `\text{light blue}` is `light blue`. `verifier_parm` may hold `aliases`, a list of
     further spellings that are right as well, `answer_in`, and `match`: `text` (the default) as above, or
     `squad`, for which punctuation (of ASCII) and the articles a, an, the do not count either (see `squad`).
+    As published, that drops signs and decimal points, too: `1.5` is `15`.
 
     Raises:
         DataError: As `check_exact` does.

@@ -332,6 +332,7 @@ def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp
         (1, 0, True),
     ]
     assert film([first, second], "lens/7") == found[0]["frames"]
+    assert film([first, second], "lens/7", [1]) == [one for one in found[0]["frames"] if one["place"] == 1]
     assert [one["sample"] for one in films([first, second], [0])] == ["lens/7"]
     assert [one["place"] for one in films([first, second], [0])[0]["frames"]] == [0, 0]
     assert films([first, second], [1]) == []

@@ -23,10 +23,12 @@ Frame = dict[str, Any]
 """`place`, its number, and `COLUMNS` of a trajectory."""
 
 
-def film(opened: Sequence[Opened], sample: str) -> list[Frame]:
-    """All trajectories of a sample, in the order of places, steps and rollouts."""
+def film(opened: Sequence[Opened], sample: str, among: Sequence[int] | None = None) -> list[Frame]:
+    """Trajectories of a sample, in the order of places, steps and rollouts; of some places, or of all."""
     found = []
     for number, one in enumerate(opened):
+        if among is not None and number not in among:
+            continue
         found += _frames(number, of_sample(one.index.table, sample).select(COLUMNS))
     return found[:FRAMES]
 

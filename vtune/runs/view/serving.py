@@ -167,8 +167,8 @@ def _add_overall(app: FastAPI, opened: Sequence[Opened], sweeps: Sequence[Path])
         return answer(films(opened, _numbers(places)))
 
     @app.get("/api/film")
-    def one_film(sample: str) -> Response:
-        return answer(film(opened, sample))
+    def one_film(sample: str, places: str | None = None) -> Response:
+        return answer(film(opened, sample, _numbers(places)))
 
     @app.get("/api/pairs")
     def pairs(places: str | None = None) -> Response:

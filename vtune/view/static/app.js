@@ -50,7 +50,7 @@ async function pageOf(at, places) {
   if (at.page === "film") {
     const sample = [at.place, at.key].filter(Boolean).join("/");
     const only = at.values.get("only");
-    const frames = await source.film(sample);
+    const frames = await source.film(sample, only ? source.sidesOf(only).map((side) => side.number) : null);
     const asked = only ? frames.filter((frame) => source.sidesOf(only).some((side) => side.number === frame.place && (side.step === null || side.step === frame.step))) : frames;
     return [await filmPage(places, sample, asked, at.values.has("all"), source.one, only), sample, null];
   }

@@ -45,9 +45,10 @@ export async function tokens(place, key, first) {
   return ask(`api/${place}/tokens/${inUrl(key)}?first=${first}`);
 }
 
-// All trajectories of a sample, over places, steps and rollouts, in this order.
-export async function film(sample) {
-  return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? framesOf(sample) : ask(`api/film?sample=${encodeURIComponent(sample)}`);
+// Trajectories of a sample, over places, steps and rollouts, in this order; of some places, or of all.
+export async function film(sample, numbers = null) {
+  const places = numbers === null ? "" : `&places=${numbers.join(",")}`;
+  return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? framesOf(sample) : ask(`api/film?sample=${encodeURIComponent(sample)}${places}`);
 }
 
 // Of a sample that is no film: what lists have of it.
