@@ -444,7 +444,7 @@ def test_more_processes_than_a_machine_without_a_gpu_can_run_are_refused(
 
 def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path: Path) -> None:
     """Python would say of its own teardown that it was interrupted."""
-    other = tmp_path / "run/logs/rank-1.ended"
+    first, other = (tmp_path / "run/logs" / name for name in ("rank-0.log", "rank-1.ended"))
     waits = (
         "import os, threading, time\n"
         "if os.environ.get('RANK') == '0':\n"
@@ -455,6 +455,12 @@ def test_a_rank_that_is_ending_is_not_cut_short_when_another_has_failed(tmp_path
         "            time.sleep(0.05)\n"
         "        time.sleep(2)\n"
         "    threading.Thread(target=late).start()\n"
+        "elif os.environ.get('RANK') == '1':\n"
+        "    given = time.monotonic() + 60\n"  # on a busy machine it may be there long before rank 0
+        f"    while not os.path.exists({str(first)!r}) or 'below zero' not in open({str(first)!r}).read():\n"
+        "        if time.monotonic() > given:\n"
+        "            break\n"
+        "        time.sleep(0.05)\n"
     )
     words = ["sft", "--recipe", "codev-tiny", "--set", "data=[]", "--set", "steps=-1"]
     started = Launched(
