@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from vtune.data.offer import named_tools, offering, unserved_call
+from vtune.data.offer import Unserved, named_tools, offering, unserved_call
 from vtune.errors import DataError, RecipeError
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
@@ -119,10 +119,31 @@ def test_what_a_question_itself_says_behind_the_instruction_of_search_r1_stays()
 
 def test_a_call_that_no_tool_takes_is_found() -> None:
     published = asking(SEARCH_R1.format("search"), tools=("text_search_tool",))
-    assert unserved_call(published) == ("<search>", True)
-    assert unserved_call(asking(SEARCH_R1.format("tool_call"))) == ("<tool_call>", True)
+    assert unserved_call(published) == Unserved("<search>", removable=True)
+    assert unserved_call(asking(SEARCH_R1.format("tool_call"))) == Unserved("<tool_call>", removable=True)
     assert unserved_call(asking(SEARCH_R1.format("tool_call"), tools=("text_search_tool",))) is None
-    assert unserved_call(asking("Which?", system="Write <search>.")) is None
+    assert unserved_call(asking("Which?", system="Write <search> query </search>.")) is None
+
+
+def test_a_call_that_stays_in_the_question_is_not_removable() -> None:
+    asked = asking("Which? Search by <text_search>query</text_search>.", tools=("text_search_tool",))
+    assert unserved_call(asked) == Unserved("<text_search>", removable=False)
+    with pytest.raises(DataError, match="<text_search>"):
+        offering(asked, ("text_search_tool",))
+    image = asking("Which? Write <search><img></search>.", tools=("image_search_tool",))
+    assert unserved_call(image) == Unserved("<search>", removable=False)
+
+
+def test_an_element_of_html_is_no_call() -> None:
+    asked = asking("In HTML, what does the `<search>` element do?")
+    assert unserved_call(asked) is None
+    assert offering(asked, ()).question == asked.question
+
+
+def test_an_environment_says_itself_what_its_calls_are() -> None:
+    asked = asking("Move by <tool_call>.")
+    assert unserved_call(asked) == Unserved("<tool_call>", removable=False)
+    assert unserved_call(replace(asked, environment="maze")) is None
 
 
 def test_a_question_may_speak_of_the_tools_that_it_offers() -> None:

@@ -74,6 +74,9 @@ def test_aliases_have_to_be_a_list_of_texts(aliases: object) -> None:
         ("The The", "The Who", 0.0),
         ("?", "!", 0.0),
         ("Beatles", "Beatles or Stones", 0.0),
+        ("1.5", "15", 1.0),
+        ("C++", "C", 1.0),
+        ("a\u2013b", "ab", 0.0),
     ],
 )
 def test_squads_match_counts_neither_punctuation_nor_articles(truth: str, answer: str, score: float) -> None:

@@ -1,3 +1,4 @@
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.errors import DataError, RecipeError
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Outcome
-from vtune.view.index import Index
+from vtune.view.index import VERSION, Index
 from vtune.view.place import Place, find_all, find_places
 from vtune.view.query import facets, parse_query, select
 from vtune.view.search import holds
@@ -183,6 +184,15 @@ def test_only_new_and_changed_files_are_indexed(run: Path) -> None:
     Index(index.place).refresh(lambda: again.append(1))
     assert again == []
     assert len(list(index.folder.glob("*.arrow"))) == 3
+
+
+def test_facts_that_change_raise_the_version_of_the_index(tmp_path: Path) -> None:
+    """What was opened before keeps its parts otherwise, with facts of the former meaning."""
+    given_up = replace(LOOKED, calls=(replace(LOOKED.calls[0], status="infra", images=(), crops=()),))
+    table = opened(make_run(tmp_path / "run", {0: [LOOKED, MISSED, UNSCORED, given_up]})).table
+    facts = hashlib.sha256(repr((str(table.schema), table.to_pylist())).encode()).hexdigest()[:16]
+    assert table["calls"].to_pylist() == [1, 1, 0, 0]
+    assert (VERSION, facts) == (6, "a66ed2aef79e4312"), "where facts changed, raise VERSION; both stand here"
 
 
 def test_a_copy_beside_a_file_of_the_run_is_not_counted_twice(run: Path) -> None:

@@ -1,10 +1,10 @@
 """Which tools a sample offers: published rows ask for the calls of others, in prompts of others."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from vtune.environments import DEFAULT, name_of
 from vtune.errors import DataError, RecipeError
 from vtune.schema.message import IMAGE, Message
 from vtune.schema.sample import Sample
@@ -34,8 +34,9 @@ _OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), (OPEN, "<tools>")
 """What a question says only where it explains how to write code, or calls with JSON."""
 _BEHIND_HASHES = re.compile(r"(?:after(?: the)?|format of)\W{1,3}####")
 """How verl's GSM8K says where the answer goes; `####` alone may be a heading."""
-_FOREIGN = ("<grounding>", "<text_search>", "<search>")
-"""Calls of Mini-o3, MMSearch-R1 and Search-R1, which no tool of ours takes."""
+_FOREIGN = re.compile(r"<grounding>|<text_search>|<search>(?=[^`\n]{1,80}</search>)")
+"""Calls of Mini-o3, MMSearch-R1 and Search-R1, which no tool of ours takes. HTML has a `<search>`, too: it is
+a call where a prompt shows how to write one."""
 
 
 def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
@@ -95,20 +96,30 @@ def check_answer_place(text: str) -> None:
         )
 
 
-def unserved_call(sample: Sample) -> tuple[str, bool] | None:
-    """The first call that a user's turn speaks of and that no tool of the sample takes.
+class Unserved(NamedTuple):
+    """A call that a prompt speaks of and that no tool of the sample takes."""
 
-    Returns:
-        It, and whether `offering` takes it out; None where there is none, or another environment runs it.
-    """
-    if name_of(sample) != DEFAULT:
+    call: str
+    removable: bool
+    """Whether `offering` takes all such words out."""
+
+
+def unserved_call(sample: Sample) -> Unserved | None:
+    """The first such call of a user's turn; None of samples whose environment says what its calls are."""
+    if sample.environment:
         return None
-    calls = _FOREIGN if set(sample.tools) - {PYTHON} else (*_FOREIGN, OPEN)
-    asked = [turn for turn in sample.prompt if turn.role == "user"]
-    text, left = ("\n".join(t.content for t in turns) for turns in (asked, [_asked(t) for t in asked]))
-    # `<search>` alone may be an element of HTML.
-    found = next((call for call in calls if call in text and f"</{call[1:]}" in text), None)
-    return None if found is None else (found, found not in left)
+    turns = [turn for turn in sample.prompt if turn.role == "user"]
+    found = _unserved(turns, sample.tools)
+    if found is None:
+        return None
+    return Unserved(found, removable=_unserved(map(_asked, turns), sample.tools) is None)
+
+
+def _unserved(turns: Iterable[Message], tools: Sequence[str]) -> str | None:
+    text = "\n".join(turn.content for turn in turns)
+    if found := _FOREIGN.search(text):
+        return found[0]
+    return OPEN if OPEN in text and not set(tools) - {PYTHON} else None
 
 
 def _names_box(prompt: Sequence[Message]) -> bool:
@@ -145,7 +156,8 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
         absent += _OF_CODE
     if not set(tools) - {PYTHON}:
         absent += _OF_JSON
-    spoken = next((word for word in (*absent, *_FOREIGN) if word in turn.content), None)
+    absent += _FOREIGN.findall(turn.content)
+    spoken = next((word for word in absent if word in turn.content), None)
     if spoken is not None:
         raise DataError(
             f"the question speaks of {spoken}, which is not offered: {', '.join(tools) or 'no tool'} is",

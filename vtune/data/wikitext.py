@@ -4,6 +4,7 @@ import html
 import re
 from bisect import bisect_left
 from collections.abc import Sequence, Set
+from functools import cached_property
 from typing import NamedTuple
 
 HIDDEN_SPACES = frozenset({"file", "image", "category"})
@@ -34,6 +35,9 @@ _MARKS = re.compile(r"'{2,}|__[A-Z]+__|^[*#:;]+[ \t]*", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
 
 
+_Tag = re.Match[str]
+
+
 class Plain(NamedTuple):
     """What an article says."""
 
@@ -46,8 +50,9 @@ class _Span(NamedTuple):
     """Markup that is taken out."""
 
     start: int
-    end: int | None
-    """None: it is never closed."""
+    end: int
+    closed: bool
+    """If not, it ends with its paragraph."""
 
 
 def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
@@ -66,7 +71,7 @@ def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
     text = _without(text, elements, " ")
     fences = _fences(text)
     text = _without(text, fences, "")
-    unclosed = bool(comments) or any(span.end is None for span in (*elements, *fences))
+    unclosed = bool(comments) or not all(span.closed for span in (*elements, *fences))
     text = _URL.sub(r"\1", _without_links(text, hidden))
     text = _HEADING.sub(" ", text)
     text = _MARKS.sub("", text)
@@ -74,57 +79,90 @@ def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
 
 
 def _elements(text: str) -> list[_Span]:
-    """Elements without running text, each to the next end tag of its name; tags within one are its content.
+    """Elements without running text, without those in others: what looks like a tag there is none.
 
-    One is never closed if another of its name begins before that end tag, and a paragraph ends, too.
+    One ends at the next end tag of its name. Where another one begins before that, and the paragraph ends,
+    it was never closed.
     """
     tags = list(_DROPPED.finditer(text))
-    paragraphs = [found.start() for found in _PARAGRAPH_END.finditer(text)] if tags else []
-    ends: list[tuple[re.Match[str] | None, re.Match[str] | None]] = []
-    next_end, next_start = dict[str, re.Match[str]](), dict[str, re.Match[str]]()
+    paragraphs = _Paragraphs(text)
+    spans, end = [], 0
+    for tag, (closing, following) in zip(tags, _ahead(tags), strict=True):
+        if tag[1] or tag.start() < end:
+            continue
+        end, closed = tag.end(), True
+        if not tag[3].endswith("/"):
+            until = len(text) if closing is None else closing.start()
+            last = until if closing and closing is following else paragraphs.end_outside(end, until)
+            closed = closing is not None and last >= until
+            end = closing.end() if closing is not None and closed else last
+        spans.append(_Span(tag.start(), end, closed))
+    return spans
+
+
+def _ahead(tags: Sequence[_Tag]) -> list[tuple[_Tag | None, _Tag | None]]:
+    """Behind each tag the next end tag of its name, and the next that begins or ends such an element."""
+    found, ends, following = [], dict[str, _Tag](), dict[str, _Tag]()
     for tag in reversed(tags):
         name = tag[2].lower()
-        ends.append((next_end.get(name), next_start.get(name)))
-        if not tag[3].endswith("/"):
-            (next_end if tag[1] else next_start)[name] = tag
-    spans, done = list[_Span](), 0
-    for tag, (end, start) in zip(tags, reversed(ends), strict=True):
-        if tag.start() < done or (tag[1] and not tag[3].endswith("/")):
-            continue
-        if tag[3].endswith("/"):
-            spans.append(_Span(tag.start(), tag.end()))
-            continue
-        if end is not None and start is not None and start.start() < end.start():
-            place = bisect_left(paragraphs, tag.end())
-            end = end if place == len(paragraphs) or end.start() <= paragraphs[place] else None
-        spans.append(_Span(tag.start(), None if end is None else end.end()))
-        done = tag.end() if end is None else end.end()
-    return spans
+        found.append((ends.get(name), following.get(name)))
+        if tag[1]:
+            ends[name] = following[name] = tag
+        elif not tag[3].endswith("/"):
+            following[name] = tag
+    return found[::-1]
+
+
+class _Paragraphs:
+    """Where the paragraphs of a text end."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [*(found.start() for found in _PARAGRAPH_END.finditer(self._text)), len(self._text)]
+
+    @cached_property
+    def _closed_fences(self) -> list[_Span]:
+        return [span for span in _fences(self._text) if span.closed]
+
+    def end(self, start: int) -> int:
+        """The end of the paragraph of a place."""
+        return self._ends[bisect_left(self._ends, start)]
+
+    def end_outside(self, start: int, until: int) -> int:
+        """The first end from a place on, up to another, outside templates and tables that begin between."""
+        end, fences = self.end(start), self._closed_fences
+        first = bisect_left(fences, start, key=lambda span: span.start)
+        for n in range(first, len(fences)):  # a slice would copy them all
+            fence = fences[n]
+            if fence.start >= min(end, until):
+                break
+            if fence.end > end:
+                end = self.end(fence.end)
+        return end
 
 
 def _fences(text: str) -> list[_Span]:
     """Templates and tables, however deep."""
-    spans, starts = [], list[int]()
+    spans, starts, paragraphs = [], list[int](), _Paragraphs(text)
     for fence in _FENCE.finditer(text):
         if fence[0] in ("{{", "{|"):
             starts.append(fence.start())
         elif starts:
-            spans.append(_Span(starts.pop(), fence.end()))
-    return sorted([*spans, *(_Span(start, None) for start in starts)], key=lambda span: span.start)
+            spans.append(_Span(starts.pop(), fence.end(), closed=True))
+    unclosed = (_Span(start, paragraphs.end(start), closed=False) for start in starts)
+    return sorted([*spans, *unclosed], key=lambda span: span.start)
 
 
 def _without(text: str, spans: Sequence[_Span], instead: str) -> str:
     """The text without spans, which are in order and may lie in each other."""
-    paragraphs = [found.start() for found in _PARAGRAPH_END.finditer(text)] if spans else []
     kept, end = [], 0
     for span in spans:
         if span.start >= end:
             kept += [text[end : span.start], instead]
-        last = span.end
-        if last is None:
-            place = bisect_left(paragraphs, span.start)
-            last = paragraphs[place] if place < len(paragraphs) else len(text)
-        end = max(end, last)
+        end = max(end, span.end)
     return "".join([*kept, text[end:]])
 
 

@@ -132,7 +132,7 @@ def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]
     return table
 
 
-def needs_looks(evaluation: Evaluation) -> bool:
+def needs_look(evaluation: Evaluation) -> bool:
     """Whether a question of an evaluation needs a look, or that is not known."""
     found = evaluation["faithfulness"]
     return any(
@@ -142,7 +142,7 @@ def needs_looks(evaluation: Evaluation) -> bool:
 
 def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
     """Nothing where no question needs a look."""
-    if not needs_looks(evaluation):
+    if not needs_look(evaluation):
         return
     found = evaluation["faithfulness"]
     for name, value in found.items():

@@ -4,9 +4,9 @@ Only tools that search are believed: what a policy's own code prints is its own 
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
@@ -34,14 +34,8 @@ _ARTICLE = re.compile(r"\s*(?:an?|the)\s+(?=[^\W\d_])", re.IGNORECASE)
 
 _INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
 """Punctuation between letters, without which an answer may be written, too: D.C. and DC."""
-
-_DOT = re.compile(r"(?<=[^\W\d_])\.(?=[^\W\d_])")
-"""In a passage only those: "he'll" is not Hell."""
-
-_LETTERS = re.compile(r"[A-Za-z]+(?: [A-Za-z]+)*")
-"""An answer that a passage may write with dots: DC and D.C."""
-
-_WORD = re.compile(r"\w+")
+_INNER_OF_PASSAGE = re.compile(r"(?<=[^\W\d_])[.-](?=[^\W\d_])")
+"""That of a passage: "she'll" is no shell."""
 
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
@@ -72,10 +66,28 @@ class _Chain:
         return _Chain((self.worth[0] + worth[0], self.worth[1] + worth[1]), head, self)
 
 
+class _Forms(NamedTuple):
+    """The words of an answer or of a passage, in each way that they may be written."""
+
+    folded: Set[str]
+    """Without case."""
+    cased: Set[str]
+    """With it: without punctuation or an article, W.H.O. is like who, and The Doors like doors."""
+
+    def are_held_by(self, passage: "_Forms") -> bool:
+        """Whether a passage has any of them as whole words."""
+        return any(
+            f" {form} " in f" {words} "
+            for forms, texts in zip(self, passage, strict=True)
+            for form in forms
+            for words in texts
+        )
+
+
 class PassageJudge:
     """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
     parts words; in the gold documents where known. A leading article and punctuation between letters do not
-    count; where only a single word or an acronym is left then, its capitals do.
+    count where the letters have the same case.
     """
 
     def __init__(self, levels: EvidenceLevels) -> None:
@@ -115,10 +127,9 @@ def holding(sample: Sample, call: Call) -> str | None:
             continue
         if fact and f" {fact} " not in f" {spelled(passage)} ":
             continue
-        read = text if titles else passage
-        words = f" {spelled(read)} "
-        for answer, wanted in answers.items():
-            if any(f" {form} " in words for form in wanted.words) or wanted.written_in(read):
+        words = _of_passage(text if titles else passage)
+        for answer, forms in answers.items():
+            if forms.are_held_by(words):
                 return answer
     return None
 
@@ -168,52 +179,38 @@ def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match
     return found[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What an answer is looked for as."""
-
-    words: frozenset[str]
-    """As `spelled`: without case."""
-    written: tuple[str, ...]
-    """With its capitals: The Doors are Doors, and no doors; D.C. is DC."""
-
-    def written_in(self, text: str) -> bool:
-        """Whether a text has one of those with capitals, as whole words."""
-        text = unicodedata.normalize("NFC", text)
-        texts = {text, _DOT.sub("", text)}
-        return any(re.search(rf"(?<!\w){form}(?!\w)", one) for form in self.written for one in texts)
+def _of_passage(text: str) -> _Forms:
+    joined = _INNER_OF_PASSAGE.sub("", text)
+    return _Forms({spelled(text)}, {spelled(one, keep_case=True) for one in {text, joined}})
 
 
-def _wanted(answer: str, least: int) -> _Wanted:
-    """The forms of an answer that have enough characters: as it is, without an article, with joined letters.
+def _of_answer(answer: str, least: int) -> _Forms:
+    """The forms of an answer that are looked for: those of enough characters, also without an article.
 
-    Without an article one more than `SHORTEST` are needed everywhere: "The Who" is not any who.
+    Without it one more than `SHORTEST` are needed everywhere: "The Who" is not any Who. Several words are
+    then enough to tell it in any case.
     """
-    whole, article = spelled(answer), _ARTICLE.match(answer)
-    words = {whole} if len(whole) >= least else set()
-    written = {answer} if words and _LETTERS.fullmatch(answer) else set()
-    bare = answer[article.end() :] if article else ""
-    if len(plain_bare := spelled(bare)) > SHORTEST:
-        (words if " " in plain_bare else written).add(plain_bare if " " in plain_bare else bare)
-    for text, enough in ((answer, least), (bare, SHORTEST + 1)):
-        joined = _INNER.sub("", text)
-        if joined != text and len(spelled(joined)) >= enough:
-            written.add(joined)
-    return _Wanted(frozenset(words), tuple(sorted(map(_pattern, written))))
+    folded = {form for form in (spelled(answer),) if len(form) >= least}
+    cased = {form for form in _with_case(answer) if len(form) >= least}
+    if article := _ARTICLE.match(answer):
+        rest = answer[article.end() :]
+        cased |= {form for form in _with_case(rest) if len(form) > SHORTEST}
+        if len(rest.split()) > 1 and len(form := spelled(rest)) > SHORTEST:
+            folded.add(form)
+    return _Forms(folded, cased)
 
 
-def _pattern(text: str) -> str:
-    return r"\W{1,3}".join(map(re.escape, _WORD.findall(unicodedata.normalize("NFC", text))))
+def _with_case(answer: str) -> set[str]:
+    return {spelled(one, keep_case=True) for one in (answer, _INNER.sub("", answer))}
 
 
-def _answers(sample: Sample, *, least: int) -> dict[str, _Wanted]:
+def _answers(sample: Sample, *, least: int) -> dict[str, _Forms]:
     """The spellings of the answer that can be looked for, each with its forms."""
     options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
     aliases = sample.verifier_parm.get("aliases", ())
     answers = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
     said = [options.get(str(one), str(one)) for one in answers]
-    found = {one: _wanted(one, least) for one in said}
-    return {one: wanted for one, wanted in found.items() if wanted.words or wanted.written}
+    return {one: forms for one in said if any(forms := _of_answer(one, least))}
 
 
 def _titles(sample: Sample) -> frozenset[str]:

@@ -74,7 +74,7 @@ def runs(text: str) -> list[tuple[str, bool]]:
     return [(run, bool(_UNSPACED.match(run))) for run in _run().findall(text)]
 
 
-def spelled(text: str) -> str:
+def spelled(text: str, *, keep_case: bool = False) -> str:
     """The words of a text, with a space between them, and so each character where no space parts words.
 
     Marks at the thousands of a number are left out: 1,234 is 1234. Decimals belong to their number: 1234 is
@@ -82,4 +82,5 @@ def spelled(text: str) -> str:
     """
     text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
     text = _DECIMAL.sub(lambda number: f"{number[1][:-1]}_", text)
-    return " ".join(" ".join(run) if unspaced else run for run, unspaced in runs(plain(text)))
+    text = unicodedata.normalize("NFKC", text) if keep_case else plain(text)
+    return " ".join(" ".join(run) if unspaced else run for run, unspaced in runs(text))

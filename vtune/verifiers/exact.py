@@ -39,7 +39,8 @@ def verify_exact(reply: str, sample: Sample) -> Verdict:
     `\text{light blue}` is `light blue`. `verifier_parm` may hold `aliases`, a list of
     further spellings that are right as well, `answer_in`, and `match`: `text` (the default) as above, or
     `squad`, for which punctuation (of ASCII) and the articles a, an, the do not count either (see `squad`).
-    As published, that drops signs and decimal points, too: `1.5` is `15`.
+    That is as published: signs and decimal points do not count either (`1.5` is `15`, `C++` is `C`), other
+    punctuation than that of ASCII does, and case is taken by `lower`.
 
     Raises:
         DataError: As `check_exact` does.

@@ -19,7 +19,7 @@ from vtune.view.facts import FACTS, facts_of
 from vtune.view.place import Place, stamp
 
 VERSION = 6
-"""Of the facts; parts of another version are made again."""
+"""Of the facts, raised with whatever changes them; parts of another version are made again."""
 
 LIKELY_SHOWN_FROM = 0.5
 """The score of a call that showed part of a target where no recipe says another (CodeV, template 13.2)."""

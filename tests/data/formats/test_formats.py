@@ -624,6 +624,7 @@ def test_a_range_of_right_numbers_is_refused_with_what_to_do_instead() -> None:
     with pytest.raises(DataError, match="a range of right numbers, and no verifier takes one") as caught:
         verl_sample(verl_row("How tall?", [{"wikidata": 100, "range": [90, 110]}]), HERE, Options())
     assert "InfoSeek: `answer`" in caught.value.fix
+    assert "of your own" not in caught.value.fix  # its check refuses the range, too
 
 
 def test_verl_targets_of_a_search_are_all_right() -> None:
@@ -632,6 +633,8 @@ def test_verl_targets_of_a_search_are_all_right() -> None:
     assert sample.verifier_parm == {"aliases": ["Jan Vermeer"], "match": "squad"}
     year = verl_sample(verl_row("When?", {"target": ["1990"]}), HERE, Options())
     assert (year.verifier, year.verifier_parm) == ("exact", {"match": "squad"})
+    named = verl_sample(verl_row("When?", {"target": ["1990"]}), HERE, Options(verifier="exact"))
+    assert named.verifier_parm == {"match": "squad"}
     for judge in (
         verl_sample(verl_row("Who?", {"target": ["Vermeer"]}), HERE, Options(verifier="judge")),
         verl_sample(verl_row("Who?", {"target": ["Vermeer"]}), HERE, Options(), model=True),

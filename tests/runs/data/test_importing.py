@@ -704,6 +704,20 @@ def test_a_prompt_that_asks_for_calls_that_nobody_runs_is_told_until_it_is_taken
     assert (sample.question, sample.tools) == ("Who?", ("text_search_tool",))
 
 
+def test_a_call_that_tools_would_not_take_out_is_told_with_what_does(tmp_path: Path) -> None:
+    row = {
+        "data_source": "fvqa",
+        "prompt": [{"role": "user", "content": "Who? Write <text_search>query</text_search>."}],
+        "reward_model": {"style": "rule", "ground_truth": "the Beatles", "candidate_answers": "[]"},
+    }
+    file, out = lines(tmp_path / "rows.jsonl", [row]), tmp_path / "out.parquet"
+    (doubt,) = import_data("mmsearch", [file], out, options=Options(), strict=False)["doubts"]
+    assert doubt.endswith("<text_search>, a call that nobody runs: take these words out of the rows")
+    import_data("mmsearch", [file], out, options=Options(verifier="exact"), strict=False)
+    (sample,) = read_samples(out)
+    assert sample.verifier_parm == {"match": "squad"}
+
+
 def test_four_numbers_that_nobody_calls_a_box_are_told(tmp_path: Path) -> None:
     file = lines(tmp_path / "rows.jsonl", [{"problem": "Where?", "answer": "[10, 20, 30.5, 40]"}])
     out = tmp_path / "out.parquet"

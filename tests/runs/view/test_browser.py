@@ -522,6 +522,22 @@ def test_the_page_of_one_run_shows_nothing_of_others(browser: Any, tmp_path: Pat
             one.closed(start if start == address else f"file://{tmp_path}")
 
 
+def test_a_page_in_a_file_links_to_the_comparisons_that_it_holds(browser: Any, tmp_path: Path) -> None:
+    """Of some evaluations the viewer compares others than of all: of these a file has nothing."""
+    folder = tmp_path / "runs"
+    for at, name in enumerate(("a", "b", "c")):
+        write_evaluation(folder / name, BEFORE)
+        os.utime(folder / name / "suite.yaml", (1_700_000_000 + at,) * 2)
+    write_page([folder], tmp_path / "page.html")
+    one = Watched(browser)
+    for places, links in (("0,1", ["a → b"]), ("1,1", []), ("0,2", [])):
+        one.page.goto(f"file://{tmp_path}/page.html#/run/{places}")
+        one.page.wait_for_selector("h1")
+        one.page.wait_for_function(f"document.title.includes('{'abc'[int(places[-1])]}')")
+        assert one.page.locator("p:has-text('answers compared') a").all_inner_texts() == links
+    one.closed(f"file://{tmp_path}")
+
+
 def write_evaluation(folder: Path, drawn: list[Trajectory]) -> None:
     """A finished evaluation whose questions need no look."""
     write_trajectories(folder / "trajectories.parquet", drawn)

@@ -6,7 +6,9 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
+from starlette.testclient import TestClient
 
+from tests.runs.view.test_serving import HERE, TOKEN
 from tests.view.runs import LOOKED, MISSED, UNSCORED, make_run
 from vtune.config import read_values, shipped
 from vtune.metrics.by_source import by_source
@@ -17,6 +19,7 @@ from vtune.runs.view.headline import headline
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
 from vtune.runs.view.reported import reported_rows
+from vtune.runs.view.serving import app_of
 from vtune.schema.parquet import write_trajectories
 from vtune.schema.trajectory import Trajectory
 from vtune.view.place import find_places
@@ -332,11 +335,32 @@ def test_films_are_of_samples_that_come_again_and_begin_with_what_was_learnt(tmp
         (1, 0, True),
     ]
     assert film([first, second], "lens/7") == found[0]["frames"]
-    assert film([first, second], "lens/7", [1]) == [one for one in found[0]["frames"] if one["place"] == 1]
     assert [one["sample"] for one in films([first, second], [0])] == ["lens/7"]
     assert [one["place"] for one in films([first, second], [0])[0]["frames"]] == [0, 0]
     assert films([first, second], [1]) == []
     assert film([first, second], "nobody") == film([first], 'a"b') == []
+
+
+def test_many_rollouts_of_one_moment_leave_room_for_other_places_and_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vtune.runs.view.films.FRAMES", 4)
+    rollouts = [replace(MISSED, rollout=number) for number in range(6)]
+    first = opened(make_run(tmp_path / "a", {0: rollouts, 4: [LOOKED]}))
+    second = opened(make_run(tmp_path / "b", {0: rollouts}))
+    found = film([first, second], "lens/7")
+    assert found == films([first, second])[0]["frames"]
+    assert [(one["place"], one["step"], one["rollout"]) for one in found] == [
+        (0, 0, 0),
+        (0, 0, 1),
+        (0, 4, 0),
+        (1, 0, 0),
+    ]
+    page = TestClient(app_of([first, second], TOKEN), base_url=f"{HERE}/{TOKEN}/")
+    frames = page.get("api/film", params={"sample": "lens/7", "places": "1"}).json()
+    assert [(one["place"], one["rollout"]) for one in frames] == [(1, 0), (1, 1), (1, 2), (1, 3)]
+    assert page.get("api/film", params={"sample": "lens/7"}).json() == found
+    assert page.get("api/film", params={"sample": "lens/7", "places": "x"}).status_code == 422
 
 
 def test_a_film_is_of_a_crop_that_moved_onto_its_target_whatever_comes_last(tmp_path: Path) -> None:

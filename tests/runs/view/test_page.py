@@ -49,6 +49,24 @@ def test_a_page_holds_so_many_and_says_so(run: Path, tmp_path: Path) -> None:
     assert {f"0/{key}" for key in siblings} <= set(values["ones"])
 
 
+def test_every_run_of_a_page_keeps_its_best_film(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "FILMS", 1)
+    monkeypatch.setattr(page, "OWN_FRAMES", 8)
+    for number in range(4):
+        # The film of all places is of the first two, and the last two share another.
+        sample = "lens/a" if number < 2 else "lens/b"
+        missed, looked = (replace(one, sample_id=sample) for one in (MISSED, LOOKED))
+        steps = {0: [missed], 1: [missed], 2: [looked], 3: [looked]}
+        make_run(tmp_path / "runs" / str(number), steps if number < 2 else {**steps, 4: [looked]})
+    write_page([tmp_path / "runs"], tmp_path / "page.html", trajectories=0)
+    values: Any = held(tmp_path / "page.html")
+    frames = [frame for one in values["films"] for frame in one["frames"]]
+    steps_of = [[frame["step"] for frame in frames if frame["place"] == place] for place in range(4)]
+    assert steps_of == [[0, 1, 2, 3], [0, 1, 2, 3], [0, 4], [0, 4]]
+    assert [one["sample"] for one in values["films"]] == ["lens/a", "lens/b"]
+    assert {f"{frame['place']}/{frame['key']}" for frame in frames} <= set(values["ones"])
+
+
 def test_a_page_of_a_long_run_has_means_of_steps_and_says_so(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

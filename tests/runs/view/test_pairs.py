@@ -84,7 +84,8 @@ def test_only_what_has_samples_in_common_is_suggested(tmp_path: Path) -> None:
     assert [f"{one},{two}" for one, two in found] == ["0,2", "0,3", "1,4"]
     assert all(compared(places, *sides)["samples"] for sides in found)
     assert [f"{one},{two}" for one, two in suggested(places, [2, 3, 4])] == ["2,3"]
-    assert suggested(places, [2, 2]) == []
+    assert [f"{one},{two}" for one, two in suggested(places, [2, 2, 6, 3, 6])] == ["2,3"]
+    assert suggested(places, [0, 0]) == []
     page = TestClient(app_of(places, TOKEN), base_url=f"{HERE}/{TOKEN}/")
     assert page.get("api/pairs").json() == ["0,2", "0,3", "1,4"]
     assert page.get("api/pairs", params={"places": "2,3,99"}).json() == ["2,3"]

@@ -115,7 +115,7 @@ def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
         column="reward_model.ground_truth",
         choices=(),
     )
-    if options.verifier is None:
+    if said == exact.NAME:
         found["verifier_parm"] |= {exact.MATCH: exact.SQUAD}  # as its reward does
     info = struct_of(row, "extra_info")
     identity = first(info, "id") or first(row, "data_id")

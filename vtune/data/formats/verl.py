@@ -114,10 +114,11 @@ def _judgement(
         check_answer_place("\n".join(turn["content"] for turn in turns))
     truth = needed(judge, "ground_truth", of="reward_model")
     asks_model = judge.get("style") == "model" if model is None else model
-    by_search = _is_search(truth) and options.verifier is None and not asks_model
+    said = options.verifier or (None if asks_model else exact.NAME)
+    by_search = _is_search_r1(truth) and said == exact.NAME
     found = judged(
         next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), ""),
-        truth["target"] if _is_search(truth) else truth,
+        truth["target"] if _is_search_r1(truth) else truth,
         replace(options, verifier=exact.NAME) if by_search else options,
         column="reward_model.ground_truth",
         model=asks_model,
@@ -129,7 +130,7 @@ def _judgement(
     return found
 
 
-def _is_search(truth: Any) -> bool:
+def _is_search_r1(truth: Any) -> bool:
     """Whether a truth is `{target: […]}`, Search-R1's: its reward is the exact match of SQuAD with any."""
     return isinstance(truth, Mapping) and set(truth) == {"target"}
 

@@ -24,13 +24,14 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
             "the model may call (none for no tool), which takes system turns out as well"
         )
     if options.tools is None and (unserved := unserved_call(sample)):
-        call, goes = unserved
-        remedy = (
-            "say by --tools what the model may call (none for no tool), which takes these words out"
-            if goes
-            else "take these words out of the rows, and say by --tools what the model may call"
+        yield (
+            f"a prompt that speaks of {unserved.call}, a call that nobody runs: "
+            + (
+                "say by --tools what the model may call (none for no tool), which takes these words out"
+                if unserved.removable
+                else "take these words out of the rows"
+            )
         )
-        yield f"a prompt that speaks of {call}, a call that nobody runs: {remedy}"
     numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)
     if options.verifier is None and numbers:
         yield (

@@ -1,7 +1,7 @@
 """One sample in several steps and places: what a policy showed of the same picture while it learnt."""
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -24,13 +24,19 @@ Frame = dict[str, Any]
 
 
 def film(opened: Sequence[Opened], sample: str, among: Sequence[int] | None = None) -> list[Frame]:
-    """Trajectories of a sample, in the order of places, steps and rollouts; of some places, or of all."""
-    found = []
-    for number, one in enumerate(opened):
-        if among is not None and number not in among:
-            continue
-        found += _frames(number, of_sample(one.index.table, sample).select(COLUMNS))
-    return found[:FRAMES]
+    """Trajectories of a sample, in the order of places, steps and rollouts.
+
+    Args:
+        opened: All places.
+        sample: Its id.
+        among: Numbers of those whose frames are meant; all of them where it is None.
+    """
+    return _cut(
+        {"place": number, **row}
+        for number, one in enumerate(opened)
+        if among is None or number in among
+        for row in of_sample(one.index.table, sample).select(COLUMNS).to_pylist()
+    )
 
 
 def films(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[dict[str, Any]]:
@@ -65,8 +71,8 @@ def films(opened: Sequence[Opened], among: Sequence[int] | None = None) -> list[
     found: dict[str, list[Frame]] = {name: [] for name in names.to_pylist() if name is not None}
     for row in frames_of:
         found[row["sample"]].append(row)
-    ranked = sorted(found.items(), key=lambda one: (-_learnt(_in_order(one[1])), one[0]))
-    return [{"sample": name, "frames": _in_order(frames)[:FRAMES]} for name, frames in ranked[:MOST]]
+    ranked = sorted(found.items(), key=lambda one: (-_learnt(in_order(one[1])), one[0]))
+    return [{"sample": name, "frames": _cut(frames)} for name, frames in ranked[:MOST]]
 
 
 def _learnt(frames: Sequence[Frame]) -> float:
@@ -75,7 +81,7 @@ def _learnt(frames: Sequence[Frame]) -> float:
 
     Not the last ones: a policy whose crops are blackened at the end looks where it looked before.
     """
-    moments = [list(of) for _, of in groupby(frames, lambda one: (one["place"], one["step"]))]
+    moments = _moments(frames)
     part = max(1, len(moments) // 3)
     ends = range(part + 1, len(moments) + 1)
     shares = {end: _faithful(_flat(moments[max(part, end - part) : end])) for end in ends}
@@ -94,11 +100,20 @@ def _faithful(frames: Sequence[Mapping[str, Any]]) -> float:
     return sum(known) / len(known) if known else 0.0
 
 
-def _frames(number: int, table: pa.Table) -> list[Frame]:
-    return _in_order([{"place": number, **row} for row in table.to_pylist()])
+def _cut(frames: Iterable[Frame]) -> list[Frame]:
+    """The first rollouts of every moment: many of one leave room for the others."""
+    turns = zip_longest(*_moments(in_order(frames)))
+    return in_order([frame for turn in turns for frame in turn if frame is not None][:FRAMES])
 
 
-def _in_order(frames: Sequence[Frame]) -> list[Frame]:
+def _moments(frames: Sequence[Frame]) -> list[list[Frame]]:
+    """Frames in order, by place and step."""
+    return [list(of) for _, of in groupby(frames, lambda one: (one["place"], one["step"]))]
+
+
+def in_order(frames: Iterable[Frame]) -> list[Frame]:
+    """By place, step and rollout."""
+
     def rank(one: Frame) -> tuple[int, int, int]:
         return one["place"], -1 if one["step"] is None else one["step"], one["rollout"] or 0
 

@@ -10,7 +10,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.metrics.by_source import steps_done
 from vtune.report.curves import charts_of
-from vtune.report.evaluation import BY_BOXES, HABITS, is_by_boxes, needs_looks
+from vtune.report.evaluation import BY_BOXES, HABITS, is_by_boxes, needs_look
 from vtune.report.values import cell, is_estimate
 from vtune.runs.evaluate.unfinished import not_finished, unfinished
 from vtune.runs.report.document import run_report
@@ -114,7 +114,7 @@ def _evaluation(path: Path) -> dict[str, Any]:
     return {
         "headline": _scores(results, dependent_shares(path)),
         "tables": [
-            *(_looks(results) if needs_looks(results) else [_table("faithfulness", [], [], NO_LOOKS)]),
+            *(_looks(results) if needs_look(results) else [_table("faithfulness", [], [], NO_LOOKS)]),
             _by_source(results["sources"]),
             *reported_rows(
                 suite,

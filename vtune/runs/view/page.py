@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from vtune.errors import DataError
 from vtune.files.writing import check_file_output, write_atomically
-from vtune.runs.view.films import Frame, films
+from vtune.runs.view.films import Frame, films, in_order
 from vtune.runs.view.opened import Opened
 from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import KINDS, compared, suggested
@@ -30,6 +30,8 @@ PAIRED = 3
 """Samples of each kind that two models are compared by (ours)."""
 FRAMES = 24
 """Of each of them, at most (ours)."""
+OWN_FRAMES = 192
+"""Of the best samples of single places, together (ours); of each 2 at least, which make a film."""
 SIDE = 640
 """Pixels of the longer side of a picture, at most (ours)."""
 BYTES = 48 * 2**20
@@ -89,7 +91,7 @@ class _Held:
         self._shown: dict[str, str] = {}
         self._left_out = 0
         self._width = 1
-        self._films = [self._film(one) for one in films(opened)[:FILMS]]
+        self._films = self._found()
         chosen = [dict.fromkeys(_examples(one, most)) for one in opened]
         self._pairs = self._compared(chosen)
         for found in self._films:
@@ -157,12 +159,16 @@ class _Held:
             pairs[f"{one},{two}"] = found
         return pairs
 
-    def _film(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The first rollout of each moment, spread evenly where there are too many."""
-        moments: dict[tuple[int, int | None], Frame] = {}
-        for frame in found["frames"]:
-            moments.setdefault((frame["place"], frame["step"]), frame)
-        return {"sample": found["sample"], "frames": _evenly(list(moments.values()), FRAMES)}
+    def _found(self) -> list[dict[str, Any]]:
+        """The best films of all places, and of each place its own: a page of it alone has one, too."""
+        found = {one["sample"]: _film(one["frames"], FRAMES) for one in films(self._opened)[:FILMS]}
+        own = [film for number in range(len(self._opened)) for film in films(self._opened, [number])[:1]]
+        most = min(FRAMES, max(2, OWN_FRAMES // max(len(own), 1)))
+        for one in own:
+            # Two places may have the same: each of them keeps its frames.
+            frames = [*found.get(one["sample"], []), *_film(one["frames"], most)]
+            found[one["sample"]] = list({(frame["place"], frame["key"]): frame for frame in frames}.values())
+        return [{"sample": sample, "frames": in_order(frames)} for sample, frames in found.items()]
 
     def _add(self, number: int, key: str) -> None:
         one = self._opened[number]
@@ -239,6 +245,14 @@ def _examples(one: Opened, most: int) -> list[str]:
             parts.setdefault(name, []).append(row["key"])
     turns = [key for turn in zip_longest(*parts.values()) for key in turn if key is not None]
     return sorted(turns[:most])
+
+
+def _film(frames: Sequence[Frame], most: int) -> list[Frame]:
+    """The first rollout of each moment, spread evenly where there are too many."""
+    moments: dict[tuple[int, int | None], Frame] = {}
+    for frame in frames:
+        moments.setdefault((frame["place"], frame["step"]), frame)
+    return _evenly(list(moments.values()), most)
 
 
 def _evenly(items: Sequence[Any], most: int) -> list[Any]:

@@ -105,11 +105,8 @@ def suggested(opened: Sequence[Opened], among: Sequence[int] | None = None) -> l
         opened: All places.
         among: Numbers of those that are meant; all of them where it is None.
     """
-    meant = (
-        range(len(opened))
-        if among is None
-        else [one for one in dict.fromkeys(among) if 0 <= one < len(opened)]
-    )
+    asked = range(len(opened)) if among is None else dict.fromkeys(among)
+    meant = [number for number in asked if 0 <= number < len(opened)]
     evaluations = [number for number in meant if opened[number].place.kind == "evaluation"]
     scored = [_scored(opened[number].index.table) for number in evaluations]
     found = [(Side(evaluations[one], None), Side(evaluations[two], None)) for one, two in _most_alike(scored)]

@@ -163,11 +163,11 @@ def _add_overall(app: FastAPI, opened: Sequence[Opened], sweeps: Sequence[Path])
         return answer(sweeps_of(sweeps))
 
     @app.get("/api/films")
-    def changing(places: str | None = None) -> Response:
+    def filmed(places: str | None = None) -> Response:
         return answer(films(opened, _numbers(places)))
 
     @app.get("/api/film")
-    def one_film(sample: str, places: str | None = None) -> Response:
+    def frames(sample: str, places: str | None = None) -> Response:
         return answer(film(opened, sample, _numbers(places)))
 
     @app.get("/api/pairs")

@@ -50,8 +50,9 @@ async function pageOf(at, places) {
   if (at.page === "film") {
     const sample = [at.place, at.key].filter(Boolean).join("/");
     const only = at.values.get("only");
-    const frames = await source.film(sample, only ? source.sidesOf(only).map((side) => side.number) : null);
-    const asked = only ? frames.filter((frame) => source.sidesOf(only).some((side) => side.number === frame.place && (side.step === null || side.step === frame.step))) : frames;
+    const sides = only ? source.sidesOf(only) : null;
+    const frames = await source.film(sample, sides?.map((side) => side.number));
+    const asked = frames.filter((frame) => !sides || sides.some((side) => side.number === frame.place && (side.step === null || side.step === frame.step)));
     return [await filmPage(places, sample, asked, at.values.has("all"), source.one, only), sample, null];
   }
   if (at.page === "pair") return pair(at, places);

@@ -44,7 +44,7 @@ function badge(value, yes, no) {
   return h("span", { class: `badge ${value ? "right" : "wrong"}` }, value ? yes : no);
 }
 
-// only: the sides of a pair that are shown alone, as its address names them.
+// only: the places that are shown alone, each with a step where one is meant, as an address names them; see `sidesOf`.
 export async function filmPage(places, sample, frames, all, load, only = null) {
   const rows = all ? frames : firstOfEach(frames);
   const base = `#/film/${encodeURIComponent(sample)}`;

@@ -5,6 +5,7 @@ import { query, select } from "./query.js";
 const held = document.getElementById("held");
 const kept = held ? JSON.parse(held.textContent) : null;
 export const ROWS = 100;
+const FILMS = 12;
 
 export const offline = kept !== null;
 export const note = kept?.note ?? "";
@@ -45,15 +46,10 @@ export async function tokens(place, key, first) {
   return ask(`api/${place}/tokens/${inUrl(key)}?first=${first}`);
 }
 
-// Trajectories of a sample, over places, steps and rollouts, in this order; of some places, or of all.
+// Trajectories of a sample, over places, steps and rollouts, in this order; of some places alone, where numbers are given.
 export async function film(sample, numbers = null) {
-  const places = numbers === null ? "" : `&places=${numbers.join(",")}`;
-  return kept ? kept.films.find((one) => one.sample === sample)?.frames ?? framesOf(sample) : ask(`api/film?sample=${encodeURIComponent(sample)}${places}`);
-}
-
-// Of a sample that is no film: what lists have of it.
-function framesOf(sample) {
-  return kept.lists.flatMap((rows, place) => rows.filter((row) => row.sample === sample).map((row) => ({ ...row, place })));
+  if (!kept) return ask(`api/film?sample=${encodeURIComponent(sample)}${numbers ? `&places=${numbers}` : ""}`);
+  return kept.lists.flatMap((rows, place) => (!numbers || numbers.includes(place) ? rows.filter((row) => row.sample === sample).map((row) => ({ ...row, place })) : []));
 }
 
 // Whether a trajectory of a sample can be shown.
@@ -85,7 +81,7 @@ export async function pair(text) {
 export async function films(numbers) {
   if (!kept) return ask(`api/films?places=${numbers}`);
   const moments = (frames) => new Set(frames.map((one) => `${one.place} ${one.step}`)).size;
-  return kept.films.map((one) => ({ ...one, frames: one.frames.filter((frame) => numbers.includes(frame.place)) })).filter((one) => moments(one.frames) > 1);
+  return kept.films.map((one) => ({ ...one, frames: one.frames.filter((frame) => numbers.includes(frame.place)) })).filter((one) => moments(one.frames) > 1).slice(0, FILMS);
 }
 
 // Sweeps among what was opened, see `vtune.runs.view.sweeps`.
