@@ -186,6 +186,22 @@ def test_a_finished_evaluation_of_the_weights_that_a_run_goes_on_from_stays(tmp_
     assert [(one["step"], one["source"]) for one in told] == [*lines[:3], (4, "eval/exam/all")]
 
 
+def test_numbers_that_were_cut_are_said_when_a_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk cuts the last line of a file, and the checkpoint of its step may be whole all the same."""
+    file = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": step, "source": "all", "loss": 0.5}) + "\n" for step in range(4)]
+    file.write_text("".join(lines))
+    with Record(tmp_path, ALONE, {}, track=None, done=4):
+        assert "lacks" not in capsys.readouterr().err
+    file.write_text("".join(lines)[:-9])
+    with Record(tmp_path, ALONE, {}, track=None, done=4) as record:
+        assert f"{file} lacks the numbers of step 3" in " ".join(capsys.readouterr().err.split())
+        record.write(4, {"all": {"loss": 0.25}})
+    assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [0, 1, 2, 4]
+
+
 @pytest.mark.parametrize("size", [0, 200])
 def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> None:
     """As a copy to another machine that broke off leaves it."""

@@ -42,6 +42,9 @@ class Record:
             for line in lines
             if line.step == done and any(line.source.startswith(row_name(name, "")) for name in suites)
         }
+        if ranks.first and done and all(line.step != done - 1 for line in lines):
+            # A kill, or a full disk, cuts no more than the last line: what the run wrote next is done again.
+            say(f"{file} lacks the numbers of step {done - 1}, the last one done: they were cut, or removed")
         self._log = MetricsLog(file, first_step=done, also=kept) if ranks.first else None
         self._tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
         if kept:
