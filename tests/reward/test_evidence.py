@@ -83,16 +83,17 @@ def test_one_of_several_targets_is_enough() -> None:
     assert level(sample((0, 0, 20, 20), TARGET), TARGET) == 1.0
 
 
-def test_a_picture_without_a_crop_is_a_miss() -> None:
-    assert level(sample(TARGET), INPUT) == LEVELS.miss
+def test_a_picture_that_code_made_up_is_no_look() -> None:
+    """It would be the cheapest way to what a miss earns."""
+    assert level(sample(TARGET), INPUT) == 0.0
     assert not shows(sample(TARGET), INPUT)
 
 
-def test_a_crop_that_is_not_shown_is_a_miss() -> None:
+def test_a_crop_that_is_not_shown_is_no_look() -> None:
     trajectory = looks(TARGET)
     call = dataclasses.replace(trajectory.calls[0], crops=(Crop(0, TARGET),))
     hidden = dataclasses.replace(trajectory, calls=(call,))
-    assert asyncio.run(BoxJudge(LEVELS).judge(sample(TARGET), hidden, 0)).score == LEVELS.miss
+    assert asyncio.run(BoxJudge(LEVELS).judge(sample(TARGET), hidden, 0)).score == 0.0
 
 
 def test_a_target_in_another_picture_is_not_shown() -> None:

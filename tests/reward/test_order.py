@@ -26,6 +26,8 @@ IN_PART = (46, 40, 66, 60)
 WHOLE = (0, 0, 100, 100)
 LARGER = Picture(encode(np.asarray(Image.fromarray(PIXELS[40:60, 40:60]).resize((80, 80)))), seen=(168, 168))
 
+MADE_UP = Picture(encode(np.zeros((64, 64, 3), np.uint8)), seen=(84, 84))
+
 
 def in_one(trajectory: Trajectory, *, closed: bool = True) -> Trajectory:
     """The same conversation, all of its code in one pair of thoughts, as template 13.1 asks."""
@@ -55,6 +57,7 @@ REPLIES = {
     "a good look, then the same pixels again": in_one(looks(TARGET, TARGET)),
     "no look": looks(),
     "code that shows no picture": in_one(looks("ok")),
+    "a picture that shows no part of an input": in_one(looks(MADE_UP)),
     "code that met a limit that its prompt does not mention": in_one(looks("limit")),
     "the whole picture": in_one(looks(WHOLE)),
     "code that failed": in_one(looks("error")),

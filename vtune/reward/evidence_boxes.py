@@ -18,8 +18,8 @@ class BoxJudge:
     """Judges by geometry and pixels, where a sample's evidence boxes say where the targets are.
 
     One target is enough, and the best look counts (§4.3: isolating one correct region is rewarded). Only
-    crops of input pictures that a returned picture shows are looked at. A picture without a crop behind it
-    cannot be placed and counts as a miss.
+    crops of input pictures that a returned picture shows are looked at. Where there is none, as behind a
+    picture that code made up, the call is no look and earns nothing: a miss would pay for it.
     """
 
     def __init__(self, levels: EvidenceLevels) -> None:
@@ -31,6 +31,8 @@ class BoxJudge:
 
     def _judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         levels = self._levels
+        if all(crop.shown is None for crop in trajectory.calls[k].crops):
+            return Verdict(0.0, "no look: no picture shows a part of an input")
         found = glimpses(sample, trajectory, k, levels)
         if not found:
             return Verdict(levels.miss, "miss: no crop shows any of the target")
