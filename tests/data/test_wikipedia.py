@@ -162,6 +162,21 @@ def test_any_markup_ends_as_one_line_without_new_words(markup: str) -> None:
     assert plain_text("") == ("", False)
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("北京是中国的首都。它很大，有两千万人。", ["北京是中国的", "首都。它很大，", "有两千万人。"]),
+        ("กรุงเทพมหานคร", ["กรุงเทพ", "มหานคร"]),
+        ("東京（Tokyo）は 日本", ["東京（Tokyo）は", "日本"]),
+        ("서울은 대한민국의 수도이다 그리고", ["서울은 대한민국의 수도이다", "그리고"]),
+        ("one two three four", ["one two three", "four"]),
+    ],
+    ids=["Chinese", "Thai", "Japanese", "Korean", "English"],
+)
+def test_where_no_space_parts_words_two_characters_count_as_one(text: str, found: list[str]) -> None:
+    assert list(passages(Article("1", "", text), 3)) == found
+
+
 @given(st.text("ab \n\u00a0", max_size=80), st.integers(1, 9))
 def test_passages_are_the_text_and_every_one_but_the_last_is_full(text: str, words: int) -> None:
     found = list(passages(Article("1", "", text), words))

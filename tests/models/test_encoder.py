@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 from transformers import AutoModel
 
 from tests.tools.encoders import WIDTH, build_decoder, build_encoder
+from tests.tools.test_picture_index import build_clip
 from vtune.errors import DataError
 from vtune.models import encoder as encoders
 from vtune.models.encoder import FAMILIES, Encoder, EncoderSettings, Pooling, pool
@@ -153,3 +155,12 @@ def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path, monkeypatch: 
     with pytest.raises(DataError, match="cannot load"):
         Encoder(str(folder), FAMILIES["e5"], device=CPU)
     assert not (tmp_path / "was-run").exists()
+
+
+def test_a_clip_is_no_encoder_of_texts(bert: Path, tmp_path: Path) -> None:
+    model = build_clip(tmp_path / "clip", seed=0)
+    for file in bert.glob("*token*"):
+        shutil.copy(file, model)
+    with pytest.raises(DataError, match="embeds more than texts") as caught:
+        Encoder(str(model), FAMILIES["e5"], device=CPU)
+    assert "--pictures" in caught.value.fix

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -160,11 +161,25 @@ def test_an_index_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         index_passages(corpus, tmp_path / "other")
 
 
+def test_a_table_of_passages_as_of_dpr_is_a_corpus(tmp_path: Path) -> None:
+    corpus = tmp_path / "psgs_w100.tsv"
+    head = 'id\ttext\ttitle\n1\t"""Sark"" has a ferry"\tSark\n2\tgolf is played\t"""Golf"" (game)"\n'
+    corpus.write_text(head)
+    index_passages(corpus, tmp_path / "index")
+    index = PassageIndex(tmp_path / "index")
+    assert asyncio.run(index.search("ferry", 3)) == [Passage("1", "Sark", '"Sark" has a ferry')]
+    assert asyncio.run(index.search("golf", 3)) == [Passage("2", '"Golf" (game)', "golf is played")]
+    corpus.write_text(f"{head}3\tno title\n")
+    with pytest.raises(DataError, match=r"2 value\(s\) for 3 columns") as caught:
+        index_passages(corpus, tmp_path / "other")
+    assert caught.value.where == f"{corpus}, row 2"
+
+
 @pytest.mark.parametrize("corpus", ["pages", "pages/one.html"])
 def test_documents_that_are_no_rows_are_told_what_to_become(tmp_path: Path, corpus: str) -> None:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages/one.html").write_text("<p>a ferry</p>")
-    with pytest.raises(DataError, match=r"is not a corpus, which is a \.parquet") as caught:
+    with pytest.raises(DataError, match=r"is not a corpus: a \.parquet") as caught:
         index_passages(tmp_path / corpus, tmp_path / "index")
     assert "as JSON lines" in caught.value.fix
 

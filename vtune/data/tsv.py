@@ -1,4 +1,6 @@
-"""Benchmarks as one TSV file: a question per row, its picture in base64 (the layout of VLMEvalKit)."""
+"""Tables as TSV files: rows of texts, and benchmarks with a question and its picture in base64 per row (the
+layout of VLMEvalKit).
+"""
 
 import base64
 import csv
@@ -13,6 +15,7 @@ from typing import BinaryIO
 from vtune.data.options import multiple_choice
 from vtune.errors import DataError
 from vtune.files.reading import open_input, read_lines, why_unread
+from vtune.schema.fields import Row
 from vtune.schema.message import Picture
 from vtune.schema.sample import Sample
 from vtune.verifiers import choice
@@ -119,6 +122,35 @@ def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]
         raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
 
 
+def read_table(path: Path) -> Iterator[tuple[int, Row | DataError]]:
+    """(number, row) of a table of texts whose first line names the columns, or why it cannot be read.
+
+    Raises:
+        DataError: If the file is missing, or is no TSV from some line on.
+    """
+    try:
+        with open_input(path) as stream:
+            records = _records(path, stream)
+            _, header = next(records, (0, []))
+            for number, (_, record) in enumerate(records):
+                yield (
+                    number,
+                    dict(zip(header, record, strict=True))
+                    if len(record) == len(header)
+                    else (_uneven(record, header)),
+                )
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
+
+
+def _uneven(record: list[str], header: list[str], place: str = "") -> DataError:
+    return DataError(
+        f"{len(record)} value(s) for {len(header)} columns",
+        where=place,
+        fix="download the file again; tabs inside of a text need quotes around it",
+    )
+
+
 def _rows(
     path: Path, stream: BinaryIO, again: BinaryIO, needs: Collection[str]
 ) -> Iterator[TsvRow | DataError]:
@@ -150,11 +182,7 @@ def _row(
 ) -> TsvRow:
     """The row of a record; `starts`, where the record of each index begins, learns of it."""
     if len(record) != len(header):
-        raise DataError(
-            f"{len(record)} value(s) for {len(header)} columns",
-            where=place,
-            fix="download the file again; tabs inside of a text need quotes around it",
-        )
+        raise _uneven(record, header, place)
     values = dict(zip(header, record, strict=True))
     index, image = values["index"], values.pop("image")
     if index in starts:

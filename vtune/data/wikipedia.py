@@ -19,13 +19,15 @@ from vtune.data.formats.source import read_rows
 from vtune.data.wikitext import HIDDEN_SPACES, plain_text
 from vtune.errors import DataError
 from vtune.files.reading import check_input
+from vtune.tools.scripts import UNBROKEN
 
 DUMPS = (".xml", ".bz2", ".gz")
 """How files that MediaWiki exports end: plain or packed XML."""
 
 _HIDDEN_KEYS = ("6", "14")
 """MediaWiki's numbers of the namespaces of files and of categories."""
-_WORD = re.compile(r"\S+")
+_WORD = re.compile(rf"[{UNBROKEN}]{{1,2}}[^\w\s]*|[^\s{UNBROKEN}]+")
+"""What stands between spaces. Where there are none, two characters, as in an index, with their marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,10 @@ def read_articles(path: Path) -> Iterator[Article]:
     if path.is_file() and path.suffix in DUMPS:
         yield from _dumped(path)
         return
+    if path.suffix == ".tsv":
+        raise DataError(
+            f"{path} is a table, not articles", fix="`vtune data index` takes passages as they are"
+        )
     for place, row in read_rows(path):
         where = place.where
         if isinstance(row, DataError):
@@ -70,7 +76,11 @@ def read_articles(path: Path) -> Iterator[Article]:
 
 
 def passages(article: Article, words: int) -> Iterator[str]:
-    """The text in pieces of `words` words, the last one shorter; words are what stands between spaces."""
+    """The text in pieces of `words` words, the last one shorter.
+
+    Words are what stands between spaces; of Chinese, Japanese, Thai, Lao, Khmer and Burmese, which have none,
+    two characters count as a word.
+    """
     ends = [word.end() for word in _WORD.finditer(article.text)]
     start = 0
     for last in range(words - 1, len(ends) + words - 1, words):

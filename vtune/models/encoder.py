@@ -84,7 +84,7 @@ class Encoder:
         device: Where it computes: in float32 on a CPU, in float16 elsewhere.
 
     Raises:
-        DataError: If it cannot be loaded, or says of itself that it pools in another way.
+        DataError: If it cannot be loaded, embeds more than texts, or says of itself that it pools otherwise.
     """
 
     def __init__(self, name: str, settings: EncoderSettings, *, device: torch.device) -> None:
@@ -100,6 +100,11 @@ class Encoder:
             folder = folder_of(name)
         except (OSError, ValueError) as error:
             raise unloadable(name, error) from error
+        if not hasattr(model.config, "hidden_size"):
+            raise DataError(
+                f"{name} embeds more than texts ({type(model).__name__})",
+                fix="give an encoder of texts; of pictures, add --pictures",
+            )
         if self._tokenizer.pad_token_id is None:
             raise DataError(f"the tokenizer of {name} has no padding token", fix="give an encoder of texts")
         _check_pooling(folder, settings.pooling)

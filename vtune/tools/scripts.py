@@ -4,16 +4,17 @@ import re
 import unicodedata
 from functools import cache
 
-UNSPACED = (
+UNBROKEN = (
     "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
     "\u0e81-\u0ece"  # Lao
     "\u1000-\u103f\u1050-\u109f"  # Burmese
-    "\u1100-\u11ff\uac00-\ud7a3"  # Korean, whose particles are written onto its words
     "\u1780-\u17d3"  # Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
 )
-"""What parts of text are made of in which no space stands between words; for a set of a pattern."""
+"""What text is made of that has no spaces; for a set of a pattern."""
+UNSPACED = "\u1100-\u11ff\uac00-\ud7a3" + UNBROKEN
+"""The same, and Korean, whose spaces do not part words: particles are written onto them."""
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)

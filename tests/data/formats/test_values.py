@@ -79,6 +79,14 @@ def test_a_picture_may_be_named_as_verls_loader_takes_it(tmp_path: Path) -> None
         pictures("images", [{"image": "gone.jpg"}], tmp_path)
 
 
+@pytest.mark.parametrize("ending", [".jpg", ".JPEG", ".png"])
+def test_a_picture_may_be_named_by_its_id_alone(ending: str, tmp_path: Path) -> None:
+    """As in InfoSeek's `image_id`."""
+    (tmp_path / f"oven_00000006{ending}").write_bytes(jpeg(0))
+    (picture,) = pictures("images", "oven_00000006", tmp_path)
+    assert picture.data == jpeg(0)
+
+
 def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_path: Path) -> None:
     out = io.BytesIO()
     Image.new("RGB", (400, 400), "red").save(out, "PNG")

@@ -116,7 +116,7 @@ def _rows(file: Path) -> Iterator[tuple[int, Row | DataError]]:
             yield number, as_row(row)
     else:
         packed = "decompress it if it is compressed (.gz, .zst); else give the files as they are published"
-        table = "the format `hf` reads tables, with a map of their columns (--columns)"
+        table = "`vtune data import hf` reads tables, with a map of their columns (--columns)"
         raise DataError(
             f"its name does not end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}",
             where=str(file),

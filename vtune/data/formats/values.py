@@ -30,6 +30,8 @@ _PATH = 4096
 """Longest path that is looked for on disk; base64 of a picture is longer."""
 _NAME = 255
 """Longest name that a file system takes; a picture whose base64 is as short is known by its first bytes."""
+_ENDINGS = (".jpg", ".JPEG", ".jpeg", ".png", ".webp")
+"""Of pictures that are named by their ids alone."""
 
 
 def first(row: Mapping[str, Any], *names: str) -> Any:
@@ -319,7 +321,7 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
     except DataError as error:
         raise wrong(column, error.what, error.fix) from None
     try:
-        return read_bytes(path)
+        return read_bytes(_ended(path))
     except OSError as error:
         lacks = "its bytes are empty, and there is no picture" if empty else "no picture"
         raise wrong(
@@ -327,6 +329,14 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
             f"{lacks} at {str(path)[:200]}: {error.strerror}",
             "give the folder of the pictures by --images",
         ) from None
+
+
+def _ended(path: Path) -> Path:
+    """A picture that is named by its id alone, as in InfoSeek, with the ending that it has."""
+    if path.suffix or path.exists():
+        return path
+    named = (path.with_suffix(ending) for ending in _ENDINGS)
+    return next((one for one in named if one.exists()), path)
 
 
 def _parsed_turns(text: str) -> Any:

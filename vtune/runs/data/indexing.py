@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.data.formats.source import ENDINGS, Place, read_rows
+from vtune.data.tsv import read_table
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.files.reading import read_bytes
 from vtune.files.writing import check_folder_output
@@ -23,6 +24,9 @@ PICTURE_ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 _SHOWN = 5
 """Pictures that the metadata leave out and that are listed, at most."""
 
+TABLE = ".tsv"
+"""How a corpus ends that is a table of `id`, `text` and `title`, as DPR's `psgs_w100.tsv`."""
+
 METADATA = "metadata.jsonl"
 """Beside pictures: {"file_name", "title", "text"} a line, as Hugging Face's image folders have it."""
 
@@ -31,7 +35,8 @@ def index_passages(corpus: Path, out: Path) -> dict[str, Any]:
     """Build an index of passages; `out` is there completely or not at all.
 
     Args:
-        corpus: JSON lines or Parquet with `text`, and maybe `id` and `title`; or a folder of such files.
+        corpus: JSON lines or Parquet with `text`, and maybe `id` and `title`, or a folder of such files; or a
+            table (`.tsv`) with these columns.
         out: Folder to write; must not be there.
 
     Returns:
@@ -117,10 +122,15 @@ def check_new(out: Path, corpus: Path) -> None:
 
 
 def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
-    for place, row in read_rows(corpus):
+    for place, row in _table(corpus) if corpus.suffix == TABLE else read_rows(corpus):
         if isinstance(row, DataError):
             raise _at(place, row)
         yield place, row
+
+
+def _table(corpus: Path) -> Iterator[tuple[Place, Row | DataError]]:
+    for number, row in read_table(corpus):
+        yield Place(corpus, number, corpus.stem), row
 
 
 def passages_of(corpus: Path) -> Iterator[Passage]:
@@ -130,9 +140,9 @@ def passages_of(corpus: Path) -> Iterator[Passage]:
         DataError: If it is not rows, or a row has no text, with file and row.
     """
     files = [corpus] if corpus.is_file() else corpus.rglob("*")
-    if corpus.exists() and not any(path.suffix in ENDINGS for path in files):
+    if corpus.exists() and corpus.suffix != TABLE and not any(path.suffix in ENDINGS for path in files):
         raise DataError(
-            f"{corpus} is not a corpus, which is a {', '.join(ENDINGS)} file or a folder of them",
+            f"{corpus} is not a corpus: a {', '.join(ENDINGS)} file, a folder of them, or a table ({TABLE})",
             fix='write documents or passages as JSON lines {"title": …, "text": …}, not compressed; '
             "`vtune data make passages` makes them from a dump of Wikipedia",
         )
