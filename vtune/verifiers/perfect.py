@@ -20,7 +20,11 @@ def perfect_reply(sample: Sample) -> str:
     Raises:
         DataError: If the ground truth cannot be read.
     """
-    answer = verifier_of(sample).right(sample)
+    return written(verifier_of(sample).right(sample), sample)
+
+
+def written(answer: str, sample: Sample) -> str:
+    """An answer in the place in which the sample wants it."""
     place = sample.verifier_parm.get("answer_in") or "tag"
     if place == "boxed":
         return answer if "\\boxed" in answer else f"\\boxed{{{answer}}}"

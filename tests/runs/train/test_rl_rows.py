@@ -52,3 +52,19 @@ def test_bad_rows_are_listed_then_tools_are_named_then_what_cannot_be_scored(tmp
         check_prompts(recipe(tmp_path, UNJUDGED, UNTOLD))
     with pytest.raises(RecipeError, match="no evidence boxes"):
         check_prompts(recipe(tmp_path, ASKED[1], UNJUDGED))
+
+
+def test_a_source_whose_verifier_pays_for_lists_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = [
+        replace(
+            one, verifier="counting", ground_truth=str(n), verifier_parm={"match": "substring"}, choices=()
+        )
+        for n, one in enumerate(ASKED, start=3)
+    ]
+    check_prompts(recipe(tmp_path, *counted))
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"source {counted[0].source!r}: verifier counting gives full marks to a reply that lists" in told
+    check_prompts(recipe(tmp_path, *ASKED))
+    assert "full marks" not in capsys.readouterr().err

@@ -19,6 +19,7 @@ from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.tools import check_asking, check_indexes, check_tools, check_writers
 from vtune.runs.data.validating import check_data
+from vtune.runs.evaluate.questions import without_pictures
 from vtune.runs.train.loopback_services import check_services_here
 from vtune.runs.train.online_suites import Loaded, check_suites, idle_judge_of, load_suites, values_of
 from vtune.runs.train.prompt_lengths import check_first_prompts
@@ -32,6 +33,7 @@ from vtune.update.losses.section import DEFAULT
 from vtune.update.ranks import Ranks
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
+from vtune.verifiers.listing import LISTED, pays_for_lists
 
 
 def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
@@ -179,11 +181,15 @@ class _Rows:
         self._recipe = recipe
         self._failed: dict[str, VtuneError] = {}
         self._found = ToolSamples(paid=0, looks=0)
+        self._first: dict[tuple[str, str], list[Sample]] = {}
         self.offers: set[str] = set()
 
     def see(self, sample: Sample) -> None:
         """Take in the next row."""
         self.offers.update(sample.tools)
+        first = self._first.setdefault((sample.source, sample.verifier), [])
+        if len(first) < LISTED:
+            first.append(without_pictures(sample))
         recipe = self._recipe
         self._try("tools", lambda: check_tools([sample], recipe.tools, recipe.rollout.prompt))
         self._try("scores", lambda: self._add(check_samples([sample], recipe.reward)))
@@ -198,6 +204,10 @@ class _Rows:
             if kind in self._failed:
                 raise self._failed[kind]
         return self._found
+
+    def paying_for_lists(self) -> list[tuple[str, str]]:
+        """(source, verifier) where a reply that lists answers is right; once the rows are found to be."""
+        return [names for names, samples in self._first.items() if pays_for_lists(samples)]
 
     def _try(self, kind: str, check: Callable[[], None]) -> None:
         if kind in self._failed:
@@ -225,6 +235,12 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     check_evidence(found)
     for idle in idle_credit(recipe.credit, rows.offers):
         say(f"warning: {idle}")
+    for source, verifier in rows.paying_for_lists():
+        say(
+            f"warning: source {source!r}: verifier {verifier} gives full marks to a reply that lists the "
+            "answers to many of its questions, and a policy learns to write such lists; train with one that "
+            "wants a single answer (exact, math, counting with match: equal), and evaluate with this one"
+        )
     samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
     if problem:
