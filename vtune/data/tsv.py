@@ -133,12 +133,8 @@ def read_table(path: Path) -> Iterator[tuple[int, Row | DataError]]:
             records = _records(path, stream)
             _, header = next(records, (0, []))
             for number, (_, record) in enumerate(records):
-                yield (
-                    number,
-                    dict(zip(header, record, strict=True))
-                    if len(record) == len(header)
-                    else (_uneven(record, header)),
-                )
+                even = len(record) == len(header)
+                yield number, dict(zip(header, record, strict=True)) if even else _uneven(record, header)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
 
