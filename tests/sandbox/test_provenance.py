@@ -135,6 +135,18 @@ def test_a_canvas_shows_what_was_put_onto_it_last() -> None:
     assert [part.box for part in covered.parts] == [(200, 100, 250, 160)]
 
 
+def test_a_close_up_put_inside_is_shown_beside_and_a_piece_put_back_is_not() -> None:
+    source = whole_input(0, (400, 300), Cuts())
+    close_up = source.moved((0.5, 0, 200, 0, 0.5, 100), (100, 80))
+    assert close_up is not None
+    inset = pasted(source, close_up.moved((1, 0, 0, 0, 1, 0), (400, 300)))
+    assert inset is not None
+    assert [part.box for part in inset.parts] == [(0, 0, 400, 300), (200, 100, 250, 140)]
+    piece = source.moved((1, 0, 200, 0, 1, 100), (100, 80))
+    assert piece is not None
+    assert pasted(source, piece.moved((1, 0, -203, 0, 1, -100), (400, 300))) == source
+
+
 def test_a_change_of_perspective_is_followed() -> None:
     region = whole_input(0, (400, 300), Cuts())
     corners = np.float32([[0, 0], [100, 0], [100, 80], [0, 80]])

@@ -518,6 +518,15 @@ WHOLES: dict[str, str | Way] = {
     ),
     "a close-up in the corner": Way(
         "p = image.copy()\np.paste(image.crop((x0, y0, x1, y1)).resize((60, 60)), (0, 0))\np.save('c.png')",
+        "[(0, 0, W, H), (x0, y0, x1, y1)]",
+    ),
+    "a close-up in the corner, by OpenCV": Way(
+        B + "z = cv2.resize(a[y0:y1, x0:x1], (60, 60))\na[:60, W - 60:] = z\ncv2.imwrite('c.png', a)",
+        "[(0, 0, W, H), (x0, y0, x1, y1)]",
+    ),
+    "a piece put back brighter": Way(
+        "p = image.copy()\np.paste(image.crop((x0, y0, x1, y1)).point(lambda v: v // 2 + 99), (x0, y0))\n"
+        "p.save('c.png')",
         WHOLE,
     ),
     "overlay": Way(

@@ -11,6 +11,8 @@ MAX_PARTS = 16
 """Regions that one picture is said to show; a mosaic of more is no look at anything."""
 COVERED = 0.9
 """Share of a part that must be painted over for the part to count as gone; ours."""
+SAME_PLACE = 0.5
+"""IoU of what is put into a part and of what the part showed there, from which on the part goes on; ours."""
 
 
 class Cuts:
@@ -120,8 +122,8 @@ def together(parts: Sequence[Region | None]) -> Region | None:
 def pasted(canvas: Region | None, new: Region | None) -> Region | None:
     """What a canvas shows after something was put onto it.
 
-    Whatever the new part covers is gone. A part put inside another one, a legend or a close-up in a corner,
-    leaves the canvas what it was.
+    Whatever the new part covers is gone. A part put inside another one, such as a close-up in a corner, is
+    shown beside it; a piece put back into its own place leaves the canvas what it was.
 
     Args:
         canvas: What it showed before.
@@ -138,7 +140,7 @@ def pasted(canvas: Region | None, new: Region | None) -> Region | None:
         shared = _area(_overlap(old, place))
         if shared >= COVERED * _area(old):
             continue
-        if shared >= COVERED * _area(place):
+        if shared >= COVERED * _area(place) and _put_back(part, new, place):
             return canvas
         parts.append(part)
     for at, neighbour in enumerate(parts):
@@ -147,6 +149,15 @@ def pasted(canvas: Region | None, new: Region | None) -> Region | None:
             parts[at] = joined
             return together(parts)
     return together([*parts, new])
+
+
+def _put_back(part: Region, new: Region, place: Box) -> bool:
+    """Whether a part showed, at the place of a new one, (about) what the new one shows."""
+    before = mapped_box(part.matrix, place)
+    if before is None or part.image != new.image or new.beside:
+        return False
+    shared = _area(_overlap(before, new.box))
+    return shared >= SAME_PLACE * (_area(before) + _area(new.box) - shared)
 
 
 def _joined(part: Region, new: Region) -> Region | None:
