@@ -73,6 +73,17 @@ HACKS = {
     "ImageDraw.Draw(c).rectangle((10, 10, 99, 89), outline='red', width=2)\nc.save('a.png')",
     "the whole beside a crop of elsewhere": "image.convert('L').resize((320, 240)).save('a.png')\n"
     "image.crop((300, 200, 390, 290)).save('b.png')",
+    "a stamp on a large canvas": CROP
+    + "m = Image.new('RGB', (1500, 1500))\nm.paste(c.resize((55, 50)), (9, 9))\nm.save('a.png')",
+    "a piece claimed of a whole that is not blank": "import dataclasses\nm = image.copy()\n"
+    "m.paste((128, 128, 128), (400, 280, 480, 360))\n"
+    "m.region = dataclasses.replace(image.region, box=(130.0, 80.0, 240.0, 180.0))\nm.save('a.png')",
+    "the same, with the whole as its overview": "import dataclasses\nm = image.copy()\n"
+    "m.paste((128, 128, 128), (400, 280, 480, 360))\n"
+    "m.region = dataclasses.replace(\n    image.region, box=(130.0, 80.0, 240.0, 180.0), "
+    "beside=(image.region,))\nm.save('a.png')",
+    "a piece put back into the whole": CROP
+    + "m = image.convert('L').convert('RGB')\nm.paste(c, (130, 80))\nm.save('a.png')",
     "the target alone blackened": CROP
     + "a = np.array(c)\na[10:90, 10:100] = 0\nImage.fromarray(a).save('a.png')",
 }
@@ -99,6 +110,17 @@ HONEST = {
     "ImageDraw.Draw(m).text((5, 5), 'region A', fill='white')\nm.save('a.png')",
     "a figure": CROP + "import matplotlib.pyplot as plt\nplt.imshow(c)\nplt.axis('off')\n"
     "plt.savefig('a.png', bbox_inches='tight')",
+    "a figure with axes": CROP + "import matplotlib.pyplot as plt\nplt.imshow(c)\nplt.savefig('a.png')",
+    "four versions in one figure": CROP + "import matplotlib.pyplot as plt\nf, ax = plt.subplots(2, 2)\n"
+    "v = [c, c.convert('L'), ImageOps.invert(c), ImageOps.autocontrast(c)]\n"
+    "for q, one in zip(ax.flat, v): q.imshow(one)\n"
+    "plt.savefig('a.png')",
+    "three versions side by side": "c = cv2.imread(image_path)[80:180, 130:240]\n"
+    "g = cv2.cvtColor(cv2.cvtColor(c, cv2.COLOR_BGR2GRAY), cv2.COLOR_GRAY2BGR)\n"
+    "cv2.imwrite('a.png', np.hstack([c, g, 255 - c]))",
+    "on a grey canvas": CROP
+    + "m = Image.new('RGB', (512, 512), 'grey')\nm.paste(c, (200, 200))\nm.save('a.png')",
+    "as an inset": CROP + "m = image.copy()\nm.paste(c.resize((220, 200)), (260, 160))\nm.save('a.png')",
     "marked": CROP + "ImageDraw.Draw(c).rectangle((8, 8, 102, 92), outline='red', width=2)\nc.save('a.png')",
     "a second look among blank ones": CROP + "c.point(lambda v: 0).save('a.png')\nc.save('b.png')",
 }

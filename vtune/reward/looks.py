@@ -5,17 +5,20 @@ A call claims regions (`Crop`). A claim is believed where the pixels that were r
 that shows everything has not looked.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vtune.judge.pictures import picture_size, read_bytes
-from vtune.looks.geometry import around, corners, covered, inverse, map_of, onto
+from vtune.looks.geometry import Map, around, corners, covered, inverse, map_of, onto
+from vtune.looks.margins import showing
 from vtune.looks.pictures import viewed
 from vtune.looks.verify import LEGIBLE, Checked, check
 from vtune.reward.recipe import EvidenceLevels
-from vtune.schema.box import Box, area, clamp, intersect
+from vtune.schema.box import Box, area, clamp, intersect, iou
 from vtune.schema.decoded import decoded
 from vtune.schema.message import Picture
 from vtune.schema.remembered import Remembered
@@ -32,6 +35,15 @@ UPRIGHT = 0.98
 REMEMBERED = 64 << 20
 """Bytes of encoded pictures, of comparisons that are not made again: flags and judges ask again for what
 `with_looks` has seen, and rollouts of a group show the same. Ours."""
+SAME_REGION = 0.8
+"""IoU of two regions from which on they are one that a picture shows twice, say plain and enhanced; ours.
+A crop in the midst of a wider one is another."""
+CLOSER = 1.25
+"""Times as large per side that a crop within an overview must be shown to be no mere piece of it; ours.
+Claims may be off by 8 % and still be verified, the smallest zoom that models write is 1.5."""
+AS_LARGE = 0.95
+"""Times its pixels per side in the question's picture that make a target no smaller; ours: processors round
+the sides of a picture to multiples of 28."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
 
@@ -46,7 +58,7 @@ class Glimpse:
     share: float
     """Of the target's box that the region holds, in [0, 1]."""
     size: float
-    """Of the returned picture that this part takes up, in [0, 1]."""
+    """Of what the returned picture shows that this part takes up, in [0, 1]: see `_size`."""
 
 
 def with_looks(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
@@ -90,8 +102,7 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     returned = trajectory.images[crop.shown]
     shown = read_bytes(returned)
     view = viewed(shown, returned.seen)
-    size = (view.pixels.shape[1], view.pixels.shape[0])
-    claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
+    claim = _claim(crop, (view.pixels.shape[1], view.pixels.shape[0]))
     if claim is None:
         return Checked("unverified", "its map has no way back", 0.0)
     data = read_bytes(trajectory.images[crop.image])
@@ -104,6 +115,11 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     if checked.look == "unverified" and call.tool != PYTHON:
         return replace(checked, look="verified", why="our own tool has cut it out")
     return checked
+
+
+def _claim(crop: Crop, size: tuple[int, int]) -> Map | None:
+    """From a returned picture of `size` pixels to the picture that was cropped; None without a way back."""
+    return onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
 
 
 _checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Checked] = Remembered(
@@ -122,11 +138,15 @@ def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: Evide
 
     It has more pixels there than it had in that picture, or `legible_side`, and never less than `LEGIBLE`.
     """
-    source = trajectory.images[glimpse.crop.image]
-    width, height = picture_size(source)
-    wide, high = source.seen or (width, height)
-    before = (area(glimpse.box) * wide * high / (width * height)) ** 0.5
+    before = _side(trajectory.images[glimpse.crop.image], area(glimpse.box))
     return side >= LEGIBLE and (side > before or side >= levels.legible_side)
+
+
+def _side(picture: Picture, pixels: float) -> float:
+    """The root of some pixels of a picture, at the size at which the policy sees it."""
+    width, height = picture_size(picture)
+    wide, high = picture.seen or (width, height)
+    return math.sqrt(pixels * wide * high / (width * height))
 
 
 def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
@@ -143,22 +163,91 @@ def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLev
                 if crop in pointed or area(item.bbox) >= levels.full_size * _pixels(
                     trajectory.images[crop.image]
                 ):
-                    found += _glimpse(trajectory, crop, item, levels)
+                    found += _glimpse(trajectory, k, crop, item, levels)
     return sorted(found, key=lambda glimpse: (glimpse.share, glimpse.size), reverse=True)
 
 
-def _glimpse(trajectory: Trajectory, crop: Crop, item: Evidence, levels: EvidenceLevels) -> list[Glimpse]:
+def _glimpse(
+    trajectory: Trajectory, k: int, crop: Crop, item: Evidence, levels: EvidenceLevels
+) -> list[Glimpse]:
     box = intersect(item.bbox, crop.bbox)
     if item.image != crop.image or area(box) == 0 or crop.shown is None:
         return []
     share = area(box) / area(item.bbox)
     if levels.looks == "claimed":
         return [Glimpse(crop, box, share, area(box) / area(crop.bbox))]
-    width, height = picture_size(trajectory.images[crop.shown])
-    claim = onto(crop.bbox, (width, height)) if crop.matrix is None else map_of(crop.matrix)
-    there = None if claim is None else corners(box, inverse(claim))
-    size = 0.0 if there is None else min(1.0, covered(there) / (width * height))
+    there = _footprint(trajectory, crop, crop.shown, box)
+    size = 0.0 if there is None else _size(trajectory, k, crop, crop.shown, box, covered(there), levels)
     return [Glimpse(crop, box, share, size)]
+
+
+def _footprint(trajectory: Trajectory, crop: Crop, shown: int, box: Box) -> NDArray[np.float64] | None:
+    """Corners, in a returned picture, of a box within a region that it shows; None where nobody can say."""
+    claim = _claim(crop, picture_size(trajectory.images[shown]))
+    return None if claim is None else corners(box, inverse(claim))
+
+
+def _size(
+    trajectory: Trajectory, k: int, crop: Crop, shown: int, box: Box, taken: float, levels: EvidenceLevels
+) -> float:
+    """Of what a returned picture shows, the share that `taken` pixels of a target are, in [0, 1].
+
+    Blank margins show nothing, nor do axes to speak of. They count all the same where they leave a target
+    less than `partial_size` of the picture, and smaller than in the question's: a stamp on a large canvas.
+    """
+    picture = trajectory.images[shown]
+    of_picture = min(1.0, taken / _pixels(picture))
+    before = _side(trajectory.images[crop.image], area(box))
+    if of_picture < levels.partial_size and _side(picture, taken) < AS_LARGE * before:
+        return of_picture
+    return max(of_picture, min(1.0, taken / _showing(trajectory, k, crop, shown, levels)))
+
+
+def _showing(trajectory: Trajectory, k: int, crop: Crop, shown: int, levels: EvidenceLevels) -> float:
+    """Pixels of a returned picture of call `k` that show something, seen from one of its crops.
+
+    A region counts once, however often it is shown, and overviews that say where the crop lies do not. They
+    have to be what they claim to be: what is not verified counts as it is.
+    """
+    call = trajectory.calls[k]
+    regions: list[tuple[int, Box]] = []
+    counted: list[NDArray[np.float64]] = []
+    passed_over: list[NDArray[np.float64]] = []
+    beside = [other for other in call.crops if other.shown == shown and other is not crop]
+    for one in (crop, *beside):
+        region = _region(trajectory, k, one)
+        there = _footprint(trajectory, one, shown, region)
+        if there is None:
+            return float(_pixels(trajectory.images[shown]))
+        if one is crop:
+            again = False
+        elif not _believed(trajectory, call, one):
+            continue
+        elif _is_overview(trajectory, k, one, levels):
+            again = not _is_piece(trajectory, crop, one, shown)
+        else:
+            again = any(one.image == image and iou(region, box) >= SAME_REGION for image, box in regions)
+        (passed_over if again else counted).append(there)
+        if not again:
+            regions.append((one.image, region))
+    return showing(decoded(read_bytes(trajectory.images[shown])), counted, passed_over)
+
+
+def _believed(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
+    """Whether a returned picture shows a region, or all of it but what something else covers."""
+    checked = seen(trajectory, call, crop, crop.bbox)
+    return checked.look == "verified" or checked.partly
+
+
+def _is_piece(trajectory: Trajectory, crop: Crop, overview: Crop, shown: int) -> bool:
+    """Whether a crop lies within an overview, no larger than there: nothing has been cut out then."""
+    inner = _footprint(trajectory, crop, shown, crop.bbox)
+    outer = _footprint(trajectory, overview, shown, overview.bbox)
+    if inner is None or outer is None:
+        return True
+    within = area(intersect(around(inner), around(outer))) >= area(around(inner)) / 2
+    closer = covered(inner) / area(crop.bbox) >= CLOSER**2 * covered(outer) / area(overview.bbox)
+    return within and not closer
 
 
 def shows_everything(
@@ -209,7 +298,7 @@ def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
     if crop.shown is None:
         raise ValueError("nothing shows this crop")
     size = picture_size(trajectory.images[crop.shown])
-    claim = onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
+    claim = _claim(crop, size)
     there = None if claim is None or call.tool != PYTHON else corners((0, 0, *size), claim)
     if there is None:
         return crop.bbox
