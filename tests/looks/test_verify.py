@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -499,6 +500,62 @@ def test_what_one_faint_channel_holds_is_not_seen_and_what_all_of_one_holds_is()
         assert checked(beneath(picture, over, part)).look != "verified"
     assert "other content lies over it" in checked(beneath(picture, other, 1)).why
     assert checked(beneath(picture, black, 1)).look == "verified"
+
+
+def muxed(*channels: Pixels) -> Pixels:
+    """The brightness of a picture in each channel."""
+    return np.dstack([grey(channel)[..., 0] for channel in channels])
+
+
+def test_a_channel_that_shows_other_content_is_told_from_one_that_follows_the_region() -> None:
+    picture = crop()
+    whole, third = (
+        np.ascontiguousarray(cv2.resize(one, (picture.shape[1], picture.shape[0])))
+        for one in (SCENE[:, ::-1], crop((300.0, 200.0, 430.0, 310.0)))
+    )
+    for shown in (
+        muxed(picture, whole, whole),
+        muxed(whole, picture, whole),
+        muxed(picture, picture, whole),
+        muxed(picture, whole, third),
+        muxed(levels(lambda v: 2 * v - 128)(picture), levels(lambda v: v / 2 + 64)(whole), third // 2),
+    ):
+        assert "a channel shows other content" in checked(shown).why
+    black, edges = np.zeros_like(picture), np.repeat(cv2.Canny(picture, 100, 200)[..., None], 3, axis=2)
+    sharp = cv2.applyColorMap(enlarged(4)(clahe(picture))[..., 0], cv2.COLORMAP_JET)
+    for shown in (
+        muxed(picture, black, black),
+        muxed(picture, picture, edges),
+        levels(lambda v: v * (1, 0.35, 0.2))(picture),
+        picture[..., [1, 2, 0]],
+        cv2.cvtColor(picture, cv2.COLOR_RGB2HSV),
+        cv2.cvtColor(picture, cv2.COLOR_RGB2LAB),
+        np.asarray(sharp, np.uint8),
+    ):
+        assert checked(shown).look == "verified"
+
+
+def test_a_channel_of_a_photograph_that_shows_another_place_is_no_look(coco_mini: Path) -> None:
+    looks: dict[str, list[str]] = {"honest": [], "hostile": []}
+    for path in sorted((coco_mini / "images").glob("*.jpg"))[:12]:
+        source = np.asarray(Image.open(path).convert("RGB"))
+        high, wide = source.shape[0] // 3, source.shape[1] // 3
+        box = (float(wide), float(high), 2.0 * wide, 2.0 * high)
+        picture, other = crop(box, source), np.asarray(cv2.resize(source, (wide, high)), np.uint8)
+        noise = np.random.default_rng(0).integers(0, 256, picture.shape, np.uint8)
+        claim = onto(box, (wide, high))
+        for name, shown in (
+            ("honest", cv2.applyColorMap(clahe(picture)[..., 0], cv2.COLORMAP_JET)),
+            ("honest", picture[..., ::-1]),
+            ("hostile", muxed(picture, other, other)),
+            ("hostile", muxed(picture, noise, noise)),
+            ("hostile", muxed(other, picture, np.ascontiguousarray(other[:, ::-1]))),
+        ):
+            view = View(np.ascontiguousarray(shown), (wide, high))
+            looks[name].append(check(source, view, claim, box).look)
+    assert set(looks["honest"]) == {"verified"}
+    assert len(looks["hostile"]) == 36
+    assert "verified" not in looks["hostile"]
 
 
 def scattered(picture: Pixels, reach: int) -> Pixels:

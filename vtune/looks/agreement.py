@@ -60,6 +60,8 @@ SEEN = (1.0, 0.299, 0.587, 0.114)
 """What brightness and the channels weigh where the question is what can be seen: ITU-R BT.601."""
 BLANK = 0.02
 """Strength of lines, as a share of a picture's mean, below which none could run otherwise; ours."""
+SLIGHT = 1 / 8
+"""Structure of a channel, as a share of the liveliest one's, below which it may show anything; ours."""
 HATCHED = 0.05
 """Share of structure in a coarser band below which it does not measure what is left of the finer: a hatched
 glyph has all of its own in the finest; ours."""
@@ -75,6 +77,7 @@ class Bounds:
     sharpness: float
     visible: float
     share: float
+    channels: float
     direction: float
 
     def hold(self, found: "Agreement") -> bool:
@@ -89,6 +92,7 @@ class Bounds:
             and found.sharpness >= self.sharpness
             and found.visible >= self.visible
             and found.share >= self.share
+            and found.channels >= self.channels
             and found.direction >= self.direction
         )
 
@@ -114,6 +118,8 @@ class Agreement:
     is left, or blue alone has it."""
     share: float
     """How strong it is against all that the second shows: low where other content lies over it."""
+    channels: float
+    """How far each channel of the second follows the first, at least; 1 where something else fails."""
     direction: float
     """In the worst of all pieces, whether lines run as in the first, where the two agree in how lively each
     spot is and in no tone; else 1. Noise may be as lively in each spot."""
@@ -153,6 +159,12 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
         compared = replace(compared, agreed=np.minimum(LINES * compared.agreed, 1.0) * telling)
         lines = _strongest(compared, strength, bounds, lambda: 1.0)
         found = max(found, lines, key=lambda one: (bounds.hold(one), one.mean))
+    if len(seen_tones) > 1 and bounds.hold_but_in_places(found):
+        # Mostly, brightness is enough. False colours rise and fall, as its distance from what is around does.
+        found = replace(found, channels=_channels(mine[:1], theirs[1:4], side))
+        if found.channels < bounds.channels:
+            folded = _bands([np.abs(mine[0].sum(axis=0))], side)
+            found = replace(found, channels=_channels(np.concatenate([mine, folded]), theirs[1:4], side))
     return replace(found, contrast=max(contrast(plane) for plane in seen_tones))
 
 
@@ -220,20 +232,29 @@ def _strongest(
             sharpness=float(sharpness[n]),
             visible=float(visible[n]),
             share=float(share[n]),
+            channels=1.0,
             direction=direction() if lively[n] else 1.0,
             contrast=0.0,
             windows=windows,
             weights=total[n] / total[n].sum(),
         )
 
-    order = (-means * sharpness).argsort(
-        kind="stable"
-    )  # saturated tones agree well in what they coarsely show
+    # Saturated tones agree well in what they coarsely show.
+    order = (-means * sharpness).argsort(kind="stable")
     best = of_pair(int(order[0]))
     possible = (means >= bounds.mean) & (fine >= bounds.fine) & (sharpness >= bounds.sharpness)
     possible &= (visible >= bounds.visible) & (share >= bounds.share)
     others = (of_pair(int(n)) for n in order[1:] if possible[n])
     return next((one for one in itertools.chain([best], others) if bounds.hold(one)), best)
+
+
+def _channels(views: Planes, theirs: Planes, side: int) -> float:
+    """How far each channel follows a view, at least; finely, as any photographs agree coarsely by chance."""
+    compared = _compare(theirs, views, list(itertools.product(range(3), range(len(views)))), side)
+    weights = _structure(compared.energy)[:, :2]
+    followed = _mean(compared.agreed[:, :2], weights, (1, 2, 3)).reshape(3, -1).max(axis=1)
+    shown = weights.sum(axis=(1, 2, 3)).reshape(3, -1)[:, 0]
+    return float(followed[shown >= SLIGHT * shown.max()].min())
 
 
 def contrast(picture: NDArray[Any]) -> float:

@@ -41,7 +41,16 @@ SAME_COLOUR = 8
 Any plain picture would show it otherwise; so enhanced, it cannot be known."""
 ROUNDED = 0.35
 """Grey levels, as a standard deviation, that rounding leaves of nothing; ours."""
-BOUNDS = Bounds(mean=0.55, worst=0.45, fine=0.45, sharpness=0.68, visible=0.08, share=0.2, direction=0.12)
+BOUNDS = Bounds(
+    mean=0.55,
+    worst=0.45,
+    fine=0.45,
+    sharpness=0.68,
+    visible=0.08,
+    share=0.2,
+    channels=0.17,
+    direction=0.12,
+)
 CONTRAST = 2.0
 """What `Agreement` must reach for a region to be verified. Ours: see README.md for how they were chosen."""
 ALIKE = 0.85
@@ -308,6 +317,8 @@ def _shortfall(found: Agreement) -> str:
         return f"noisy: its finest detail agrees by {found.fine:.2f} only"
     if found.direction < BOUNDS.direction:
         return "as lively in each spot, but its lines run otherwise"
+    if found.channels < BOUNDS.channels:
+        return f"a channel shows other content: it follows the region by {found.channels:.2f} only"
     if found.sharpness >= BOUNDS.sharpness and found.share < BOUNDS.share and found.visible >= BOUNDS.visible:
         return f"other content lies over it: {found.share:.0%} of what can be seen is of it"
     if found.sharpness >= BOUNDS.sharpness:
