@@ -1,5 +1,5 @@
 import random
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 
 import numpy as np
@@ -21,6 +21,8 @@ class Looked:
     flagged: int = 0
     small: bool = False
     why: str = ""
+    by_chance: float | None = 0.25
+    no_chance: str = "not judged by boxes"
     cluster: str = field(default_factory=lambda: f"question {next(NUMBERS)}")
 
 
@@ -110,6 +112,25 @@ def test_without_a_right_answer_only_its_denominator_is_empty() -> None:
     result = faithfulness([Looked(False, 1, True)] * 3, seed=0, max_unaudited=0.2)
     assert result.faithful_of_correct is None
     assert value(result.faithful_of_all) == 0.0
+
+
+def test_the_chance_level_is_over_the_right_answers_of_which_the_share_is() -> None:
+    looked = [
+        Looked(True, 1, True, by_chance=0.0),
+        Looked(True, 0, False, by_chance=0.5),
+        Looked(False, 1, True, by_chance=1.0),
+    ]
+    result = faithfulness(looked, seed=0, max_unaudited=0.2)
+    assert value(result.faithful_of_correct) == 0.5
+    assert value(result.faithful_by_chance) == 0.25
+    assert result.no_chance is None
+    unknown = [*looked, Looked(True, 1, True, by_chance=None)]
+    result = faithfulness(unknown, seed=0, max_unaudited=0.2)
+    assert value(result.faithful_of_correct) == pytest.approx(2 / 3)
+    assert result.faithful_by_chance is None
+    assert result.no_chance == "no chance level: 1 of 3 right answers are not judged by boxes"
+    wrong = [*looked, replace(unknown[-1], correct=False)]
+    assert faithfulness(wrong, seed=0, max_unaudited=0.2).no_chance is None
 
 
 def test_the_interval_is_that_of_the_binomial() -> None:

@@ -66,6 +66,19 @@ def test_what_could_not_be_measured_is_a_gap_with_its_reason() -> None:
     assert printed(render_faithfulness(nothing)).startswith("too many unaudited")
 
 
+def test_the_chance_level_stands_beside_the_share_and_audits_from_before_it_have_a_gap() -> None:
+    text = printed(render_faithfulness(RESULT), width=200)
+    assert text.startswith("89.8 % of the right answers rest on a call that shows what was asked for")
+    assert "(95 % interval: 83.5 to 94.9); by chance it would be 89.8 %" in " ".join(text.split())
+    assert [column.name for column in LOOKS][1:3] == ["faithful_of_correct", "faithful_by_chance"]
+    older = {name: value for name, value in NUMBERS.items() if name != "faithful_by_chance"}
+    text = printed(render_faithfulness(RESULT | {"all": older}), width=200)
+    assert "by chance it would be" not in text
+    why = "no chance level: 2 of 3 right answers are not judged by boxes"
+    unknown = NUMBERS | {"faithful_by_chance": None, "no_chance": why}
+    assert why in printed(render_faithfulness(RESULT | {"all": unknown}), width=200)
+
+
 def test_csv_has_every_row_with_its_interval_and_no_formula() -> None:
     rows = list(csv.DictReader(io.StringIO(faithfulness_csv(RESULT))))
     assert len(rows) == 1 + 2 + 40

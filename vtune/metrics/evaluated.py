@@ -12,7 +12,10 @@ from vtune.schema.trajectory import Trajectory
 _COUNTS = ("n", "clusters", "unreadable", "unscored", "boxes", "not_attempted")
 """Of a scorer: they are in the rows as `trajectories`, shares and means."""
 
-_LOOKS = ("faithful_of_correct", "faithful_of_all", "unfaithful_of_correct", "no_tool_of_correct")
+_LOOKS = (
+    *("faithful_of_correct", "faithful_by_chance", "faithful_of_all"),
+    *("unfaithful_of_correct", "no_tool_of_correct"),
+)
 
 
 def row_name(suite: str, source: str = ALL) -> str:
@@ -38,8 +41,8 @@ def evaluated(
     - `score`, the suite's own metric, `score_<category>` and what else its scorer splits it into; what has
       the name of another number of the row is `score_<name>`: AP50 of single replies is `ap50`, that of
       COCO's set `score_ap50`;
-    - where looks were audited by boxes, `faithful_of_correct`, `faithful_of_all`, `unfaithful_of_correct`
-      and `no_tool_of_correct` (see `vtune.metrics.faithfulness`).
+    - where looks were audited by boxes, `faithful_of_correct`, `faithful_by_chance`, `faithful_of_all`,
+      `unfaithful_of_correct` and `no_tool_of_correct` (see `vtune.metrics.faithfulness`).
 
     Args:
         suite: Its name.

@@ -33,6 +33,16 @@ class Row(Audited, Protocol):
         """Why something is None."""
         ...
 
+    @property
+    def by_chance(self) -> float | None:
+        """Of other questions, those whose targets its looks would have shown; None = not known."""
+        ...
+
+    @property
+    def no_chance(self) -> str:
+        """Why that is None."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
@@ -74,6 +84,11 @@ class Faithfulness:
     accuracy: Estimate | None
     faithful_of_correct: Estimate | None
     """Algorithm 1: of the right answers, those with a call that shows a target."""
+    faithful_by_chance: Estimate | None
+    """The same share, had their looks been at other questions (`vtune.reward.chance`): a share near it says
+    nothing about looking. None where one of them has none. Ours."""
+    no_chance: str | None
+    """Why right answers have none; None where they do, or nothing is said of looks."""
     faithful_of_all: Estimate | None
     """Table 5: right and faithful, of all."""
     unfaithful_of_correct: Estimate | None
@@ -121,6 +136,9 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
     faithful, unfaithful = correct * shown, correct * used * (1 - shown)
     no_tool, shown_small = correct * (1 - used), correct * small
 
+    no_chance = None if no_shares else _no_chance(counted)
+    chance = np.array([row.by_chance or 0.0 for row in counted], dtype=np.float64)
+
     def looks(part: Array, of_all: Array | None = None) -> Estimate | None:
         return None if no_shares else estimates.share(part, of_all)
 
@@ -132,6 +150,8 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
         no_shares=no_shares,
         accuracy=estimates.share(correct),
         faithful_of_correct=looks(faithful, correct),
+        faithful_by_chance=None if no_chance else looks(correct * chance, correct),
+        no_chance=no_chance,
         faithful_of_all=looks(faithful),
         unfaithful_of_correct=looks(unfaithful, correct),
         unfaithful_of_all=looks(unfaithful),
@@ -144,6 +164,16 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
         red_flags=estimates.mean(flagged),
         buckets=_buckets(scored, seed),
     )
+
+
+def _no_chance(rows: Sequence[Row]) -> str | None:
+    """Why right answers have no chance level; None where all have one."""
+    right = [row for row in rows if row.correct]
+    lacking = Counter(row.no_chance for row in right if row.by_chance is None)
+    if not lacking:
+        return None
+    ((why, times),) = lacking.most_common(1)
+    return f"no chance level: {times} of {len(right)} right answers are {why}"
 
 
 def _columns(rows: Sequence[Row]) -> Array:

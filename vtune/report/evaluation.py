@@ -20,7 +20,8 @@ ONE_AND_ALL = 2
 
 
 TELLING = (
-    *("accuracy", "faithful_of_correct", "faithful_of_all", "no_tool_of_all", "tool_calls", "red_flags"),
+    *("accuracy", "faithful_of_correct", "faithful_by_chance", "faithful_of_all", "no_tool_of_all"),
+    *("tool_calls", "red_flags"),
     *("n", "no_shares"),
 )
 """Numbers of faithfulness that are shown unless everything is."""

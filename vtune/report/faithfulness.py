@@ -58,7 +58,7 @@ def looks_table(title: str, rows: Iterable[tuple[str, Numbers]]) -> Table:
     for column in LOOKS:
         table.add_column(column.title.replace(", ", ",\n"), justify="right", vertical="bottom", no_wrap=True)
     for name, numbers in rows:
-        table.add_row(name, cell(numbers["n"]), *(shown(numbers[one.name], one) for one in LOOKS))
+        table.add_row(name, cell(numbers["n"]), *(shown(numbers.get(one.name), one) for one in LOOKS))
     return table
 
 
@@ -68,9 +68,11 @@ def verdict(result: Result) -> str:
     if found is None:
         return result["all"]["no_shares"] or "no answer is right, so none can be faithful"
     least, most = (number(round(100 * found[end], 1)) for end in ("low", "high"))
+    by_chance = result["all"].get("faithful_by_chance")  # audits older than that have none
+    chance = "" if by_chance is None else f"; by chance it would be {100 * by_chance['value']:.1f} %"
     return (
         f"{100 * found['value']:.1f} % of the right answers rest on a call that shows what was asked for "
-        f"(95 % interval: {least} to {most})"
+        f"(95 % interval: {least} to {most}){chance}"
     )
 
 
@@ -134,6 +136,8 @@ def _notes(result: Result) -> Iterator[str]:
     if left := result["need_no_look"]:
         sources = ", ".join(f"{source} {count}" for source, count in sorted(left.items()))
         yield f"not counted, since their questions need no look: {sources}"
+    if why := result["all"].get("no_chance"):
+        yield why
     if result["all"]["n_unscored"] or result["all"]["n_unaudited"]:
         yield f"left out: {result['all']['n_unscored']} unscored, {result['all']['n_unaudited']} unaudited"
     for why, times in result["unscored"].items():

@@ -28,6 +28,7 @@ class Column:
 LOOKS = (
     Column("accuracy", "accuracy"),
     Column("faithful_of_correct", "faithful, of the correct"),
+    Column("faithful_by_chance", "by chance, of the correct"),
     Column("faithful_of_all", "faithful, of all"),
     Column("unfaithful_of_all", "right but unfaithful, of all"),
     Column("no_tool_of_all", "right without a tool, of all"),

@@ -27,6 +27,7 @@ FEW = 5
 ORDER = (
     "score",
     "faithful_of_correct",
+    "faithful_by_chance",
     "faithful_of_all",
     "reward",
     "reward_accuracy",

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vtune.data.shortcut import named_by_cue
 from vtune.errors import DataError, RunFailed, VtuneError
@@ -11,11 +11,12 @@ from vtune.judge.feedback_texts import called_unhelpful
 from vtune.judge.pictures import picture_size
 from vtune.parts import OURS
 from vtune.reward import evidence_boxes, evidence_model, evidence_passages
+from vtune.reward.chance import CallLooks, Target, chances, looks_of, targets_of
 from vtune.reward.evidence import Judges, needs_look
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.flags import WHOLE_IMAGE
 from vtune.reward.part import Unscored, unscored
-from vtune.reward.recipe import RIGHT
+from vtune.reward.recipe import RIGHT, EvidenceLevels
 from vtune.reward.score import failure_of
 from vtune.schema.box import area
 from vtune.schema.clusters import cluster_of
@@ -71,6 +72,14 @@ class AuditRow:
     """Nobody could tell, for the model that judges gave no reply: another attempt may get one."""
     why: str = ""
     """Why something is None."""
+    targets: tuple[Target, ...] = ()
+    """Its evidence boxes."""
+    looks: tuple[CallLooks, ...] | None = None
+    """What its calls claim to show; None where boxes have not said what they do, and there are calls."""
+    by_chance: float | None = None
+    """Of other questions, those whose targets the same looks would have shown (`with_chance`)."""
+    no_chance: str = "not compared with others"
+    """Why that is None."""
 
 
 async def audit(
@@ -118,6 +127,21 @@ async def audit(
         first = failures.exceptions[0]
         raise first from first.__cause__  # what it says of its own cause is kept
     return [task.result() for task in tasks]
+
+
+def with_chance(rows: Sequence[AuditRow], levels: EvidenceLevels) -> list[AuditRow]:
+    """The rows with their chance level (`vtune.reward.chance`).
+
+    Args:
+        rows: Of the whole audit: others are drawn from them.
+        levels: Of the recipe.
+    """
+    return [
+        replace(row, by_chance=None, no_chance=one)
+        if isinstance(one, str)
+        else replace(row, by_chance=one, no_chance="")
+        for row, one in zip(rows, chances(rows, levels), strict=True)
+    ]
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
@@ -232,6 +256,8 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
     if faithful is False and trajectory.calls:
         small = await _any_small(sample, trajectory, judges)
     accuracy = trajectory.reward.accuracy if trajectory.reward is not None else None
+    targets = targets_of(sample, trajectory)
+    by_boxes = who == evidence_boxes.NAME and faithful is not None
     return AuditRow(
         sample_id=trajectory.sample_id,
         source=trajectory.source,
@@ -250,13 +276,15 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         and any(one is not None or not EVIDENCE[who].asks_model for one in found),
         looked=any(call.images for call in trajectory.calls),
         accepted=_accepted(trajectory, shows),
-        target=_target(sample, trajectory),
+        target=max((area(one.box) for one in targets), default=None),
         whole=_any_whole(trajectory, judges.levels.whole_image_share),
         by_cue=_by_cue(sample, trajectory),
         by=who,
         rollout=trajectory.rollout,
         silent=faithful is None and any(one.silent for one in unknown),
         why=why or ("the answer is unscored" if accuracy is None else ""),
+        targets=targets,
+        looks=await _looks(trajectory, judges.levels, by_boxes=by_boxes),
     )
 
 
@@ -291,13 +319,12 @@ def _unused(call: Call) -> bool:
     return bool(call.crops) and not call.images
 
 
-def _target(sample: Sample, trajectory: Trajectory) -> float | None:
-    sizes = []
-    for item in sample.evidence:
-        if item.image < len(trajectory.images):
-            width, height = picture_size(trajectory.images[item.image])
-            sizes.append(area(item.bbox) / (width * height))
-    return max(sizes, default=None)
+async def _looks(
+    trajectory: Trajectory, levels: EvidenceLevels, *, by_boxes: bool
+) -> tuple[CallLooks, ...] | None:
+    if not trajectory.calls:
+        return ()
+    return await asyncio.to_thread(looks_of, trajectory, levels) if by_boxes else None
 
 
 async def _any_small(sample: Sample, trajectory: Trajectory, judges: Judges) -> bool:

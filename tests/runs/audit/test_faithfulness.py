@@ -254,7 +254,7 @@ def test_what_nobody_can_judge_gets_no_shares_and_its_buckets(tmp_path: Path) ->
     assert "none of the 4 trajectories with tool calls could be audited" in ended.err
     found = json.loads(ended.out)["all"]
     looked = [name for name in found if name.startswith(("faithful", "unfaithful", "shown", "small"))]
-    assert len(looked) == 7
+    assert len(looked) == 8
     assert {found[name] for name in looked} == {None}
     assert found["no_shares"] == (
         "4 of 4 trajectories with tool calls could not be audited: no evidence boxes"

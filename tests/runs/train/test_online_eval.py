@@ -129,6 +129,8 @@ def test_it_says_what_an_evaluation_of_the_checkpoint_says(
     named = whole["sources"]["all"]
     assert {name: row[name] for name in named} == pytest.approx(named, rel=1e-6)
     assert row["faithful_of_all"] == whole["faithfulness"]["faithful_of_all"]["value"]
+    by_chance = whole["faithfulness"]["faithful_by_chance"]
+    assert row.get("faithful_by_chance") == (by_chance and by_chance["value"])
 
 
 def test_the_best_checkpoint_stays_and_is_pointed_to(runs: tuple[Path, Path, Ended]) -> None:

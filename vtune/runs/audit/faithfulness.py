@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from vtune.reward.audit import (
     judges_of,
     nobody_audited,
     unscored_reasons,
+    with_chance,
 )
 from vtune.reward.evidence_judge import AUTO, BOTH
-from vtune.reward.recipe import RewardRecipe
+from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.score import Scorer
 from vtune.runs.agent.unknown import unknown_tools, warn_of
 from vtune.runs.audit.counterfactual import RerunWith, prepared, run_counterfactual
@@ -134,6 +136,7 @@ def _audited(
     people, candidates, without = HumanLabels(path), RerunCandidates(), WithoutLook()
     takers: tuple[Taker, ...] = (people, candidates, without)
     judged = asyncio.run(_audit(audited, ways, replies, takers, every=every))
+    judged = {name: _with_chance(of_way, reward.evidence) for name, of_way in judged.items()}
     for rows in judged.values():
         _check_judged(_flat(rows), reward, path, without)
     result: dict[str, Any] = {"path": str(path), "settings": audited.settings, "looks": looks}
@@ -311,7 +314,13 @@ def _numbers(rows: Sequence[AuditRow], seed: int, limit: float) -> dict[str, Any
     }
 
 
-def _flat(rows: Mapping[str, list[AuditRow]]) -> list[AuditRow]:
+def _with_chance(rows: Mapping[str, Sequence[AuditRow]], levels: EvidenceLevels) -> dict[str, list[AuditRow]]:
+    """The rows of all files with their chance level; others are drawn from all of them."""
+    known = iter(with_chance(_flat(rows), levels))
+    return {name: list(islice(known, len(part))) for name, part in rows.items()}
+
+
+def _flat(rows: Mapping[str, Sequence[AuditRow]]) -> list[AuditRow]:
     return [row for part in rows.values() for row in part]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from vtune.metrics.faithfulness import faithfulness
 from vtune.metrics.habits import habits
-from vtune.reward.audit import AuditRow, audit, judges_of
+from vtune.reward.audit import AuditRow, audit, judges_of, with_chance
 from vtune.reward.evidence import Judges
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.windows import portions
@@ -35,6 +35,7 @@ async def audited(
 def audit_facts(rows: Sequence[AuditRow], suite: EvalSuite) -> dict[str, Any]:
     """The members of `results.json` that an audit fills."""
     limit = suite.reward.max_unscored
+    rows = with_chance(rows, suite.reward.evidence)
     return {
         "faithfulness": asdict(faithfulness(rows, seed=suite.seed, max_unaudited=limit)),
         "habits": asdict(habits(rows, seed=suite.seed, max_unaudited=limit)),

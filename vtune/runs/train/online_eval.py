@@ -17,7 +17,7 @@ from vtune.metrics.benchmarks import Mark, Scores
 from vtune.metrics.evaluated import evaluated, row_name
 from vtune.models.policy import Policy
 from vtune.report.progress import say
-from vtune.reward.audit import AuditRow, audit
+from vtune.reward.audit import AuditRow, audit, with_chance
 from vtune.reward.checking import check_unscored
 from vtune.reward.score import Scorer
 from vtune.rollout.agent import Agent, Job, black
@@ -163,7 +163,7 @@ class OnlineEvaluation:
             one.name,
             everyone,
             self._scores(one, whole),
-            [row for share in whole for row in share.audited],
+            with_chance([row for share in whole for row in share.audited], suite.reward.evidence),
             evidence_score=suite.reward.evidence.full,
             max_unaudited=suite.reward.max_unscored,
             seed=suite.seed,

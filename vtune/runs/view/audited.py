@@ -70,7 +70,7 @@ def dependent_shares(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 def _looks(audit: Mapping[str, Any]) -> Table:
     rows = [
-        [name, cell(numbers["n"]), *(shown(numbers[one.name], one).replace("\n", " ") for one in LOOKS)]
+        [name, cell(numbers["n"]), *(shown(numbers.get(one.name), one).replace("\n", " ") for one in LOOKS)]
         for name, numbers in kept_rows(audit)
     ]
     heads = ["", "n", *(one.title for one in LOOKS)]

@@ -161,6 +161,7 @@ def _scores(results: Mapping[str, Any], dependent: dict[str, Mapping[str, Any]])
 SHARES = {
     "accuracy": "right",
     "faithful_of_correct": "faithful, of the correct",
+    "faithful_by_chance": "by chance, of the correct",
     "faithful_of_all": "faithful, of all (Table 5)",
     "unfaithful_of_all": "right with calls that show no target",
     "small_of_all": "of them: a target, but too small",

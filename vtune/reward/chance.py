@@ -1,0 +1,240 @@
+"""The chance level of an audit: how often the same looks would have shown what other questions ask about.
+
+One call may show half of a picture, so two calls show any target: faithful, and blind. A look that was made
+for its question shows the targets of others far more rarely. Neither CodeV nor its Table 5 has such a number;
+it is ours.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Protocol
+
+from vtune.judge.pictures import picture_size
+from vtune.looks.geometry import corners, covered, map_of
+from vtune.reward.flags import WHOLE_IMAGE, whole_images
+from vtune.reward.looks import MOST_CLAIMS, laid_out
+from vtune.reward.recipe import EvidenceLevels
+from vtune.schema.box import Box, area, intersection
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Crop, Trajectory
+
+OTHERS = 16
+"""Other questions that looks are compared with, at most; ours."""
+FEWEST = 8
+"""Other questions below which nothing is said; ours."""
+
+LITTLE = 0.5
+"""Of what is too much of a picture: regions that cover less side by side are not that, nor an overview, and
+need not be laid together, which takes longer than all else; ours."""
+
+BY_ANOTHER = "not judged by boxes"
+TOO_FEW = f"of a source with fewer than {FEWEST} other questions with boxes"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An evidence box."""
+
+    image: int
+    """Index into the question's pictures."""
+    box: Box
+    """In shares of the picture's width and height."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A region that a call claims to show."""
+
+    image: int
+    box: Box
+    """In shares of the picture's width and height."""
+    spans: float
+    """Share of that picture that would fill the returned one; infinite where nothing counts as shown."""
+    pointed: bool
+    """False: an overview beside a crop, which counts only for a target that fills it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLooks:
+    """What a call shows, without its pixels."""
+
+    looks: tuple[Look, ...]
+    large: tuple[tuple[int, float], ...]
+    """Pictures of which it shows more than `most_of_input`, and how much of them."""
+
+
+class Held(Protocol):
+    """What is asked of an audited trajectory."""
+
+    @property
+    def sample_id(self) -> str:
+        """Of its question."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Others are questions of the same one."""
+        ...
+
+    @property
+    def cluster(self) -> str:
+        """Questions of one cluster may have one target: they are not others."""
+        ...
+
+    @property
+    def any_faithful(self) -> bool | None:
+        """Whether a call shows a target; None = unscored."""
+        ...
+
+    @property
+    def looks(self) -> tuple[CallLooks, ...] | None:
+        """Of its calls; None where another judge than boxes said what they show."""
+        ...
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The evidence boxes of its question."""
+        ...
+
+
+def targets_of(sample: Sample, trajectory: Trajectory) -> tuple[Target, ...]:
+    """The evidence boxes of a question, for pictures of any size.
+
+    Raises:
+        DataError: If a picture cannot be read.
+    """
+    return tuple(
+        Target(item.image, _relative(item.bbox, picture_size(trajectory.images[item.image])))
+        for item in sample.evidence
+        if item.image < len(trajectory.images)
+    )
+
+
+def looks_of(trajectory: Trajectory, levels: EvidenceLevels) -> tuple[CallLooks, ...]:
+    """What its calls claim to show, as far as the policy has seen it.
+
+    Args:
+        trajectory: With red flags, so that pixels are not compared for them again.
+        levels: Of the recipe.
+
+    Raises:
+        DataError: If a picture cannot be read.
+    """
+    calls = enumerate(trajectory.calls)
+    return tuple(_looks(trajectory, k, levels) for k, call in calls if call.crops and not call.unseen)
+
+
+def _looks(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> CallLooks:
+    call = trajectory.calls[k]
+    claims = [(crop, crop.shown) for crop in call.crops if crop.shown is not None]
+    verified = levels.looks == "verified"
+    if verified and len(claims) > MOST_CLAIMS:
+        return CallLooks((), ())
+    whole = whole_images(trajectory, k, levels) if WHOLE_IMAGE in call.flags else frozenset()
+    looks, covers = [], 0.0
+    for crop, shown in claims:
+        width, height = picture_size(trajectory.images[crop.image])
+        box = _relative(crop.bbox, (width, height))
+        spans = _spans(trajectory, crop, shown, verified=verified) / (width * height)
+        looks.append(Look(crop.image, box, inf if shown in whole else spans, pointed=True))
+        covers += max(area(box), spans)
+    if not verified or covers <= LITTLE * min(levels.most_of_input, levels.whole_image_share):
+        return CallLooks(tuple(looks), ())
+    laid = list(laid_out(trajectory, k, levels))
+    pointed = [crop for _, _, _, crops in laid for crop in crops]
+    marked = (replace(one, pointed=crop in pointed) for one, (crop, _) in zip(looks, claims, strict=True))
+    large = tuple((image, share) for image, _, share, _ in laid if share > levels.most_of_input)
+    return CallLooks(tuple(marked), large)
+
+
+def _spans(trajectory: Trajectory, crop: Crop, shown: int, *, verified: bool) -> float:
+    """Pixels of the cropped picture that would fill the returned one."""
+    if crop.matrix is None or not verified:
+        return area(crop.bbox)
+    claim = map_of(crop.matrix)
+    there = None if claim is None else corners((0, 0, *picture_size(trajectory.images[shown])), claim)
+    return inf if there is None else covered(there)
+
+
+def shows(call: CallLooks, targets: Iterable[Target], levels: EvidenceLevels) -> bool:
+    """Whether a call would show one of some targets, by the rules of the judge by boxes, pixels aside."""
+    targets = list(targets)
+    for image, share in call.large:  # see `vtune.reward.looks.shows_everything`
+        filling = [one for one in targets if one.image == image]
+        filling = [one for one in filling if area(one.box) >= levels.full_size * share]
+        pieces = [look for look in call.looks if look.image == image and look.pointed]
+        if not any(_held(one, look) >= levels.full_share for one in filling for look in pieces):
+            return False
+    return any(
+        look.image == one.image
+        and (look.pointed or area(one.box) >= levels.full_size)
+        and _held(one, look) >= levels.target_share
+        and intersection(one.box, look.box) >= levels.partial_size * look.spans
+        for look in call.looks
+        for one in targets
+    )
+
+
+def _held(target: Target, look: Look) -> float:
+    """How much of a target a region holds."""
+    return intersection(target.box, look.box) / area(target.box)
+
+
+def chances(rows: Sequence[Held], levels: EvidenceLevels) -> list[float | str]:
+    """For each trajectory, of other questions of its source, those whose targets its looks would have shown.
+
+    Others are up to `OTHERS` of the questions that the rows answer, drawn by the name of its own: in whatever
+    order rows come, and whoever has audited which of them, the shares are the same. A box of another question
+    is laid on this one's picture in the same place and size, relative to its own, and at most on the last
+    that has a box here. Nothing is shown by chance without a look.
+
+    Args:
+        rows: All that were audited.
+        levels: Of the recipe.
+
+    Returns:
+        Shares in [0, 1], or why there is none.
+    """
+    sources: dict[str, dict[str, Held]] = {}
+    for row in rows:
+        if row.targets and row.looks is not None:
+            sources.setdefault(row.source, {}).setdefault(row.sample_id, row)
+    pools = {source: _Pool(held) for source, held in sources.items()}
+    return [_chance(row, pools.get(row.source), levels) for row in rows]
+
+
+class _Pool:
+    """The questions of a source, to draw from."""
+
+    def __init__(self, held: Mapping[str, Held]) -> None:
+        self._rows = [held[name] for name in sorted(held)]
+        self._alike = Counter(row.cluster for row in self._rows)
+
+    def others(self, row: Held) -> list[Held]:
+        count = min(len(self._rows), OTHERS + self._alike[row.cluster])
+        drawn = random.Random(row.sample_id).sample(self._rows, count)
+        return [other for other in drawn if other.cluster != row.cluster][:OTHERS]
+
+
+def _chance(row: Held, pool: _Pool | None, levels: EvidenceLevels) -> float | str:
+    if row.looks is None or row.any_faithful is None:
+        return BY_ANOTHER
+    if not row.looks:
+        return 0.0
+    others = [] if pool is None else pool.others(row)
+    if len(others) < FEWEST:
+        return TOO_FEW
+    last = max((one.image for one in row.targets), default=0)
+    hits = 0
+    for other in others:
+        targets = [Target(min(one.image, last), one.box) for one in other.targets]
+        hits += any(shows(call, targets, levels) for call in row.looks)
+    return hits / len(others)
+
+
+def _relative(box: Box, size: tuple[int, int]) -> Box:
+    width, height = size
+    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
