@@ -322,8 +322,12 @@ def _begun(folder: Path, limit: int | None, *, vllm: bool) -> tuple[str, str, in
     from vtune.runs.evaluate.identity import asked_before
 
     before = asked_before(folder)
-    suite = str(folder / "suite.yaml")
-    return suite, before.model, before.limit if limit is None else limit, vllm or before.kind == "vllm"
+    return (
+        str(before.suite),
+        before.model,
+        before.limit if limit is None else limit,
+        vllm or before.kind == "vllm",
+    )
 
 
 def _list(*, as_json: bool) -> None:

@@ -126,6 +126,10 @@ class JudgeClient:
         if self._file is not None:
             self._file.close()
 
+    def knows(self, prompt: Prompt, pictures: Sequence[Picture]) -> bool:
+        """Whether the reply is kept: `ask` then asks nobody."""
+        return self._key(prompt, pictures) in self._replies
+
     async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         """The judge's reply to a prompt with pictures.
 

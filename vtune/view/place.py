@@ -212,6 +212,8 @@ def portions_of(folder: Path) -> list[Path]:
     A copy beside them (`step-000020-good`) is somebody's, and would count what it holds twice. Where no file
     has such a name, somebody has named them all, and all are meant.
     """
+    if all((folder / name).is_file() for name in ("results.json", "trajectories.parquet")):
+        return []  # of an evaluation that is finished, and goes on
     every = sorted((folder / "trajectories").glob("*.parquet"))
     return [file for file in every if _WRITTEN.fullmatch(file.name)] or every
 

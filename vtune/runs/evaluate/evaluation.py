@@ -10,7 +10,7 @@ from typing import Any
 
 from vtune.errors import RecipeError
 from vtune.files.writing import check_folder_output, write_atomically
-from vtune.metrics.benchmarks import Mark
+from vtune.metrics.benchmarks import Mark, Scores
 from vtune.metrics.by_source import by_source
 from vtune.models.served import is_scripted
 from vtune.models.shape import find_shape
@@ -52,20 +52,13 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.rejudged import BATCH as JUDGE_BATCH
 from vtune.runs.evaluate.rejudged import judge_prompts
+from vtune.runs.evaluate.reopened import withdraw
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
 from vtune.runs.evaluate.unasked import warn_of_unasked
 from vtune.runs.evaluate.unjudged import check_silent
-from vtune.runs.evaluate.windows import (
-    drawn,
-    part,
-    parts,
-    slim,
-    stored,
-    waits,
-    windows,
-)
+from vtune.runs.evaluate.windows import drawn, part, parts, slim, stored, waits, windows
 from vtune.runs.folder import environment
 from vtune.runs.interpreter import responsive
 from vtune.runs.start import locked
@@ -290,15 +283,17 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     check_silent(out, silent, asked.total, what="verdict on what their calls show")
     # What failed otherwise may be repaired; where nobody can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
+    score = scores_of(suite.scorer, judged.marks, judged.fallbacks)
+    withdraw(out)
     write_trajectories(out / "trajectories.parquet", _final(asked, everything, records, found), run=out)
-    result = _result(asked, judged) | _judge_of(asked, records, scorer) | found.as_result()
+    result = _result(asked, judged, score) | _judge_of(asked, records, scorer) | found.as_result()
     result |= {"seconds": time.monotonic() - began}
     write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
+    (out / STARTED).unlink()
     shutil.rmtree(asked.portions)
     forget_all(out)
     for batches in (GRADER_BATCH, JUDGE_BATCH):  # of a session before, where this one asked one by one
         (out / batches).unlink(missing_ok=True)
-    (out / STARTED).unlink()
     return result
 
 
@@ -336,7 +331,7 @@ def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]
         yield sample, images
 
 
-def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
+def _result(asked: _Evaluation, judged: "_Judged", score: Scores) -> dict[str, Any]:
     suite = asked.suite
     known = revisions(suite.data)
     return {
@@ -345,7 +340,7 @@ def _result(asked: _Evaluation, judged: "_Judged") -> dict[str, Any]:
         "limit": asked.limit,
         "engine": asked.kind,
         "rollouts": asked.total,
-        "score": scores_of(suite.scorer, judged.marks, judged.fallbacks),
+        "score": score,
         **by_question(judged.marks, asked.out),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         **audit_facts(judged.rows, suite),

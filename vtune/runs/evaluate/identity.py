@@ -18,14 +18,14 @@ from vtune.metrics.benchmarks import SCORERS
 from vtune.report.progress import say
 from vtune.runs.agent.kinds import Kind
 from vtune.runs.agent.served import script_facts
-from vtune.runs.evaluate.judged import ungraded
+from vtune.runs.evaluate.judged import same_grader, ungraded
 from vtune.runs.evaluate.questions import fingerprints
+from vtune.runs.evaluate.reopened import as_drawn, suite_file, written_suite
 from vtune.runs.evaluate.rollout_files import lacks_score, reopen_unscored
 from vtune.runs.evaluate.suite import EvalSuite
-from vtune.runs.evaluate.windows import part
 from vtune.runs.folder import MAY_CHANGE
 from vtune.runs.kept_uses import check_uses, keep_uses
-from vtune.schema.parquet import read_trajectories, write_trajectories
+from vtune.schema.parquet import read_trajectories
 from vtune.uses import prints as using
 from vtune.uses import used
 
@@ -48,6 +48,8 @@ class Asked:
     limit: int | None
     kind: Kind
     """What draws."""
+    suite: Path
+    """The file of the suite by which it goes on."""
 
 
 def asked_before(out: Path) -> Asked:
@@ -60,7 +62,8 @@ def asked_before(out: Path) -> Asked:
     for name in ("results.json", STARTED):
         if (out / name).is_file() and (out / "suite.yaml").is_file():
             record = read_record(out / name, "model", fix="the evaluation wrote it; restore it")
-            return Asked(record["model"], record.get("limit"), record.get("engine") or "transformers")
+            kind: Kind = record.get("engine") or "transformers"
+            return Asked(record["model"], record.get("limit"), kind, suite_file(out))
     raise RecipeError(
         f"{out} holds no evaluation of one suite",
         fix="give --suite and --model, or --out with its folder; of several suites, give their command again",
@@ -113,7 +116,12 @@ def finished_before(
     unscored = result.get("grader", {}).get("unscored")
     if unscored:
         _check_same(ungraded(before), ungraded(now), out, finished=True)
-        say(f"{out} is finished, but for what the grader left unscored: {len(unscored)} asked again")
+        again = f"{len(unscored)} asked again"
+        if not same_grader(before["suite"], now["suite"]):
+            again = (
+                f"{len(unscored)}; another grader, or one set otherwise, is asked about all that one reads"
+            )
+        say(f"{out} is finished, but for what the grader left unscored: {again}")
         return None
     _check_same(before, now, out, finished=True)
     if failed := _failed(result, out / "trajectories.parquet"):
@@ -132,15 +140,9 @@ def _failed(result: Mapping[str, Any], file: Path) -> int:
 
 
 def _reopen(out: Path, now: dict[str, Any], total: int) -> None:
-    """Make a finished evaluation an unfinished one of which everything is drawn.
-
-    Whatever kills this leaves a folder that is finished, or one that is not.
-    """
-    whole = part(out / "trajectories", 0)
-    whole.parent.mkdir(exist_ok=True)
-    write_trajectories(whole, read_trajectories(out / "trajectories.parquet"), run=out)
+    """Go on with a finished evaluation, as with one of which everything is drawn; its results stay."""
+    as_drawn(out)
     _start(out, now, total)
-    (out / "results.json").unlink()
 
 
 def _start(out: Path, asked: Mapping[str, Any], total: int) -> None:
@@ -240,14 +242,14 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resum
         total: Rollouts of the whole evaluation.
         resume: Whether it was begun before.
     """
-    file, written = out / STARTED, out / "suite.yaml"
+    file = out / STARTED
     if not resume:
         check_new(out)
         out.mkdir(parents=True, exist_ok=True)
-        write_atomically(written, dump_recipe(keep_uses(suite, out)))
+        write_atomically(written_suite(out), dump_recipe(keep_uses(suite, out)))
         _start(out, now, total)
         return
-    if (out / "results.json").exists():
+    if (out / "results.json").exists() and not file.exists():
         _reopen(out, now, total)
     if not file.exists():
         raise RecipeError(f"{out} holds no evaluation to resume", fix="start it without --resume")
@@ -262,5 +264,5 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resum
             f"{names}: not as {out} began; it adds scorers alone, so what is drawn stays, and is scored by it"
         )
         write_atomically(file, json.dumps(before, indent=2) + "\n")
-    write_atomically(written, dump_recipe(keep_uses(suite, out)))
+    write_atomically(written_suite(out), dump_recipe(keep_uses(suite, out)))
     reopen_unscored(out, out / "trajectories", rollouts=suite.rollouts)

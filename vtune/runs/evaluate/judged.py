@@ -111,6 +111,12 @@ def ungraded(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {**asked, "suite": {**asked["suite"], "grader": None}}
 
 
+def same_grader(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether what the grader of one suite has said is what that of another is asked for (`JudgeClient`)."""
+    first, second = before.get("grader") or {}, now.get("grader") or {}
+    return all(first.get(key) == second.get(key) for key in ("model", "temperature", "max_tokens"))
+
+
 async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, folder: Path) -> Graded:
     """The grades of replies by a rule that asks a model; what `folder` has of its replies is not asked again.
 
@@ -126,6 +132,7 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
     """
     groups = _groups(replies, rule)
     async with JudgeClient(grader, cache=folder / CACHE, section="grader") as client:
+        _say_how_many(groups, rule, client, grader.model)
         grade_all = partial(_grade_all, groups, rule, client)
         if grader.batch:
             state = folder / BATCH
@@ -187,6 +194,16 @@ def _groups(replies: Sequence[Reply], rule: Rule) -> list[list[Reply]]:
             groups.append([])
         groups[-1].append(reply)
     return [group for groups in found.values() for group in groups]
+
+
+def _say_how_many(groups: Sequence[Sequence[Reply]], rule: Rule, client: JudgeClient, model: str) -> None:
+    """Say what the model is about to be asked, which somebody pays for."""
+    first = [(group, next(_begun(rule, group), None)) for group in groups]
+    read = [(group, ask.prompt) for group, ask in first if ask is not None]
+    new = sum(len(group) for group, prompt in read if not client.knows(prompt, ()))
+    kept = sum(len(group) for group, _ in read) - new
+    replies = "1 reply" if new == 1 else f"{new} replies"
+    say(f"{model} is asked about {replies}" + (f"; what it said about {kept} is kept" if kept else ""))
 
 
 async def _grade_all(

@@ -47,14 +47,21 @@ def not_judged(
     if unreadable:
         least = enough(len(left), total)
         fix = (
-            f"continue with another model as `{model}` and --resume (the same one may say the same again); "
+            f"continue with another model as `{model}` and --resume, which is asked about all replies (the "
+            "same one about these alone, and it may say the same again); "
             f"or without a {what} for them, with --set reward.max_unscored={least:g} --resume"
         )
     return RunFailed(
         f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=why,
-        fix=f"{fix}: no rollout is drawn again, and nothing that was read is asked again",
+        fix=f"{fix}: no rollout is drawn again, and what it has said of the others is kept{_stays(folder)}",
     )
+
+
+def _stays(folder: Path) -> str:
+    """What a failure does not change, where a finished evaluation went on."""
+    file = folder / "results.json"
+    return f"; {file} is as it was" if file.is_file() else ""
 
 
 def enough(left: int, total: int) -> float:
