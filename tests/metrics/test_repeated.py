@@ -68,3 +68,10 @@ def test_rollouts_of_a_question_are_one_item() -> None:
         Item(id="q/1", source="s", category="single", cluster="picture", scores=(1.0, 0.0)),
         Item(id="q/2", source="s", category=None, cluster="q/2", scores=(None,)),
     ]
+
+
+def test_each_number_says_of_how_many_questions_it_is_where_they_are_not_all() -> None:
+    found = repeated([item("a", 1.0, 0.0, 1.0), item("b", None, 0.0, 1.0), item("c", None, None, 1.0)])
+    assert found is not None
+    numbers = {name: value.get("n") for name, value in found.items() if name != "unscored"}
+    assert numbers == {"avg@3": None, "pass@1": None, "pass@2": 2, "pass@3": 1}

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from vtune.errors import DataError
 from vtune.report.evaluation import render_evaluations
 from vtune.report.evaluations_table import COLUMNS, evaluations_csv, evaluations_latex
+from vtune.report.tabular import LOOKS
 
 SHARE = {"value": 0.5, "low": 0.25, "high": 0.75}
 
@@ -171,3 +173,37 @@ def test_a_scorer_of_ones_own_may_count_as_it_likes(
     text = evaluations_latex([one])
     assert f"own & {counts[0]} & 40.0 " in text
     assert "had no score" not in text
+
+
+def test_tables_say_of_how_many_questions_a_number_over_rollouts_is() -> None:
+    one, other = evaluation("one"), evaluation("other")
+    one["repeated"] = {"avg@2": SHARE, "pass@1": SHARE, "pass@2": SHARE | {"n": 3}, "unscored": 0}
+    other["repeated"] = {"avg@2": SHARE, "pass@1": SHARE, "pass@2": SHARE, "unscored": 0}
+    rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one, other])))}
+    assert (rows["one"]["n_pass@2"], rows["other"]["n_pass@2"], "n_pass@1" in rows["one"]) == ("3", "", False)
+    one |= {"limit": None, "unaudited": 0}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_evaluations([one]))
+    (line,) = (line for line in console.export_text().splitlines() if "pass@2, questions" in line)
+    assert line.split()[-2] == "3"
+
+
+def test_tables_have_the_shares_of_the_last_audit_and_who_judged() -> None:
+    one, other = evaluation("one"), evaluation("other")
+    why = "8 of 8 trajectories with tool calls could not be audited"
+    for each in (one, other):
+        each["judged_by"] = {"boxes": 0, "model": 0}
+        each["faithfulness"] = {"n": 8, "clusters": 4, "accuracy": SHARE, "no_shares": why}
+    found = {column.name: SHARE | {"value": 0.25} for column in LOOKS} | {"n": 6, "clusters": 3}
+    note, by = "by jl; CodeV's Table 5 is by GPT-4o", {"boxes": 0, "model": 6}
+    one["audit"] = {"all": found, "sources": {"lens": found}, "judged_by": by, "note": note}
+    rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one, other])))}
+    assert [rows["one"][key] for key in ("faithful_of_all", "n_looks", "looks_by")] == ["0.25", "6", note]
+    assert rows["one: lens"]["faithful_of_all"] == "0.25"
+    assert rows["one: charts"]["faithful_of_all"] == rows["other"]["looks_by"] == ""
+    text = evaluations_latex([one, other])
+    assert f"% one: looks as `vtune faithfulness` has found: {note}" in text
+    assert [line for line in text.splitlines() if why in line] == [f"% other: {why}"]
+    one["audit"] = {"all": {}, "sources": {}}
+    with pytest.raises(DataError, match="not what an audit has found"):
+        evaluations_csv([one])

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from math import comb
 from typing import Any
 
-from vtune.metrics.intervals import Estimate, share
+from vtune.metrics.intervals import share
 from vtune.metrics.items import Item
 
 RIGHT = 1.0
@@ -15,7 +15,7 @@ RIGHT = 1.0
 def repeated(items: Sequence[Item]) -> dict[str, Any] | None:
     """Numbers over the rollouts of each question; None where each has one.
 
-    Holds, each with its interval over clusters:
+    Holds, each with its interval over clusters, and where it is not of all questions with `n`, their number:
 
     - `avg@k`: the mean over questions of the mean score of their rollouts, of which k were asked for;
     - `pass@j` for j = 1, 2, 4, … and k: the mean over questions of how likely one of j rollouts is right. A
@@ -30,8 +30,7 @@ def repeated(items: Sequence[Item]) -> dict[str, Any] | None:
     for k in (*(2**n for n in range((rollouts - 1).bit_length())), rollouts):
         chances = [pass_at(k, item.known) if len(item.known) >= k else None for item in items]
         found[f"pass@{k}"] = _mean(items, chances)
-    estimates = {name: None if value is None else asdict(value) for name, value in found.items()}
-    return estimates | {"unscored": sum(item.score is None for item in items)}
+    return found | {"unscored": sum(item.score is None for item in items)}
 
 
 def pass_at(k: int, scores: Sequence[float]) -> float:
@@ -47,7 +46,10 @@ def pass_at(k: int, scores: Sequence[float]) -> float:
     return 1 - comb(wrong, k) / comb(len(scores), k)
 
 
-def _mean(items: Sequence[Item], values: Sequence[float | None]) -> Estimate | None:
-    """The mean over questions that have a value."""
+def _mean(items: Sequence[Item], values: Sequence[float | None]) -> dict[str, Any] | None:
+    """The mean over questions that have a value, and how many these are where not all have."""
     known = [(item.cluster, value) for item, value in zip(items, values, strict=True) if value is not None]
-    return share([name for name, _ in known], [value for _, value in known])
+    found = share([name for name, _ in known], [value for _, value in known])
+    if found is None:
+        return None
+    return asdict(found) | ({"n": len(known)} if len(known) < len(items) else {})

@@ -10,6 +10,7 @@ from vtune.errors import DataError
 from vtune.report.calibration import calibration_notes, calibration_table
 from vtune.report.counterfactual import render_counterfactual
 from vtune.report.faithfulness import calls_table, kept_rows, looks_table, people_notes, verdict
+from vtune.report.tabular import LOOKS
 from vtune.schema.audit import NAME
 
 
@@ -30,6 +31,29 @@ def render_audits(shown: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType
             yield from _tables(one["audit"])
         except (KeyError, TypeError, AttributeError) as error:
             raise damaged(f"{one['path']}/{NAME}", error) from None
+
+
+def with_shares(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An evaluation with the shares of its last audit in place of its own, and `looks_by`: who judged those.
+
+    Raises:
+        DataError: If what was kept is not of an audit.
+    """
+    audit = evaluation.get("audit") or {}
+    if "all" not in audit:
+        return evaluation
+    try:
+        by_source = {
+            name: {column.name: found[column.name] for column in LOOKS}
+            for name, found in audit["sources"].items()
+            if name in evaluation["sources"]
+        }
+        own = {name: numbers | by_source.get(name, {}) for name, numbers in evaluation["sources"].items()}
+        shares = {column.name: audit["all"][column.name] for column in LOOKS} | audit["all"]
+        judged = {"judged_by": audit["judged_by"], "looks_by": str(audit["note"])}
+        return {**evaluation, "sources": own, "faithfulness": shares, **judged}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise damaged(f"{evaluation['path']}/{NAME}", error) from None
 
 
 def calls_notes(audit: Mapping[str, Any]) -> list[str]:

@@ -58,7 +58,7 @@ def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = 
         sources.pop("all", None)
     parts = {
         "score": [_leaves(evaluation["score"]) for evaluation in evaluations],
-        "over rollouts": [evaluation.get("repeated") or {} for evaluation in evaluations],
+        "over rollouts": [dict(_over_rollouts(evaluation)) for evaluation in evaluations],
         "faithfulness": [dict(_faithfulness(evaluation)) for evaluation in evaluations],
         "habits": [dict(_habits(evaluation)) for evaluation in evaluations],
     } | {
@@ -139,6 +139,14 @@ def needs_look(evaluation: Evaluation) -> bool:
     return any(
         (found.get("n", 1), found.get("n_unscored"), found.get("no_shares"), evaluation.get("unaudited"))
     )
+
+
+def _over_rollouts(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
+    """Numbers over several rollouts of a question, each with that of its questions where they are not all."""
+    for name, value in (evaluation.get("repeated") or {}).items():
+        yield name, value
+        if isinstance(value, Mapping) and "n" in value:
+            yield f"{name}, questions", value["n"]
 
 
 def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:

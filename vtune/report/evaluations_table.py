@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from vtune.metrics.scored import is_own
+from vtune.report.audited import with_shares
 from vtune.report.evaluation import BY_BOXES, Evaluation, is_by_boxes
 from vtune.report.tabular import COUNTS, LOOKS, Column, Row, as_csv, as_latex
 from vtune.report.values import is_estimate
@@ -15,22 +16,35 @@ OF_LOOKS = "n_looks"
 """How many answers all numbers but the score are of."""
 UNSCORED = "unscored"
 """How many answers had no score, and are left out of `n` and `clusters`."""
+LOOKS_BY = "looks_by"
+"""Who has judged the looks, where their shares are those of an audit (`vtune faithfulness`)."""
 
 
 def evaluations_csv(evaluations: Sequence[Evaluation]) -> str:
     """A line for each evaluation, each part of its score (categories), and each of its sources if several.
 
-    Behind the other numbers come those over several rollouts of a question (`pass@k`), where there are some.
+    Behind the other numbers come those over several rollouts of a question (`pass@k`), where there are some,
+    and before them of how many questions one is that is not of all (`n_pass@k`).
     """
+    evaluations = list(map(with_shares, evaluations))
     several = dict.fromkeys(name for one in evaluations for name in _over_rollouts(one))
     columns = (*COLUMNS, *(Column(name, name) for name in several))
-    return as_csv(_rows(evaluations, every=True), columns, "evaluation", (*COUNTS, OF_LOOKS, UNSCORED))
+    fewer = dict.fromkeys(name for one in evaluations for name in _questions(one))
+    audited = [LOOKS_BY] if any(LOOKS_BY in one for one in evaluations) else []
+    counts = (*COUNTS, OF_LOOKS, UNSCORED, *audited, *fewer)
+    return as_csv(_rows(evaluations, every=True), columns, "evaluation", counts)
 
 
 def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
     """A `tabular` with a row for each evaluation; models and paths are comments."""
+    evaluations = list(map(with_shares, evaluations))
     notes = [
         f"{one['name']}: {one['model']} on {one['samples']} samples ({one['path']})" for one in evaluations
+    ]
+    notes += [
+        f"{one['name']}: looks as `vtune faithfulness` has found: {one[LOOKS_BY]}"
+        for one in evaluations
+        if LOOKS_BY in one
     ]
     notes += [BY_BOXES] if any(map(is_by_boxes, evaluations)) else []
     notes += [
@@ -60,6 +74,7 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
         measured = {column.name: looks.get(column.name) for column in LOOKS}
         unscored = one["score"].get(UNSCORED)
         counts |= {OF_LOOKS: looks.get("n"), UNSCORED: unscored if _is_number(unscored) else None}
+        counts |= {LOOKS_BY: one.get(LOOKS_BY)} | _questions(one)
         measured |= _over_rollouts(one) | {SCORE.name: _estimate(one["score"], SCORE.name)}
         yield one["name"], {**counts, **measured}
         own = [source for source in one["sources"] if source != ALL]
@@ -89,6 +104,12 @@ def _over_rollouts(evaluation: Evaluation) -> dict[str, Any]:
     """The numbers over several rollouts of a question, by name."""
     found = evaluation.get("repeated") or {}
     return {name: value for name, value in found.items() if name != UNSCORED}
+
+
+def _questions(evaluation: Evaluation) -> dict[str, int]:
+    """Of how many questions a number over rollouts is, where that is not all."""
+    found = _over_rollouts(evaluation).items()
+    return {f"n_{name}": value["n"] for name, value in found if isinstance(value, Mapping) and "n" in value}
 
 
 def _parts(score: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -64,7 +64,7 @@ def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str, counts: Se
     for name, numbers in rows:
         values = [(numbers.get(column) or {}).get(end) for column, end in ends]
         safe = f"'{name}" if name.startswith(FORMULA) else name
-        writer.writerow([safe, *(numbers[count] for count in counts), *values])
+        writer.writerow([safe, *(numbers.get(count) for count in counts), *values])
     return out.getvalue()
 
 
