@@ -369,3 +369,17 @@ def test_questions_about_one_picture_are_one_cluster(tmp_path: Path) -> None:
     # Of ten clusters 67.3 points, of forty questions, 24 of which differ, 35.1 (each by the exact test).
     assert found["detectable"] == pytest.approx(at_best(10))
     assert apart["detectable"] == pytest.approx(detectable(40, 0.6))
+
+
+def test_where_rollouts_are_missing_the_score_is_said_to_be_another_mean(tmp_path: Path) -> None:
+    """A mean over 3 answers, and one over 2 questions."""
+    marks = [mark("q/1", 1.0), mark("q/1", None), mark("q/2", 0.0), mark("q/2", 0.0)]
+    a, b = folder(tmp_path / "a", marks), folder(tmp_path / "b", marks)
+    for one in (a, b):
+        file, score = one / "results.json", {"score": {"score": 1 / 3}}
+        sources = {"sources": {"all": {"reward_accuracy": 1 / 3}}}
+        file.write_text(json.dumps(json.loads(file.read_text()) | score | sources))
+    found = compared(a, b)
+    assert found["overall"]["a"] == 0.5
+    assert found["scored_by"] == {"scorer": "mean", "a": 1 / 3, "b": 1 / 3, "over_answers": True}
+    assert "which is the mean over these answers: A 0.3333, B 0.3333" in vtune("compare", a, b).out

@@ -226,7 +226,7 @@ def test_power_and_comparisons_are_of_the_mean(here: Path) -> None:
     assert ended.code == 0, ended.err
     assert "not the suite's score, which is by scorer `mine`: A 0.125, B 0.125" in ended.out
     by = json.loads(vtune("compare", here / "out", here / "out", "--json").out)["scored_by"]
-    assert by == {"scorer": "mine", "a": 0.125, "b": 0.125}
+    assert by == {"scorer": "mine", "a": 0.125, "b": 0.125, "over_answers": False}
 
     shutil.rmtree(here / "out")
     (here / "suite.yaml").write_text(

@@ -1,8 +1,10 @@
 """`vtune compare`: two evaluations on the same questions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import isclose
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from vtune.differences import differing_keys
@@ -10,7 +12,7 @@ from vtune.errors import DataError, RecipeError
 from vtune.metrics.items import Item
 from vtune.metrics.paired import LEVEL, Pair, Paired, holm, paired
 from vtune.metrics.power import FEWEST
-from vtune.metrics.scored import is_mean, number_at
+from vtune.metrics.scored import NEAR, is_mean, number_at
 from vtune.runs.evaluate.causes import within
 from vtune.runs.evaluate.finished import read_results
 from vtune.runs.evaluate.identity import suite_as_today
@@ -57,8 +59,8 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
         `unscored`; `overall`: see `vtune.metrics.paired`, and `verdict` in words, None where nothing
         compares; `categories` and `sources`, where there are several: the same for each, with `p_holm`, the
         p-value that allows for all of them, by which their verdicts go; `note`; `scored_by`: where the score
-        of the suite is not the mean that is compared here, the `scorer` and its scores of `a` and `b`, else
-        None.
+        of the suite is not the mean that is compared here, the `scorer`, its scores of `a` and `b`, and
+        whether they are means `over_answers`, else None.
 
     Raises:
         DataError: If a folder is no finished evaluation, or the data are not the same.
@@ -95,7 +97,7 @@ def run_compare(a: Path, b: Path) -> dict[str, Any]:
         "overall": asdict(found) | {"verdict": verdict(found, found.p)} if found else None,
         **_adjusted(parts),
         "note": _note(len(scored), sum(map(len, parts.values()))),
-        "scored_by": None if all(map(is_mean, results)) else _scored_by(*results),
+        "scored_by": _scored_by(results, (first, second)),
     }
 
 
@@ -127,10 +129,23 @@ def _sought(found: Paired) -> str:
     return f"these questions can detect one of {about}{100 * found.detectable:.1f} points with 80 % power"
 
 
-def _scored_by(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
-    """What makes the suite's score, and both; None where there is none."""
-    scores = {side: number_at(one, "score", "score") for side, one in (("a", a), ("b", b))}
-    return {"scorer": a["suite"].get("scorer"), **scores}
+def _scored_by(
+    results: Sequence[Mapping[str, Any]], items: Sequence[Mapping[str, Item]]
+) -> dict[str, Any] | None:
+    """What makes the suite's score, both scores, and whether they are means over answers; None where they
+    are what is compared: where rollouts are missing, the mean over questions is another.
+    """
+    scores = [number_at(one, "score", "score") for one in results]
+    over_answers = all(map(is_mean, results))
+    if over_answers and all(map(_is_over_questions, scores, items)):
+        return None
+    by = results[0]["suite"].get("scorer")
+    return {"scorer": by, "a": scores[0], "b": scores[1], "over_answers": over_answers}
+
+
+def _is_over_questions(score: float | None, items: Mapping[str, Item]) -> bool:
+    known = [item.score for item in items.values() if item.score is not None]
+    return score is None or not known or isclose(score, fmean(known), abs_tol=NEAR)
 
 
 def _note(count: int, parts: int) -> str:
