@@ -221,6 +221,7 @@ def test_what_a_model_is_asked_by_another_protocol_is_a_cause_with_points(tmp_pa
         found = explained(tmp_path / here, tmp_path / there)
         assert (found["named"], found["difference"]) == (["judge"], points)
         assert (found["causes"]["judge"]["points"], found["rest"]) == (points, 0)
+        assert list(found["causes"]["judge"]["keys"]) == ["grader.prompts"]
 
 
 def test_a_published_number_says_what_is_not_known_of_it(planted: dict[str, Path]) -> None:

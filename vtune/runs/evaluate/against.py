@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.config import load_recipe
-from vtune.differences import differing_keys
+from vtune.differences import both, differing_keys
 from vtune.errors import DataError
 from vtune.runs.evaluate.causes import KEYS, Cause, changed, concluded, with_command, within
 from vtune.runs.evaluate.compare import PATHS
@@ -110,7 +110,7 @@ def _causes(
     keys = {name: changed(mine, theirs, name) for name in KEYS}
     here = judging(mine, ours.samples.values(), ours.results)
     other = judging(theirs, ours.samples.values(), results)
-    judged = {key: (here[key], other[key]) for key in here if here[key] != other[key]}
+    judged = {name: pair for key in here for name, pair in _apart(key, here[key], other[key]).items()}
     parsed = {key: keys["parser"][key] for key in parser_keys(mine, theirs)}
     differing: list[Reread] = [*(["parser"] if parsed else []), *(["judge"] if judged else [])]  # type: ignore[list-item]
     found = readings(ours, theirs, differing, [ours.folder, there])
@@ -135,6 +135,14 @@ def _causes(
         "judge": _reread(judged, found.get("judge")),
     }
     return {name: with_command(ours, theirs, name, cause) for name, cause in causes.items()}
+
+
+def _apart(name: str, here: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """What differs between two models that judge, key by key; where there is one alone, both as they are."""
+    if here is None or other is None:
+        return {} if here == other else {name: (here, other)}
+    pairs = both(differing_keys(here, other), here, other)
+    return {f"{name}.{key}": pair for key, pair in pairs.items()}
 
 
 def _decoding(
