@@ -49,6 +49,19 @@ def test_a_request_is_let_through_where_all_of_it_fits() -> None:
     assert Purse(Budget(tokens=PICTURE + AROUND + 1), None).hold([""], 1, 1).input == PICTURE + AROUND
 
 
+def test_who_may_spend_no_more_is_told_what_was_spent_and_what_the_next_may_take() -> None:
+    purse = Purse(Budget(tokens=200, money=1.0), PRICES)
+    purse.spent.add(Tokens(input=90, output=10))
+    purse.hold(["12"], 0, 4)
+    told = f"it may take {AROUND + 3 + 5}, 100 are spent, and {AROUND + 2 + 4} are set aside"
+    with pytest.raises(OverBudget, match=told):
+        purse.hold(["123"], 0, 5)
+    purse = Purse(Budget(money=0.5), PRICES)
+    purse.spent.add(Tokens(input=200_000))
+    with pytest.raises(OverBudget, match=r"it may cost 0\.8, 0\.4 are spent, and 0 are set aside"):
+        purse.hold([""], 0, 100_000)
+
+
 def test_money_is_counted_as_if_nothing_were_cached() -> None:
     limit = (AROUND + 6) * 2 / 1e6 + 10 * 8 / 1e6
     assert Purse(Budget(money=limit * 1.001), PRICES).hold(["123456"], 0, 10)

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from tests.judge.server import FakeJudge, serve
+from tests.judge.server import FakeJudge, JsonHandler, serve
+from tests.listening import listening
 from tests.runs.commands import vtune
 from vtune.config import find, load_recipe
 from vtune.errors import DataError, RecipeError, ServiceError
@@ -369,3 +370,36 @@ def test_a_password_in_a_url_is_refused_and_never_repeated(tmp_path: Path) -> No
     ended = vtune("faithfulness", str(tmp_path), "--judge-url", url, "--judge-model", "m")
     assert ended.code == 2
     assert "s3cret" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("choices", "said", "fix"),
+    [
+        (
+            [{"finish_reason": "length", "message": {"content": "<think>let me"}}],
+            "cut at its 8",
+            "raise `max_",
+        ),
+        (
+            [{"message": {"content": None, "reasoning_content": "so"}}],
+            "came as thoughts",
+            "parser of reasoning",
+        ),
+        ([], "it has no choice", "a model that chats"),
+        ([{"message": {"content": ""}}], "reply is empty", "another model"),
+    ],
+    ids=["cut in its thoughts", "thoughts apart", "no choice", "empty"],
+)
+def test_what_was_not_read_says_why_and_what_to_do(choices: list[Any], said: str, fix: str) -> None:
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.body()
+            self.reply({"choices": choices})
+
+    async def story(judge: FakeJudge) -> None:
+        async with JudgeClient(judge.endpoint()) as client:
+            await client.ask_for(PROMPT, (), lambda _: None, "TRUE or FALSE")
+
+    with listening(Handler) as port, pytest.raises(NoVerdict, match=said) as error:
+        asyncio.run(story(FakeJudge([], port=port)))
+    assert fix in error.value.fix

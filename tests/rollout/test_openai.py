@@ -29,7 +29,15 @@ BUDGET = PixelBudget(min_pixels=1, max_pixels=64 * 64)
 
 def reply(text: str, finish: str = "stop", stop: str | None = None) -> Completed:
     return Completed(
-        text=text, finish=finish, stop=stop, input=1, cached=0, output=1, model="m", fingerprint=None
+        text=text,
+        thoughts=False,
+        finish=finish,
+        stop=stop,
+        input=1,
+        cached=0,
+        output=1,
+        model="m",
+        fingerprint=None,
     )
 
 
@@ -167,6 +175,27 @@ def test_a_call_that_the_endpoint_takes_out_of_the_text_is_no_answer_of_the_mode
 
     with listening(Handler) as port, pytest.raises(ServiceError, match="tool call apart from its text"):
         draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+def test_a_reply_that_the_endpoint_takes_for_thoughts_is_no_answer_of_the_model(
+    key: str, tmp_path: Path
+) -> None:
+    """It ended without closing its thoughts; one that was cut has given no answer."""
+    finish = ["stop", "length"]
+
+    class Handler(JsonHandler):
+        def post(self) -> None:
+            self.body()
+            message = {"role": "assistant", "content": None, key: "It is red. <answer>A</answer>"}
+            self.reply({"choices": [{"finish_reason": finish.pop(0), "message": message}]})
+
+    with listening(Handler) as port:
+        with pytest.raises(ServiceError, match="all that the model wrote as thoughts") as error:
+            draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
+        assert "without a parser of reasoning" in error.value.fix
+        (cut,) = draw(FakeJudge([], port=port), tmp_path / "usage.jsonl")
+        assert (cut.text, cut.finish) == ("", "length")
 
 
 def test_settings_that_a_model_refuses_are_left_out_and_noted(tmp_path: Path) -> None:

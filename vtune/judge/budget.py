@@ -62,6 +62,10 @@ class Tokens:
         return (fresh + self.cached * prices.cached_input + self.output * prices.output) / MILLION
 
 
+def _total(tokens: Tokens) -> int:
+    return tokens.input + tokens.output
+
+
 class Purse:
     """Knows what was spent and what requests under way may still take.
 
@@ -95,20 +99,24 @@ class Purse:
             whole.add(part)
         if self._budget.tokens is not None and whole.input + whole.output > self._budget.tokens:
             raise OverBudget(
-                f"the next question may exceed the budget of {self._budget.tokens} tokens",
+                f"the next question may exceed the budget of {self._budget.tokens} tokens: it may take "
+                f"{_total(most)}, {_total(self.spent)} are spent, and {_total(self._held)} are set aside for "
+                "questions under way",
                 fix="raise `budget.tokens`, and continue with --resume",
             )
         if self._budget.money is not None and self._prices is not None:
             # Cached tokens may be dearer than others: nobody has said they are not.
             dearest = max(self._prices.input, self._prices.cached_input)
-            cost = (
-                self.spent.cost(self._prices)
-                + ((self._held.input + size) * dearest + (self._held.output + output) * self._prices.output)
-                / MILLION
+            spent = self.spent.cost(self._prices)
+            held, next_one = (
+                (one.input * dearest + one.output * self._prices.output) / MILLION
+                for one in (self._held, most)
             )
-            if cost > self._budget.money:
+            if spent + held + next_one > self._budget.money:
                 raise OverBudget(
-                    f"the next question may exceed {self._budget.money} {self._prices.currency}",
+                    f"the next question may exceed {self._budget.money} {self._prices.currency}: it may cost "
+                    f"{next_one:.3g}, {spent:.3g} are spent, and {held:.3g} are set aside for "
+                    "questions under way",
                     fix="raise `budget.money`, and continue with --resume",
                 )
         self._held.add(most)

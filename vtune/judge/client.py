@@ -22,6 +22,10 @@ from vtune.schema.message import Picture
 
 T = TypeVar("T")
 
+LENGTH = "length"
+"""The `finish_reason` of a reply that was cut at `max_tokens`."""
+MORE_ROOM = "raise `max_tokens` of the judge: a model that reasons needs some thousand"
+
 
 class PutOff(NoReply):
     """A question that is not asked now: it goes into a batch."""
@@ -65,6 +69,7 @@ class JudgeClient:
         self._file: IO[str] | None = None
         self._replies: dict[str, str] = {}
         self._dropped: set[str] = set()
+        self._cut: set[str] = set()
         self._by_batch = 0
         self._batches: Batches | None = None
         self._held = Tokens()
@@ -246,6 +251,7 @@ class JudgeClient:
                 if key not in self._replies:  # else a run that was killed has kept it
                     used = _tokens(completed, most)
                     self._purse.spent.add(used)
+                    self._note_cut(key, completed)
                     self._keep(key, completed.text, used, batch=True)
         finally:
             self._settle_batches()
@@ -278,7 +284,7 @@ class JudgeClient:
                 reply = await self.ask(asked, pictures)
                 if (found := read(reply)) is not None:
                     return found
-                why.append(NoVerdict(f"the judge wrote {reply[:80]!r} instead of {wanted}, asked twice"))
+                why.append(self._unreadable(reply, wanted, cut=self._key(asked, pictures) in self._cut))
             except Empty as error:
                 why.append(error)
         for asked in both:
@@ -308,6 +314,7 @@ class JudgeClient:
                 raise
             finally:
                 self._purse.settle(whole, used)
+        self._note_cut(key, completed)
         self._keep(key, completed.text, used)
         return self._text(completed)
 
@@ -347,13 +354,25 @@ class JudgeClient:
     def _text(self, completed: Completed) -> str:
         if completed.text:
             return completed.text
-        cut = completed.finish == "length"
-        raise Empty(
-            "the judge's reply is empty"
-            + (f": its {self._endpoint.max_tokens} max_tokens went into thoughts" if cut else ""),
-            where=self._completions.where,
-            fix="raise `max_tokens` of the judge: a model that reasons needs some thousand" if cut else "",
-        )
+        why, fix = "", "ask another model, or see in the log of its server why it says nothing"
+        if completed.finish == LENGTH:
+            why, fix = f": its {self._endpoint.max_tokens} max_tokens went into thoughts", MORE_ROOM
+        elif completed.thoughts:
+            why = ": all that it wrote came as thoughts (`reasoning_content`)"
+            fix = "serve it without a parser of reasoning, or with the one that its model is made for"
+        elif not completed.finish:
+            why, fix = ": it has no choice", "check that the endpoint serves a model that chats"
+        raise Empty(f"the judge's reply is empty{why}", where=self._completions.where, fix=fix)
+
+    def _note_cut(self, key: str, completed: Completed) -> None:
+        if completed.finish == LENGTH:
+            self._cut.add(key)
+
+    def _unreadable(self, reply: str, wanted: str, *, cut: bool) -> NoVerdict:
+        what = f"the judge wrote {reply[:80]!r} instead of {wanted}"
+        if cut:
+            what += f", and was cut at its {self._endpoint.max_tokens} max_tokens"
+        return NoVerdict(f"{what}, asked twice", fix=MORE_ROOM if cut else "")
 
     def _key(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         settings = (self._endpoint.model, self._endpoint.temperature, self._endpoint.max_tokens)

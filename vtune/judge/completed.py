@@ -10,6 +10,8 @@ class Completed:
 
     text: str
     """Empty where it said nothing."""
+    thoughts: bool
+    """Whether the endpoint gave thoughts apart from the text, as servers do that parse them."""
     finish: str
     """Its `finish_reason`: stop, length, content_filter; empty where there was no choice at all."""
     stop: str | None
@@ -42,6 +44,7 @@ def completed(body: Any, model: str) -> Completed:
     fingerprint = found.get("system_fingerprint")
     return Completed(
         text="" if choice is None else _text(choice),
+        thoughts=choice is not None and _has_thoughts(choice),
         finish="" if choice is None else str(choice.get("finish_reason") or "stop"),
         stop=reason if isinstance(reason, str) else None,
         input=_count(usage.get("prompt_tokens")),
@@ -67,6 +70,11 @@ def _text(choice: dict[str, Any]) -> str:
         raise ValueError("`content` is not a text")
     # JSON may spell half a surrogate pair, which no file takes.
     return text.encode("utf-8", "replace").decode()
+
+
+def _has_thoughts(choice: dict[str, Any]) -> bool:
+    said = choice.get("message")
+    return isinstance(said, dict) and any(said.get(key) for key in ("reasoning_content", "reasoning"))
 
 
 def _object(value: Any, what: str) -> dict[str, Any]:

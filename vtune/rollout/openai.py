@@ -39,6 +39,8 @@ FILTERED = "content_filter"
 """The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
 IN_TEXT = (OPEN, "<code>", "<answer>")
 """What a text has that holds a call of ours, or the answer."""
+LENGTH = "length"
+"""The `finish_reason` of a reply that was cut: it may have come to its thoughts alone."""
 CALLED = ("tool_calls", "function_call")
 """The `finish_reason` of a reply that the endpoint has taken calls out of. It was offered no tools: ours are
 described in words, and called in words."""
@@ -214,6 +216,10 @@ class OpenAIEngine:
         if reply.finish in CALLED and not any(mark in reply.text for mark in IN_TEXT):
             why = "the endpoint gave the model's tool call apart from its text"
             fix = "serve the model without a parser of tool calls: vtune describes its tools in the prompt"
+            raise ServiceError(why, where=self._completions.where, fix=fix)
+        if reply.thoughts and reply.finish != LENGTH and not reply.text.strip():
+            why = "the endpoint gave all that the model wrote as thoughts (`reasoning_content`), and no text"
+            fix = "serve the model without a parser of reasoning: vtune reads the answer behind its thoughts"
             raise ServiceError(why, where=self._completions.where, fix=fix)
         text, finish = said(reply, sampling.stop)
         return Completion(

@@ -47,8 +47,8 @@ def not_judged(
     if unreadable:
         least = enough(len(left), total)
         fix = (
-            f"continue with another model as `{model}` and --resume, which is asked about all replies (the "
-            "same one about these alone, and it may say the same again); "
+            f"continue with another `{model}` (model, or `max_tokens` where it was cut) and --resume, which "
+            "is asked about all replies (the same one about these alone, and it may say the same again); "
             f"or without a {what} for them, with --set reward.max_unscored={least:g} --resume"
         )
     return RunFailed(
