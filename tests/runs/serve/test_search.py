@@ -171,7 +171,11 @@ def ask(url: str, body: Any, *, token: str | None = TOKEN) -> tuple[int, Any]:
 @pytest.mark.parametrize(
     ("path", "body", "what"),
     [
-        ("/search", {"query": "", "top_k": 1}, "query"),
+        ("/search", {"query": "", "top_k": 1}, "`query` is empty"),
+        ("/search", {"query": " ", "top_k": 1}, "`query` is empty"),
+        ("/search", {"query": 7, "top_k": 1}, "`query` is a text"),
+        ("/images", {"picture": "", "top_k": 1}, "`picture` is empty"),
+        ("/images", {"picture": "data:image/png;base64,aGVsbG8=", "top_k": 1}, "base64"),
         ("/search", {"query": "ferry", "top_k": 0}, "top_k"),
         ("/search", {"query": "ferry", "top_k": True}, "top_k"),
         ("/search", {"query": "f" * 1001, "top_k": 1}, "characters"),
@@ -186,6 +190,7 @@ def test_a_wrong_question_is_refused_with_its_reason(
     status, answer = ask(service.url + path, body)
     assert status == 422
     assert what in answer["error"]["what"]
+    assert answer["error"]["fix"]
 
 
 def test_what_is_asked_elsewhere_learns_where(service: Served) -> None:

@@ -98,7 +98,7 @@ class SearchService:
             raise DataError("there is no index of passages here", fix="start the service with one")
         query, top_k = _field(asked, "query"), _top_k(asked)
         if len(query) > LONGEST_QUERY:
-            raise DataError(f"`query` has more than {LONGEST_QUERY} characters")
+            raise DataError(f"`query` has more than {LONGEST_QUERY} characters", fix="ask a shorter question")
         async with self._room:
             found = await self._passages.search(query, top_k)
         return {"results": [{"id": one.id, "title": one.title, "text": one.text} for one in found]}
@@ -115,7 +115,8 @@ class SearchService:
         try:
             picture = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            raise DataError("`picture` is not base64") from None
+            fix = "send the file's bytes in base64; of a data URL, what stands behind the comma"
+            raise DataError("`picture` is not base64", fix=fix) from None
         async with self._room:
             found = await self._pictures.search(picture, top_k)
         return {
@@ -182,10 +183,11 @@ def _error_body(error: VtuneError) -> dict[str, Any]:
 
 def _field(asked: Any, name: str) -> str:
     value = asked.get(name) if isinstance(asked, dict) else None
-    if not isinstance(value, str) or not value:
-        raise DataError(
-            f"`{name}` is a text", fix='send {"query": "…", "top_k": 3} or {"picture": "…", "top_k": 5}'
-        )
+    fix = 'send {"query": "…", "top_k": 3} or {"picture": "…", "top_k": 5}'
+    if not isinstance(value, str):
+        raise DataError(f"`{name}` is a text", fix=fix)
+    if not value.strip():
+        raise DataError(f"`{name}` is empty", fix=fix)
     return value
 
 
