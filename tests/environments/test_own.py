@@ -17,8 +17,9 @@ from tests.rollout.build import ANSWER, LOOK, SAMPLE, FakeSandbox, job, roll_out
 from vtune.environments import check_environment, opened
 from vtune.errors import DataError, RunFailed
 from vtune.models.policy import Policy
+from vtune.reward.items import read_item
 from vtune.reward.score import Scorer
-from vtune.reward.wire import item_of, packed_json, read_item
+from vtune.reward.wire import item_of, packed_json
 from vtune.rollout.agent import black
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reward.build import INPUT, LEVELS, TARGET, looks, sample
-from vtune.errors import ServiceError
+from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
 from vtune.judge.prompts import LONGEST_PRINTED, Prompt, readable
@@ -177,7 +177,7 @@ def test_where_no_look_is_needed_a_call_earns_nothing_unless_it_carries_a_flag()
 def test_our_failure_is_no_score() -> None:
     with pytest.raises(ServiceError, match="sandbox"):
         call_score(sample(TARGET), NO_MODEL, "infra")
-    with pytest.raises(ServiceError, match="no judge"):
+    with pytest.raises(RecipeError, match="no judge"):
         call_score(sample(), NO_MODEL, TARGET)
 
 

@@ -103,8 +103,7 @@ def refused_or_scored(answer: httpx2.Response) -> None:
     said = answer.json()
     for one in said.get("results", [said]):
         status = one.get("status", answer.status_code)
-        # Without its evidence boxes a sample needs a judge, and this service has none.
-        assert status in (200, 422) or "no judge in the recipe" in one["error"]["what"], one
+        assert status in (200, 422), one
         assert status == 200 or (one["error"]["what"] and one.get("reward", {}) is not True)
 
 

@@ -156,10 +156,11 @@ def test_a_service_asks_the_judge_of_its_recipe(tmp_path: Path) -> None:
             ("POST", "/score", {"reward": other, **item}),
             given=read_reward(str(path)),
         )
-    assert [one.status_code for one in answers] == [200, 200, 500, 422]
+    assert [one.status_code for one in answers] == [200, 200, 422, 422]
     assert answers[0].json()["tool_scores"] == [0.5]
     assert answers[1].json() == answers[0].json()
     assert "no judge in the recipe" in answers[2].json()["error"]["what"]
+    assert "set `reward.judge`" in answers[2].json()["error"]["fix"]
     assert "the request wants" in answers[3].json()["error"]["what"]
     assert len(judge.requests) == 1
 

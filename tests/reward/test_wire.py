@@ -15,7 +15,8 @@ from tests.schema.records import trajectories
 from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.prompts import LONGEST_PRINTED, readable
 from vtune.reward.evidence_judge import EVIDENCE
-from vtune.reward.wire import item_of, read_item, recipe_of, scores_of, settings_of, with_scores
+from vtune.reward.items import read_item
+from vtune.reward.wire import item_of, recipe_of, scores_of, settings_of, with_scores
 from vtune.schema.message import Picture
 from vtune.schema.reward import Reward
 from vtune.schema.trajectory import Trajectory

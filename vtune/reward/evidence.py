@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vtune.environments import DEFAULT, name_of
-from vtune.errors import ServiceError
+from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.graders import compare
 from vtune.judge.prompts import Prompt, conclusion_prompt
@@ -18,6 +18,9 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.uses import given
+
+NAME_ONE = "set `reward.judge`; a reward service has that of its --recipe, and no other"
+"""The next step where a model would have to judge, and there is none."""
 
 
 class Judges:
@@ -49,13 +52,13 @@ class Judges:
         """The judge of a sample's calls.
 
         Raises:
-            ServiceError: If they cannot be judged.
+            RecipeError: If no judge of the recipe can judge them.
         """
         name = self.who(sample)
         if name is None:
             parts = [EVIDENCE[name] for name in self._names]
-            fix = "set `judge`" if any(part.asks_model for part in parts) else "let a model judge"
-            raise ServiceError(", and ".join(part.lacking for part in parts), fix=fix)
+            fix = NAME_ONE if any(part.asks_model for part in parts) else "let a model judge"
+            raise RecipeError(", and ".join(part.lacking for part in parts), fix=fix)
         if name not in self._opened:
             self._opened[name] = opened_judge(name, self.levels, self._client)
         return self._opened[name]
@@ -69,7 +72,8 @@ class Judges:
         none. `pictures` of the question are shown where the sample's `grading` wants that.
 
         Raises:
-            ServiceError: If it cannot tell, or there is no model to ask.
+            ServiceError: If it cannot tell.
+            RecipeError: If there is no model to ask.
         """
         return await compare(self._asked(), answer, sample, pictures)
 
@@ -77,7 +81,8 @@ class Judges:
         """Whether the model finds that thoughts draw the conclusion that the answer gives.
 
         Raises:
-            ServiceError: If it cannot tell, or there is no model to ask.
+            ServiceError: If it cannot tell.
+            RecipeError: If there is no model to ask.
         """
         return await self._says(conclusion_prompt(thoughts, answer))
 
@@ -86,7 +91,7 @@ class Judges:
 
     def _asked(self) -> JudgeClient:
         if self._client is None:
-            raise ServiceError("only a judge can tell, and there is none in the recipe", fix="set `judge`")
+            raise RecipeError("only a judge can tell, and there is none in the recipe", fix=NAME_ONE)
         return self._client
 
 
@@ -130,6 +135,7 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
 
     Raises:
         ServiceError: If it cannot be judged; the call is unscored.
+        RecipeError: If no judge of the recipe can judge it; the call is unscored.
     """
     call = trajectory.calls[k]
     if call.status == "infra":
@@ -184,8 +190,9 @@ async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:
             continue
         try:
             found.append(await score_call(sample, scene.trajectory, k, judges))
-        except ServiceError as error:
-            found.append(replace(unscored(error), again=call.status != "infra"))
+        except (ServiceError, RecipeError) as error:
+            why = unscored(error)
+            found.append(replace(why, again=why.again and call.status != "infra"))
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from vtune.errors import DataError
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels
@@ -15,7 +16,7 @@ from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
-from vtune.tools import image_search, text_search
+from vtune.tools import TOOLS, image_search, text_search
 from vtune.tools.scripts import plain, spelled
 from vtune.tools.tool import SOURCES
 from vtune.verifiers import exact
@@ -96,7 +97,16 @@ class PassageJudge:
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         """`full` where a passage holds the answer, `partial` where it names no more than the fact on the way
         to it, else `miss`.
+
+        Raises:
+            DataError: If the call is of a tool that nobody knows: whether it searched, there is no saying.
         """
+        tool = trajectory.calls[k].tool
+        if tool not in TOOLS and tool not in sample.tools:
+            known = ", ".join(f"`{name}`" for name in SEARCHES if name in sample.tools)
+            raise DataError(
+                f"the sample offers no tool {tool!r:.60}", fix=f"name a search as it does: {known}"
+            )
         held = holding(sample, trajectory.calls[k])
         if held is None and names_fact(sample, trajectory.calls[k]):
             return Verdict(self._levels.partial, f"partial: a returned passage names {sample.extra[FACT]!r}")

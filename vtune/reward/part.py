@@ -34,6 +34,8 @@ class Unscored:
     """A worker or a judge failed: another attempt may score it. What was given is not at fault."""
     silent: bool = False
     """A model that was to judge it gave no reply (`NoReply`)."""
+    fix: str = ""
+    """The remedy, where one is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def unscored(error: VtuneError) -> Unscored:
     """What an error leaves of a part; of a model that gave no reply its name, too."""
     silent = isinstance(error, NoReply)
     why = f"{error.what} ({error.where})" if silent and error.where else error.what
-    return Unscored(why, again=isinstance(error, ServiceError), silent=silent)
+    return Unscored(why, again=isinstance(error, ServiceError), silent=silent, fix=error.fix)
 
 
 REWARDS: Parts[RewardPart] = Parts(

@@ -17,7 +17,7 @@ from vtune.reward.combining import combine, weights_of
 from vtune.reward.evidence import Judges, needs_look, score_calls
 from vtune.reward.flags import call_flags
 from vtune.reward.looks import with_looks
-from vtune.reward.part import Scene, Unscored, asked_for, scored
+from vtune.reward.part import Scene, Unscored, asked_for, scored, unscored
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
 from vtune.reward.wire import settings_of
 from vtune.schema.reward import Reward
@@ -50,6 +50,8 @@ class Scored:
     """Its total is None, and another attempt may score it."""
     silent: bool = False
     """Its total is None, for a model that was to judge it gave no reply."""
+    fix: str = ""
+    """The remedy where its total is None, if one is known."""
 
 
 class Scorer:
@@ -243,6 +245,7 @@ async def score_trajectory(
         done,
         again=missing and any(part.again for part in failed),
         silent=missing and any(part.silent for part in failed),
+        fix=next((part.fix for part in failed if missing and part.fix), ""),
     )
 
 
@@ -273,7 +276,7 @@ async def _looked_at(scene: Scene, *, paid: bool) -> Scene:
         scene = replace(scene, trajectory=done)
         return replace(scene, calls=await score_calls(scene, paid=paid))
     except DataError as error:
-        return replace(scene, calls=[Unscored(error.what)] * len(done.calls))
+        return replace(scene, calls=[unscored(error)] * len(done.calls))
 
 
 def failure_of(trajectory: Trajectory) -> str:

@@ -20,10 +20,11 @@ from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.counts import Counts
 from vtune.reward.evidence import Judges
 from vtune.reward.guard import Guard, Packed
+from vtune.reward.items import read_item
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.released import JudgeRequest, rewards_of, sample_of
 from vtune.reward.score import Scored, score_trajectory
-from vtune.reward.wire import read_item, recipe_of, scores_of, settings_of
+from vtune.reward.wire import recipe_of, scores_of, settings_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 from vtune.uses import broken
@@ -326,7 +327,7 @@ def _result(scored: Scored, sample: Sample) -> dict[str, Any]:
     scores = scores_of(scored.trajectory)
     if scores["reward"]["total"] is not None:
         return {"status": OK, "error": None} | scores
-    fix = "" if sample.verifier in VERIFIERS else VERIFIERS.meant(sample.verifier)
+    fix = scored.fix if sample.verifier in VERIFIERS else VERIFIERS.meant(sample.verifier)
     error = DataError(scores["reward"]["why"], fix=fix)
     silent = {"silent": True} if scored.silent else {}
     return {"status": FAILED if scored.again else WRONG, "error": error_row(error)} | silent | scores

@@ -11,47 +11,29 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from math import isfinite
 from typing import Any
 
 from pydantic import ValidationError
 
-from vtune.errors import DataError, RecipeError, ServiceError, nearest
+from vtune.errors import DataError, RecipeError, ServiceError
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.graders import GRADERS
 from vtune.judge.pictures import read_bytes
-from vtune.reward.body import check_structure
 from vtune.reward.evidence_judge import EVIDENCE
 from vtune.reward.recipe import RewardRecipe
 from vtune.reward.recut import printed
 from vtune.schema.fields import Fields, Row
-from vtune.schema.message import IMAGE, Message, Picture
+from vtune.schema.message import IMAGE, Picture
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Sample
-from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, scored_columns
+from vtune.schema.sample_row import scored_columns
 from vtune.schema.trajectory import Call, Crop, Look, Trajectory
-from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, call_to_row, outcome_to_row, trajectory_from_row
+from vtune.schema.trajectory_row import call_to_row, outcome_to_row
 from vtune.tools.python import NAME as PYTHON
 from vtune.uses import prints, used
 
 _PARTS = ("total", "accuracy", "format", "tool", "consistency")
-
-IDENTITY = ("id", "index", "split")
-"""What of `extra_info` makes a sample's id."""
-
-_JUDGED = (*SAMPLE_COLUMNS.field("reward_model").type.names, "style")
-"""Members of `reward_model`; the last is verl's."""
-_SEEN = tuple(SAMPLE_COLUMNS.field("evidence").type.value_type.names)
-_MEANT: Mapping[str, str] = {
-    **{name: f"extra_info.{name}" for name in IDENTITY},
-    **{name: f"reward_model.{name}" for name in _JUDGED},
-    **{name: name for name in SAMPLE_COLUMNS.names},
-}
-"""A key of a sample -> where it stands."""
-
-LONGEST_TEXT = 4 * 2**20
-"""Characters of what a policy wrote in one trajectory, ours: a million tokens."""
 
 SCORING = ("verifier", "evidence", "reward")
 """Kinds of parts that can move a score: a user's own are the same in the run and in the service."""
@@ -66,7 +48,7 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
     asked = scored_columns(sample) | {
         "images": [None] * count,  # counted, never looked at
         "prompt": [{"role": "user", "content": IMAGE * count + sample.question}],
-        "extra_info": _read_of(sample.extra) | {"id": sample.id},
+        "extra_info": read_of(sample.extra) | {"id": sample.id},
     }
     done = {
         "sample_id": trajectory.sample_id,
@@ -95,7 +77,7 @@ def _output(call: Call) -> str:
     return printed(call) if call.tool == PYTHON and not prints(SCORING) else call.output
 
 
-def _read_of(extra: Mapping[str, Any]) -> Row:
+def read_of(extra: Mapping[str, Any]) -> Row:
     """Of `extra_info`, what scoring reads."""
     if prints(SCORING):
         return {key: value for key, value in extra.items() if _is_json(value)}
@@ -110,45 +92,6 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def read_item(item: Any) -> tuple[Sample, Trajectory]:
-    """The sample and the trajectory of an item; `{"sample": row, "reply": text}` is one of a single turn.
-
-    Raises:
-        DataError: Naming the column and the remedy.
-    """
-    if not isinstance(item, dict) or not isinstance(item.get("sample"), dict):
-        raise DataError("an item needs a `sample`", fix='{"sample": {…}, "reply": "…"} or "trajectory": {…}')
-    if unknown := sorted(set(item) - {"sample", "trajectory", "reply"}):
-        raise DataError(f"unknown key `{unknown[0][:60]}` in an item", fix="known: sample, trajectory, reply")
-    sample = _sample(item["sample"])
-    _check_text(sample.ground_truth, "ground truth")
-    row, reply = item.get("trajectory"), item.get("reply")
-    if isinstance(reply, str) and row is None:
-        _check_text(reply, "reply")
-        messages = (Message("assistant", reply),)
-        return sample, Trajectory(sample_id=sample.id, source=sample.source, messages=messages)
-    if reply is not None and row is None:
-        raise DataError(
-            f"`reply` is {type(reply).__name__}, not a text",
-            fix='send the text: of a list of messages `completion[-1]["content"]`',
-        )
-    if not isinstance(row, dict) or reply is not None:
-        raise DataError("an item has either a `reply` or a `trajectory`", fix="send the text of the reply")
-    trajectory = _trajectory(row, sample)
-    if trajectory.sample_id != sample.id:
-        raise DataError(
-            f"the trajectory answers {trajectory.sample_id!r}, the sample is {sample.id!r}",
-            fix="send each trajectory with the sample that it answers",
-        )
-    _check_text(trajectory.reply, "reply")
-    return sample, trajectory
-
-
-def _check_text(text: str, name: str) -> None:
-    if len(text) > LONGEST_TEXT:
-        raise DataError(f"the {name} has {len(text)} characters", fix=f"send {LONGEST_TEXT} at most")
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
@@ -305,83 +248,3 @@ def _sent(picture: Picture) -> Row:
         data = b""  # unreadable there as here: the calls are unscored
     seen = None if picture.seen is None else list(picture.seen)
     return {"bytes": base64.b64encode(data).decode("ascii"), "origin": picture.origin, "seen": seen}
-
-
-def _check_keys(sample: Row) -> None:
-    """Check that a sample has no columns that nobody reads: a misspelt one would be as good as none.
-
-    Those that are null are not given: readers of tables fill rows up with them.
-
-    Raises:
-        DataError: Naming the first of them, and what was meant.
-    """
-    judge, evidence = sample.get("reward_model"), sample.get("evidence")
-    _check_known(sample, _MEANT, "")
-    if isinstance(judge, dict):
-        _check_known(judge, {name: f"reward_model.{name}" for name in _JUDGED}, "reward_model.")
-    for item in evidence if isinstance(evidence, list) else ():
-        if isinstance(item, dict):
-            _check_known(item, {name: f"evidence.{name}" for name in _SEEN}, "evidence.")
-
-
-def _check_known(given: Row, known: Mapping[str, str], place: str) -> None:
-    own = {name for name, spelt in known.items() if spelt == f"{place}{name}"}
-    for key in given:
-        if given[key] is not None and key not in own:
-            near = get_close_matches(key[:60], known, n=1)
-            meant = f"did you mean `{known[near[0]]}`?" if near else f"known: {', '.join(sorted(own))}."
-            raise DataError(
-                f"unknown key `{place}{key[:60]}`",
-                where="the sample of a request",
-                fix=f"{meant} What is your own goes into `extra_info`",
-            )
-
-
-def _sample(row: Row) -> Sample:
-    _check_keys(row)
-    judge, info = row.get("reward_model"), row.get("extra_info")
-    parm = judge.get("verifier_parm") if isinstance(judge, dict) else None
-    if isinstance(parm, str):  # JSON within JSON
-        try:
-            check_structure(parm.encode("utf-8", "surrogatepass"))
-        except DataError as error:
-            raise DataError(error.what, where="column `reward_model.verifier_parm`", fix=error.fix) from None
-    if isinstance(info, dict):
-        named = {key: value for key, value in info.items() if key in IDENTITY}
-        row = row | {"extra_info": _read_of(info) | named}
-    images = row.get("images")
-    # A path in a request must never be opened here, and no verifier looks at a sample's pictures.
-    empty = [{"bytes": b"", "path": None} for _ in images] if isinstance(images, list) else None
-    return sample_from_row(row | {"images": empty}, place="request")
-
-
-def _trajectory(row: Row, sample: Sample) -> Trajectory:
-    if row.get("messages") is None:  # empty is what a policy that wrote nothing leaves, and scored
-        raise DataError(
-            "a trajectory came without `messages`",
-            where="column `messages`",
-            fix='send the turns, [{"role": "assistant", "content": "…"}, …]',
-        )
-    if unknown := sorted(name for name in row.keys() - TRAJECTORY_COLUMNS.names if row[name] is not None):
-        name = unknown[0][:60]
-        fix = nearest(name, TRAJECTORY_COLUMNS.names)
-        raise DataError(f"unknown key `{name}`", where="the trajectory of a request", fix=fix)
-    images = row.get("images") or []
-    if not isinstance(images, list):
-        raise DataError("column `images` is not a list", fix="send a list of pictures")
-    nothing = dict.fromkeys(TRAJECTORY_COLUMNS.names)
-    known = {"sample_id": sample.id, "data_source": sample.source, "stop_reason": "answer"}
-    return trajectory_from_row(nothing | known | row | {"images": [_picture(item) for item in images]})
-
-
-def _picture(item: Any) -> Row:
-    data = item.get("bytes") if isinstance(item, dict) else None
-    if not isinstance(data, str):
-        raise DataError(
-            "a picture came without its bytes", where="column `images`", fix="send `bytes` in base64"
-        )
-    try:
-        decoded = base64.b64decode(data, validate=True)
-        return {"bytes": decoded, "path": None, "origin": item.get("origin"), "seen": item.get("seen")}
-    except ValueError:  # also of text beyond ASCII
-        raise DataError("not base64", where="column `images.bytes`", fix="encode the file's bytes") from None
