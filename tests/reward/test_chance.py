@@ -2,6 +2,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,14 +61,26 @@ def questions() -> list[Sample]:
     ]
 
 
-def answered(one: Sample, *calls: list[Box]) -> Trajectory:
-    """Each call shows some regions, one picture for each."""
+def canvas(box: Box, margin: int, origin: str) -> Picture:
+    x0, y0, x1, y1 = (int(side) for side in box)
+    pixels = np.pad(PIXELS[y0:y1, x0:x1], ((margin, margin), (margin, margin), (0, 0)), constant_values=255)
+    return Picture(encode(pixels), origin=origin, seen=(4 * pixels.shape[1], 4 * pixels.shape[0]))
+
+
+def answered(one: Sample, *calls: list[Box], margin: int = 0) -> Trajectory:
+    """Each call shows some regions, one picture for each, within a white margin."""
     images, made = [*one.images], []
     for k, boxes in enumerate(calls):
         part = looks(*boxes)
         first = len(images)
         crops = tuple(replace(call.crops[0], shown=first + n) for n, call in enumerate(part.calls))
         images += [replace(seen, origin=f"call:{k}") for seen in part.images[1:]]
+        if margin:
+            images[first:] = [canvas(box, margin, f"call:{k}") for box in boxes]
+            crops = tuple(
+                replace(crop, matrix=(1.0, 0.0, crop.bbox[0] - margin, 0.0, 1.0, crop.bbox[1] - margin))
+                for crop in crops
+            )
         shown = tuple(range(first, len(images)))
         made.append(replace(part.calls[0], images=shown, crops=crops))
     return replace(looks(), sample_id=one.id, images=tuple(images), calls=tuple(made))
@@ -78,9 +91,10 @@ def honest(one: Sample) -> Trajectory:
     return answered(one, [(max(x0 - 3, 0), max(y0 - 3, 0), min(x1 + 3, 100), min(y1 + 3, 100))])
 
 
-def halves(one: Sample) -> Trajectory:
+def halves(one: Sample, margin: int = 0) -> Trajectory:
     """Two calls, each with five strips of a half of the picture: all of it, whatever is asked."""
-    return answered(one, *([(x, y, x + 50, y + 20) for y in range(0, 100, 20)] for x in (0, 50)))
+    strips = ([(x, y, x + 50, y + 20) for y in range(0, 100, 20)] for x in (0, 50))
+    return answered(one, *strips, margin=margin)
 
 
 def audited(samples: list[Sample], trajectories: list[Trajectory]) -> list[AuditRow]:
@@ -109,6 +123,14 @@ def test_an_honest_policy_is_far_above_its_chance_level_and_a_blind_one_is_at_it
     assert by_chance == pytest.approx(faithful, abs=0.1)
     faithful, by_chance = share(audited(asked, [answered(one, [(0, 0, 100, 100)]) for one in asked]))
     assert (faithful, by_chance) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("margin", [5, 20, 60])
+def test_a_margin_around_blind_looks_makes_them_no_less_blind(margin: int) -> None:
+    asked = questions()
+    faithful, by_chance = share(audited(asked, [halves(one, margin) for one in asked]))
+    assert faithful > 0.5
+    assert by_chance == pytest.approx(faithful, abs=0.1)
 
 
 def test_order_and_shards_change_nothing() -> None:
@@ -140,14 +162,18 @@ call = st.lists(st.one_of(box, st.just((0, 0, 100, 100)), st.just((0, 0, 40, 90)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(call, min_size=1, max_size=3), st.one_of(box, st.just((10, 10, 90, 90))))
+@given(
+    st.lists(call, min_size=1, max_size=3),
+    st.one_of(box, st.just((10, 10, 90, 90))),
+    st.sampled_from([0, 0, 4, 30, 300]),
+)
 @pytest.mark.parametrize("levels", [LEVELS, CLAIMED])
-def test_on_its_own_question_a_look_is_what_the_judge_says(levels, calls, target) -> None:
+def test_on_its_own_question_a_look_is_what_the_judge_says(levels, calls, target, margin) -> None:
     one = sample(target)
 
     async def story() -> tuple[Trajectory, list[bool]]:
         async with Scorer(recipe(evidence=levels)) as scorer:
-            (scored,) = await scorer.score([one], [answered(one, *calls)])
+            (scored,) = await scorer.score([one], [answered(one, *calls, margin=margin)])
         judge = BoxJudge(levels)
         judge._problem = lambda *_: ""  # type: ignore[method-assign]  # pixels aside
         return scored, [await judge.shows_target(one, scored, k) for k in range(len(calls))]
@@ -160,7 +186,9 @@ def test_on_its_own_question_a_look_is_what_the_judge_says(levels, calls, target
 unit = st.tuples(*[st.floats(0, 0.6)] * 2, *[st.floats(0.05, 0.4)] * 2).map(
     lambda sides: (sides[0], sides[1], sides[0] + sides[2], sides[1] + sides[3])
 )
-look = st.builds(Look, st.integers(0, 1), unit, st.floats(0.01, 1), st.booleans())
+look = st.builds(
+    Look, st.integers(0, 1), unit, st.floats(0.01, 1), st.floats(0.01, 1), st.booleans(), st.booleans()
+)
 large = st.lists(st.tuples(st.integers(0, 1), st.floats(0.5, 1)), max_size=1).map(tuple)
 shown = st.builds(CallLooks, st.lists(look, max_size=3).map(tuple), large)
 

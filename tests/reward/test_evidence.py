@@ -3,11 +3,12 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.reward.build import INPUT, LEVELS, TARGET, looks, sample
+from tests.reward.build import INPUT, LEVELS, TARGET, encode, looks, sample
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
 from vtune.judge.completions import NoVerdict
@@ -31,6 +32,7 @@ class FakeClient(JudgeClient):
     def __init__(self, *replies: str | ServiceError) -> None:
         self.replies = list(replies)
         self.asked: list[tuple[str, int]] = []
+        self._cut = set()
 
     async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         self.asked.append((f"{prompt.system}\n{prompt.text}", len(pictures)))
@@ -299,3 +301,14 @@ def test_the_model_is_asked_about_crops_but_not_about_whole_pictures(reply: str,
     for whole in (INPUT, (0, 0, 100, 100)):
         assert not asyncio.run(judge.shows_target(sample(), looks(whole), 0))
     assert len(client.asked) == 1
+
+
+def test_a_claim_that_lies_beside_its_picture_shows_nothing() -> None:
+    """As code that writes its own provenance can make it, on a picture of one colour."""
+    blank = Picture(encode(np.full((100, 100, 3), 255, np.uint8)), origin="call:0", seen=(400, 400))
+    beside = Crop(0, TARGET, 1, matrix=(0.2, 0.0, -2000.0, 0.0, 0.2, -2000.0))
+    call = dataclasses.replace(looks(TARGET).calls[0], crops=(beside,))
+    forged = dataclasses.replace(looks(), images=(INPUT, blank), calls=(call,))
+    judge = BoxJudge(LEVELS)
+    assert asyncio.run(judge.judge(sample(TARGET), forged, 0)).score == LEVELS.miss
+    assert not asyncio.run(judge.shows_target(sample(TARGET), forged, 0))

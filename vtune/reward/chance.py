@@ -15,7 +15,8 @@ from typing import Protocol
 from vtune.judge.pictures import picture_size
 from vtune.looks.geometry import corners, covered, map_of
 from vtune.reward.flags import WHOLE_IMAGE, whole_images
-from vtune.reward.looks import MOST_CLAIMS, laid_out
+from vtune.reward.glimpses import as_large, showing_share
+from vtune.reward.looks import MOST_CLAIMS, laid_out, pixels_of
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.box import Box, area, intersection
 from vtune.schema.sample import Sample
@@ -53,6 +54,10 @@ class Look:
     """In shares of the picture's width and height."""
     spans: float
     """Share of that picture that would fill the returned one; infinite where nothing counts as shown."""
+    shows: float
+    """Share of the returned picture that shows something (`vtune.reward.glimpses.showing_share`)."""
+    as_large: bool
+    """Whether the picture is seen no smaller there than in the question."""
     pointed: bool
     """False: an overview beside a crop, which counts only for a target that fills it."""
 
@@ -138,8 +143,14 @@ def _looks(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> CallLooks:
     for crop, shown in claims:
         width, height = picture_size(trajectory.images[crop.image])
         box = _relative(crop.bbox, (width, height))
-        spans = _spans(trajectory, crop, shown, verified=verified) / (width * height)
-        looks.append(Look(crop.image, box, inf if shown in whole else spans, pointed=True))
+        filling = _spans(trajectory, crop, shown, verified=verified)
+        spans = filling / (width * height)
+        shows, no_smaller = 1.0, True
+        if verified:
+            returned = trajectory.images[shown]
+            shows = showing_share(trajectory, k, crop, levels)
+            no_smaller = as_large(trajectory.images[crop.image], filling, returned, pixels_of(returned))
+        looks.append(Look(crop.image, box, inf if shown in whole else spans, shows, no_smaller, pointed=True))
         covers += max(area(box), spans)
     if not verified or covers <= LITTLE * min(levels.most_of_input, levels.whole_image_share):
         return CallLooks(tuple(looks), ())
@@ -172,10 +183,16 @@ def shows(call: CallLooks, targets: Iterable[Target], levels: EvidenceLevels) ->
         look.image == one.image
         and (look.pointed or area(one.box) >= levels.full_size)
         and _held(one, look) >= levels.target_share
-        and intersection(one.box, look.box) >= levels.partial_size * look.spans
+        and _size(one, look, levels) >= levels.partial_size
         for look in call.looks
         for one in targets
     )
+
+
+def _size(target: Target, look: Look, levels: EvidenceLevels) -> float:
+    """How large a target is in what is shown, as the judge by boxes measures it."""
+    of_picture = intersection(target.box, look.box) / look.spans
+    return of_picture if of_picture < levels.partial_size and not look.as_large else of_picture / look.shows
 
 
 def _held(target: Target, look: Look) -> float:

@@ -5,7 +5,8 @@ import asyncio
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart
 from vtune.reward.flags import whole_images
-from vtune.reward.looks import Glimpse, glimpses, legible, seen, shows_everything
+from vtune.reward.glimpses import Glimpse, glimpses, legible
+from vtune.reward.looks import seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory

@@ -5,24 +5,21 @@ A call claims regions (`Crop`). A claim is believed where the pixels that were r
 that shows everything has not looked.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vtune.judge.pictures import picture_size, read_bytes
-from vtune.looks.geometry import Map, around, corners, covered, inverse, map_of, onto
-from vtune.looks.margins import showing
+from vtune.looks.geometry import Map, around, corners, covered, map_of, onto
 from vtune.looks.pictures import viewed
 from vtune.looks.verify import LEGIBLE, Checked, check
 from vtune.reward.recipe import EvidenceLevels
-from vtune.schema.box import Box, area, clamp, intersect, iou
+from vtune.schema.box import Box, area, clamp, intersect
 from vtune.schema.decoded import decoded
 from vtune.schema.message import Picture
 from vtune.schema.remembered import Remembered
-from vtune.schema.sample import Evidence, Sample
+from vtune.schema.sample import Evidence
 from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
@@ -35,30 +32,8 @@ UPRIGHT = 0.98
 REMEMBERED = 64 << 20
 """Bytes of encoded pictures, of comparisons that are not made again: flags and judges ask again for what
 `with_looks` has seen, and rollouts of a group show the same. Ours."""
-SAME_REGION = 0.8
-"""IoU of two regions from which on they are one that a picture shows twice, say plain and enhanced; ours.
-A crop in the midst of a wider one is another."""
-CLOSER = 1.25
-"""Times as large per side that a crop within an overview must be shown to be no mere piece of it; ours.
-Claims may be off by 8 % and still be verified, the smallest zoom that models write is 1.5."""
-AS_LARGE = 0.95
-"""Times its pixels per side in the question's picture that make a target no smaller; ours: processors round
-the sides of a picture to multiples of 28."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Glimpse:
-    """A target within a region that a call claims to show."""
-
-    crop: Crop
-    box: Box
-    """The part of the target that the region holds, xyxy in pixels of the input."""
-    share: float
-    """Of the target's box that the region holds, in [0, 1]."""
-    size: float
-    """Of what the returned picture shows that this part takes up, in [0, 1]: see `_size`."""
 
 
 def with_looks(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
@@ -97,12 +72,12 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     """
     if crop.shown is None:
         raise ValueError("nothing shows this crop")
-    if _made_by_code(trajectory, crop.image):
+    if made_by_code(trajectory, crop.image):
         return Checked("unverified", "cut out of a picture that code has made", 0.0)
     returned = trajectory.images[crop.shown]
     shown = read_bytes(returned)
     view = viewed(shown, returned.seen)
-    claim = _claim(crop, (view.pixels.shape[1], view.pixels.shape[0]))
+    claim = claim_of(crop, (view.pixels.shape[1], view.pixels.shape[0]))
     if claim is None:
         return Checked("unverified", "its map has no way back", 0.0)
     data = read_bytes(trajectory.images[crop.image])
@@ -117,7 +92,7 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
     return checked
 
 
-def _claim(crop: Crop, size: tuple[int, int]) -> Map | None:
+def claim_of(crop: Crop, size: tuple[int, int]) -> Map | None:
     """From a returned picture of `size` pixels to the picture that was cropped; None without a way back."""
     return onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
 
@@ -128,126 +103,9 @@ _checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Ch
 """What came of claims, by what decides on it: picture, returned picture and how it is seen, map and box."""
 
 
-def _made_by_code(trajectory: Trajectory, image: int) -> bool:
+def made_by_code(trajectory: Trajectory, image: int) -> bool:
     """Whether a picture is what the policy's own code returned, and so may show anything."""
     return any(image in call.images for call in trajectory.calls if call.tool == PYTHON)
-
-
-def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: EvidenceLevels) -> bool:
-    """Whether a target of `side` pixels, as the policy sees it, is worth more than the question's picture.
-
-    It has more pixels there than it had in that picture, or `legible_side`, and never less than `LEGIBLE`.
-    """
-    before = _side(trajectory.images[glimpse.crop.image], area(glimpse.box))
-    return side >= LEGIBLE and (side > before or side >= levels.legible_side)
-
-
-def _side(picture: Picture, pixels: float) -> float:
-    """The root of some pixels of a picture, at the size at which the policy sees it."""
-    width, height = picture_size(picture)
-    wide, high = picture.seen or (width, height)
-    return math.sqrt(pixels * wide * high / (width * height))
-
-
-def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
-    """Every target in every region that a returned picture of call `k` is said to show, the best first.
-
-    An overview beside a crop counts only for a target that fills it (`pointing`).
-    """
-    found = []
-    claims = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
-    if levels.looks == "claimed" or len(claims) <= MOST_CLAIMS:
-        pointed = pointing(trajectory, k, levels)
-        for crop in claims:
-            for item in sample.evidence:
-                if crop in pointed or area(item.bbox) >= levels.full_size * _pixels(
-                    trajectory.images[crop.image]
-                ):
-                    found += _glimpse(trajectory, k, crop, item, levels)
-    return sorted(found, key=lambda glimpse: (glimpse.share, glimpse.size), reverse=True)
-
-
-def _glimpse(
-    trajectory: Trajectory, k: int, crop: Crop, item: Evidence, levels: EvidenceLevels
-) -> list[Glimpse]:
-    box = intersect(item.bbox, crop.bbox)
-    if item.image != crop.image or area(box) == 0 or crop.shown is None:
-        return []
-    share = area(box) / area(item.bbox)
-    if levels.looks == "claimed":
-        return [Glimpse(crop, box, share, area(box) / area(crop.bbox))]
-    there = _footprint(trajectory, crop, crop.shown, box)
-    size = 0.0 if there is None else _size(trajectory, k, crop, crop.shown, box, covered(there), levels)
-    return [Glimpse(crop, box, share, size)]
-
-
-def _footprint(trajectory: Trajectory, crop: Crop, shown: int, box: Box) -> NDArray[np.float64] | None:
-    """Corners, in a returned picture, of a box within a region that it shows; None where nobody can say."""
-    claim = _claim(crop, picture_size(trajectory.images[shown]))
-    return None if claim is None else corners(box, inverse(claim))
-
-
-def _size(
-    trajectory: Trajectory, k: int, crop: Crop, shown: int, box: Box, taken: float, levels: EvidenceLevels
-) -> float:
-    """Of what a returned picture shows, the share that `taken` pixels of a target are, in [0, 1].
-
-    Blank margins show nothing, nor do axes to speak of. They count all the same where they leave a target
-    less than `partial_size` of the picture, and smaller than in the question's: a stamp on a large canvas.
-    """
-    picture = trajectory.images[shown]
-    of_picture = min(1.0, taken / _pixels(picture))
-    before = _side(trajectory.images[crop.image], area(box))
-    if of_picture < levels.partial_size and _side(picture, taken) < AS_LARGE * before:
-        return of_picture
-    return max(of_picture, min(1.0, taken / _showing(trajectory, k, crop, shown, levels)))
-
-
-def _showing(trajectory: Trajectory, k: int, crop: Crop, shown: int, levels: EvidenceLevels) -> float:
-    """Pixels of a returned picture of call `k` that show something, seen from one of its crops.
-
-    A region counts once, however often it is shown, and overviews that say where the crop lies do not. They
-    have to be what they claim to be: what is not verified counts as it is.
-    """
-    call = trajectory.calls[k]
-    regions: list[tuple[int, Box]] = []
-    counted: list[NDArray[np.float64]] = []
-    passed_over: list[NDArray[np.float64]] = []
-    beside = [other for other in call.crops if other.shown == shown and other is not crop]
-    for one in (crop, *beside):
-        region = _region(trajectory, k, one)
-        there = _footprint(trajectory, one, shown, region)
-        if there is None:
-            return float(_pixels(trajectory.images[shown]))
-        if one is crop:
-            again = False
-        elif not _believed(trajectory, call, one):
-            continue
-        elif _is_overview(trajectory, k, one, levels):
-            again = not _is_piece(trajectory, crop, one, shown)
-        else:
-            again = any(one.image == image and iou(region, box) >= SAME_REGION for image, box in regions)
-        (passed_over if again else counted).append(there)
-        if not again:
-            regions.append((one.image, region))
-    return showing(decoded(read_bytes(trajectory.images[shown])), counted, passed_over)
-
-
-def _believed(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
-    """Whether a returned picture shows a region, or all of it but what something else covers."""
-    checked = seen(trajectory, call, crop, crop.bbox)
-    return checked.look == "verified" or checked.partly
-
-
-def _is_piece(trajectory: Trajectory, crop: Crop, overview: Crop, shown: int) -> bool:
-    """Whether a crop lies within an overview, no larger than there: nothing has been cut out then."""
-    inner = _footprint(trajectory, crop, shown, crop.bbox)
-    outer = _footprint(trajectory, overview, shown, overview.bbox)
-    if inner is None or outer is None:
-        return True
-    within = area(intersect(around(inner), around(outer))) >= area(around(inner)) / 2
-    closer = covered(inner) / area(crop.bbox) >= CLOSER**2 * covered(outer) / area(overview.bbox)
-    return within and not closer
 
 
 def shows_everything(
@@ -264,7 +122,7 @@ def shows_everything(
         share > levels.most_of_input
         and not any(
             item.image == image
-            and area(item.bbox) >= levels.full_size * share * _pixels(picture)
+            and area(item.bbox) >= levels.full_size * share * pixels_of(picture)
             and _in_one_piece(item, crops, levels)
             for item in targets
         )
@@ -298,7 +156,7 @@ def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
     if crop.shown is None:
         raise ValueError("nothing shows this crop")
     size = picture_size(trajectory.images[crop.shown])
-    claim = _claim(crop, size)
+    claim = claim_of(crop, size)
     there = None if claim is None or call.tool != PYTHON else corners((0, 0, *size), claim)
     if there is None:
         return crop.bbox
@@ -319,7 +177,7 @@ def laid_out(
         by_image.setdefault(crop.image, []).append(crop)
     for image, crops in by_image.items():
         picture = trajectory.images[image]
-        boxes = [_region(trajectory, k, crop) for crop in crops]
+        boxes = [region_within(trajectory, k, crop) for crop in crops]
         yield image, picture, _union(boxes, picture_size(picture)), crops
 
 
@@ -337,7 +195,7 @@ def pointing(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Cro
     shown = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
     if levels.looks == "claimed" or len(shown) < 2 or len(shown) > MOST_CLAIMS:
         return shown
-    overviews = [crop for crop in shown if _is_overview(trajectory, k, crop, levels)]
+    overviews = [crop for crop in shown if is_overview(trajectory, k, crop, levels)]
     pointed = {
         crop.image
         for crop in shown
@@ -350,19 +208,20 @@ def _shorter_side(box: Box) -> float:
     return min(box[2] - box[0], box[3] - box[1])
 
 
-def _is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:
+def is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:
     """Whether what a returned picture of call `k` shows is (nearly) the whole of a picture."""
-    whole = _pixels(trajectory.images[crop.image])
-    return area(_region(trajectory, k, crop)) >= levels.whole_image_share * whole
+    whole = pixels_of(trajectory.images[crop.image])
+    return area(region_within(trajectory, k, crop)) >= levels.whole_image_share * whole
 
 
-def _region(trajectory: Trajectory, k: int, crop: Crop) -> Box:
+def region_within(trajectory: Trajectory, k: int, crop: Crop) -> Box:
     """The region that a returned picture shows, within its picture."""
     size = picture_size(trajectory.images[crop.image])
     return clamp(region_shown(trajectory, trajectory.calls[k], crop), *size)
 
 
-def _pixels(picture: Picture) -> int:
+def pixels_of(picture: Picture) -> int:
+    """Of a picture, as it is on disk."""
     width, height = picture_size(picture)
     return width * height
 

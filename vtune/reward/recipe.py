@@ -47,7 +47,7 @@ class EvidenceLevels(Strict):
     The levels are CodeV's (template 13.2: 1, 0.5, 0.25; §4.3: red flags are negative). The thresholds of the
     box judge are ours, for CodeV gives none. In them, *share* is how much of the target's box a crop shows
     (shared area / area of the box) and *size* is how large the target is in what the returned picture shows
-    (`looks.py`; claimed looks: shared area / area of the crop), both in [0, 1].
+    (`glimpses.py`; claimed looks: shared area / area of the crop), both in [0, 1].
     """
 
     full: float = Field(ge=0, le=1)
