@@ -12,9 +12,11 @@ from vtune.looks.geometry import around, corners, covered, inverse
 from vtune.looks.margins import showing
 from vtune.looks.verify import LEGIBLE
 from vtune.reward.looks import (
+    ANSWERS,
     MOST_CLAIMS,
-    REMEMBERED,
+    SAME_REGION,
     claim_of,
+    fingerprint,
     is_overview,
     made_by_code,
     pixels_of,
@@ -30,9 +32,6 @@ from vtune.schema.remembered import Remembered
 from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 
-SAME_REGION = 0.8
-"""IoU of two regions from which on they are one that a picture shows twice, say plain and enhanced; ours.
-A crop in the midst of a wider one is another."""
 CLOSER = 1.25
 """Times as large per side that a crop within an overview must be shown to be no mere piece of it; ours.
 Claims may be off by 8 % and still be verified, the smallest zoom that models write is 1.5."""
@@ -154,15 +153,22 @@ def showing_share(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLe
         return 1.0  # it fills its picture
     shown, picture = crop.shown, trajectory.images[crop.shown]
     claims = tuple((one.image, one.bbox, one.matrix) for one in (crop, *beside))
-    data = [read_bytes(trajectory.images[image]) for image, _, _ in claims]
-    facts = [(trajectory.images[image].seen, made_by_code(trajectory, image)) for image, _, _ in claims]
-    key = (read_bytes(picture), picture.seen, claims, *data, *facts, call.tool, levels.model_dump_json())
+    facts = [
+        (fingerprint(read_bytes(trajectory.images[image])), made_by_code(trajectory, image))
+        for image, _, _ in claims
+    ]
+    key = (
+        fingerprint(read_bytes(picture)),
+        picture.seen,
+        claims,
+        *facts,
+        call.tool,
+        levels.model_dump_json(),
+    )
     return _shares.get(key, lambda: _showing(trajectory, k, crop, shown, levels) / pixels_of(picture)) or 1.0
 
 
-_shares: Remembered[tuple[Any, ...], float] = Remembered(
-    REMEMBERED, lambda key, _: sum(len(part) for part in {*key} if isinstance(part, bytes))
-)
+_shares: Remembered[tuple[Any, ...], float] = Remembered(ANSWERS, lambda key, _: 1)
 """What `showing_share` has found, by what decides on it: every target and every judge asks again."""
 
 
@@ -178,14 +184,17 @@ def _showing(trajectory: Trajectory, k: int, crop: Crop, shown: int, levels: Evi
         there = _footprint(trajectory, one, shown, region)
         if there is None:
             return float(pixels_of(trajectory.images[shown]))
+        repeats = any(one.image == image and iou(region, box) >= SAME_REGION for image, box in regions)
         if one is crop:
             again = False
         elif not _believed(trajectory, call, one):
-            continue
+            if repeats:
+                continue  # its edges, say: as lively as it is
+            again = False  # else an overview below it would excuse it
         elif is_overview(trajectory, k, one, levels):
             again = not _is_piece(trajectory, crop, one, shown)
         else:
-            again = any(one.image == image and iou(region, box) >= SAME_REGION for image, box in regions)
+            again = repeats
         (passed_over if again else counted).append(there)
         if not again:
             regions.append((one.image, region))

@@ -7,15 +7,16 @@ that shows everything has not looked.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 
 import numpy as np
 
 from vtune.judge.pictures import picture_size, read_bytes
-from vtune.looks.geometry import Map, around, corners, covered, map_of, onto
+from vtune.looks.geometry import Map, around, corners, covered, inverse, map_of, onto
 from vtune.looks.pictures import viewed
 from vtune.looks.verify import LEGIBLE, Checked, check
 from vtune.reward.recipe import EvidenceLevels
-from vtune.schema.box import Box, area, clamp, intersect
+from vtune.schema.box import Box, area, clamp, intersect, iou
 from vtune.schema.decoded import decoded
 from vtune.schema.message import Picture
 from vtune.schema.remembered import Remembered
@@ -30,8 +31,17 @@ WIDER = 1.2
 UPRIGHT = 0.98
 """Share of the box around a picture's corners that they enclose, from which on it is not turned; ours."""
 REMEMBERED = 64 << 20
-"""Bytes of encoded pictures, of comparisons that are not made again: flags and judges ask again for what
-`with_looks` has seen, and rollouts of a group show the same. Ours."""
+"""Bytes of encoded pictures whose fingerprints are known; ours."""
+ANSWERS = 1 << 16
+"""Comparisons that are not made again: flags and judges ask again for what `with_looks` has seen, and so do
+rollouts of a group that show the same. Ours."""
+SAME_REGION = 0.8
+"""IoU of two regions from which on they are one that a picture shows twice, say plain and enhanced; ours.
+A crop in the midst of a wider one is another."""
+SAME_PLACE = 0.5
+"""IoU of the places of two regions in a returned picture, from which on it cannot show both; ours."""
+NEARLY_ALL = 0.9
+"""Share of a picture from which on a claim is of all of it; ours."""
 CELLS = 128
 """Cells a side of the raster on which regions are laid together."""
 
@@ -74,19 +84,18 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
         raise ValueError("nothing shows this crop")
     if made_by_code(trajectory, crop.image):
         return Checked("unverified", "cut out of a picture that code has made", 0.0)
-    returned = trajectory.images[crop.shown]
-    shown = read_bytes(returned)
-    view = viewed(shown, returned.seen)
-    claim = claim_of(crop, (view.pixels.shape[1], view.pixels.shape[0]))
+    returned, source = trajectory.images[crop.shown], trajectory.images[crop.image]
+    claim = claim_of(crop, picture_size(returned))
     if claim is None:
         return Checked("unverified", "its map has no way back", 0.0)
-    data = read_bytes(trajectory.images[crop.image])
-    source = decoded(data)
-    box = clamp(box, source.shape[1], source.shape[0])
+    box = clamp(box, *picture_size(source))
     if area(box) == 0:
         return Checked("unverified", "it lies outside of its picture", 0.0)
-    key = (data, shown, returned.seen, claim.tobytes(), box)
-    checked = _checked.get(key, lambda: check(source, view, claim, box))
+    if _contested(trajectory, call, crop):
+        return Checked("unverified", "another region is claimed in the same place", 0.0)
+    data, shown = read_bytes(source), read_bytes(returned)
+    key = (fingerprint(data), fingerprint(shown), returned.seen, claim.tobytes(), box)
+    checked = _checked.get(key, lambda: check(decoded(data), viewed(shown, returned.seen), claim, box))
     if checked.look == "unverified" and call.tool != PYTHON:
         return replace(checked, look="verified", why="our own tool has cut it out")
     return checked
@@ -97,10 +106,50 @@ def claim_of(crop: Crop, size: tuple[int, int]) -> Map | None:
     return onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
 
 
+def fingerprint(data: bytes) -> bytes:
+    """What stands for an encoded picture among what is remembered of it."""
+    return _fingerprints.get(data, lambda: blake2b(data, digest_size=16).digest())
+
+
+_fingerprints: Remembered[bytes, bytes] = Remembered(REMEMBERED, lambda data, _: len(data))
+
 _checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Checked] = Remembered(
-    REMEMBERED, lambda key, _: len(key[0]) + len(key[1])
+    ANSWERS, lambda key, _: 1
 )
 """What came of claims, by what decides on it: picture, returned picture and how it is seen, map and box."""
+
+
+def _contested(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
+    """Whether a returned picture is said to show another region where it shows this one.
+
+    Mixed pixels agree with each of several crops, so that one picture would show them all. The overview that
+    a crop lies on is none of these, nor is the same region that is claimed twice.
+    """
+    return any(
+        other.shown == crop.shown
+        and other is not crop
+        and not (other.image == crop.image and iou(other.bbox, crop.bbox) >= SAME_REGION)
+        and not any(_claims_all(trajectory, one) for one in (crop, other))
+        and _overlap(trajectory, crop, other) >= SAME_PLACE
+        for other in call.crops
+    )
+
+
+def _claims_all(trajectory: Trajectory, crop: Crop) -> bool:
+    """Whether a claim is of (nearly) all of its picture."""
+    return area(crop.bbox) >= NEARLY_ALL * pixels_of(trajectory.images[crop.image])
+
+
+def _overlap(trajectory: Trajectory, one: Crop, other: Crop) -> float:
+    """IoU of the places of two regions in the returned picture that shows both; 0 without a way back."""
+    boxes = []
+    for crop in (one, other):
+        claim = None if crop.shown is None else claim_of(crop, picture_size(trajectory.images[crop.shown]))
+        there = None if claim is None else corners(crop.bbox, inverse(claim))
+        if there is None:
+            return 0.0
+        boxes.append(around(there))
+    return iou(*boxes)
 
 
 def made_by_code(trajectory: Trajectory, image: int) -> bool:
