@@ -202,6 +202,22 @@ def test_numbers_that_were_cut_are_said_when_a_run_goes_on(
     assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [0, 1, 2, 4]
 
 
+@pytest.mark.parametrize("other", ["quiz", "eval/exam/all"])
+def test_a_cut_line_over_all_sources_is_missed_however_many_lines_its_step_has(
+    other: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Reinforcement writes a line for each source before it, and so does an evaluation of every step."""
+    file = tmp_path / "metrics.jsonl"
+    names = [(step, source) for step in range(4) for source in (other, "all")]
+    lines = [json.dumps({"step": step, "source": source, "loss": 0.5}) + "\n" for step, source in names]
+    file.write_text("".join(lines))
+    with Record(tmp_path, ALONE, {}, track=None, done=4):
+        assert "lacks" not in capsys.readouterr().err
+    file.write_text("".join(lines)[:-9])
+    with Record(tmp_path, ALONE, {}, track=None, done=4):
+        assert f"{file} lacks the numbers of step 3" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize("size", [0, 200])
 def test_a_checkpoint_that_was_cut_short_is_named(tmp_path: Path, size: int) -> None:
     """As a copy to another machine that broke off leaves it."""

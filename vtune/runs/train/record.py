@@ -9,6 +9,7 @@ from vtune.metrics.evaluated import finished_suites, row_name
 from vtune.metrics.log import MetricsLog, read_metrics
 from vtune.metrics.trackers import Rows, Tracker
 from vtune.report.progress import say
+from vtune.schema.source_names import ALL
 from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks
 
@@ -42,8 +43,9 @@ class Record:
             for line in lines
             if line.step == done and any(line.source.startswith(row_name(name, "")) for name in suites)
         }
-        if ranks.first and done and all(line.step != done - 1 for line in lines):
-            # A kill, or a full disk, cuts no more than the last line: what the run wrote next is done again.
+        if ranks.first and done and not any(line.step == done - 1 and line.source == ALL for line in lines):
+            # A kill, or a full disk, cuts no more than the last line, which in each step is that over all
+            # sources. What the run wrote next is done again.
             say(f"{file} lacks the numbers of step {done - 1}, the last one done: they were cut, or removed")
         self._log = MetricsLog(file, first_step=done, also=kept) if ranks.first else None
         self._tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
