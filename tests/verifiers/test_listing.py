@@ -6,7 +6,7 @@ import pytest
 
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
-from vtune.verifiers.listing import pays_for_lists
+from vtune.verifiers.listing import GROUPS, Lists
 
 
 def source(verifier: str, *truths: str, **parm: Any) -> list[Sample]:
@@ -21,6 +21,13 @@ def source(verifier: str, *truths: str, **parm: Any) -> list[Sample]:
         )
         for number, truth in enumerate(truths)
     ]
+
+
+def paid(*samples: Sample) -> list[tuple[str, str]]:
+    seen = Lists()
+    for sample in samples:
+        seen.see(sample)
+    return seen.paid()
 
 
 NUMBERS = ("3", "7", "12", "5")
@@ -46,4 +53,49 @@ WORDS = ("north", "east", "south", "west")
 def test_a_verifier_that_looks_for_the_truth_anywhere_pays_for_lists(
     samples: list[Sample], pays: bool
 ) -> None:
-    assert pays_for_lists(samples) is pays
+    assert bool(paid(*samples)) is pays
+
+
+def test_a_source_that_is_sorted_by_its_answers_is_judged_by_all_of_them() -> None:
+    rows = source("counting", *["1"] * 100, *NUMBERS, match="substring")
+    assert paid(*rows) == [("quiz", "counting")]
+
+
+def test_rows_with_other_options_hide_none() -> None:
+    assert paid(
+        *source("counting", "9", match="equal"), *source("counting", *NUMBERS, match="substring")
+    ) == [("quiz", "counting")]
+    metrics = source("reading", *TEXTS, metric="contains"), source("reading", '["a"]', metric="teds")
+    assert paid(*metrics[1], *metrics[0]) == [("quiz", "reading")]
+    assert paid(*source("counting", *NUMBERS), *source("counting", *NUMBERS, match="equal")) == []
+
+
+def test_a_source_is_named_once_however_many_options_pay() -> None:
+    rows = [*source("reading", *TEXTS), *source("reading", *TEXTS, metric="contains_cased")]
+    assert paid(*rows) == [("quiz", "reading")]
+
+
+@pytest.mark.parametrize("verifier", ["math", "ocr"])
+def test_spellings_of_one_answer_are_no_list(verifier: str) -> None:
+    assert paid(*source(verifier, "0.5", "1/2", r"\frac{1}{2}")) == []
+
+
+def test_numbers_of_which_one_is_within_another_are_different_answers() -> None:
+    assert paid(*source("counting", "1", "12", "123", match="substring")) == [("quiz", "counting")]
+
+
+def test_options_that_belong_to_a_row_part_no_groups() -> None:
+    rows = [
+        one
+        for number, text in enumerate(WORDS)
+        for one in source("reading", f'["{text}"]', metric="contains", bbox=[number, 2, 3, 4])
+    ]
+    assert paid(*rows) == [("quiz", "reading")]
+
+
+def test_no_more_than_so_many_groups_of_a_source_are_looked_at() -> None:
+    """Or memory would grow with the rows of a verifier whose options differ in each."""
+    others = [one for number in range(GROUPS) for one in source("mine", "north", option=str(number))]
+    listed = source("counting", *NUMBERS, match="substring")
+    assert paid(*others[1:], *listed) == [("quiz", "counting")]
+    assert paid(*others, *listed) == []

@@ -1,5 +1,6 @@
 """Whether verifiers pay for a reply that lists answers instead of giving one."""
 
+import json
 from collections.abc import Sequence
 
 from vtune.schema.sample import Sample
@@ -8,38 +9,85 @@ from vtune.verifiers.perfect import ROUNDING, written
 from vtune.verifiers.verifier import Undecided
 
 LISTED = 32
-"""Questions of a source whose answers are listed at most, ours."""
+"""Different ground truths of a group whose answers are listed at most, ours."""
 LEAST = 3
 """Different answers that make a list: two may both be right, as 12 and 12.0 are."""
+GROUPS = 64
+"""Groups of a source that are looked at, ours: a user's verifier may have options that differ in each row."""
 
 
-def pays_for_lists(samples: Sequence[Sample]) -> bool:
-    """Whether one reply that lists the answers to all of these questions is right for every one of them.
+class Lists:
+    """Whether one reply that lists the answers to many questions is right for all of them; row by row.
 
     Scorers of benchmarks often look for the truth anywhere in the reply, which no model exploits that was not
-    trained on them. A policy that is learns to say everything. Main thread only (`math`).
+    trained on them. A policy that is learns to say everything.
 
-    Args:
-        samples: Of one source and one verifier.
+    Asked of each group of rows that are judged alike: of one source, one verifier and the same options.
+    Numbers and lists among the options (sizes of pictures, aliases) belong to a row, and part no groups.
+    """
 
-    Returns:
-        False also where nobody can tell: answers are boxes or too few, or are judged by a model, by the
+    def __init__(self) -> None:
+        self._sources: dict[str, dict[tuple[str, str], dict[str, Sample]]] = {}
+
+    def see(self, sample: Sample) -> None:
+        """Take in the next row."""
+        groups = self._sources.setdefault(sample.source, {})
+        alike = sample.verifier, _options(sample)
+        if alike in groups or len(groups) < GROUPS:
+            group = groups.setdefault(alike, {})
+            if len(group) < LISTED:
+                group.setdefault(sample.ground_truth, sample)
+
+    def paid(self) -> list[tuple[str, str]]:
+        """(source, verifier) of the groups where such a reply is right. Main thread only (`math`).
+
+        Not of those where nobody can tell: answers are boxes or too few, or are judged by a model, by the
         environment or by an official scorer.
 
-    Raises:
-        DataError: If a ground truth cannot be read.
-    """
-    first = samples[:LISTED]
-    if any(not _tells(sample) for sample in first):
+        Raises:
+            DataError: If a ground truth cannot be read.
+        """
+        found = [
+            (source, verifier)
+            for source, groups in self._sources.items()
+            for (verifier, _), group in groups.items()
+            if _pays([*group.values()])
+        ]
+        return list(dict.fromkeys(found))
+
+
+def _options(sample: Sample) -> str:
+    told = {key: value for key, value in sample.verifier_parm.items() if isinstance(value, str | bool | dict)}
+    return json.dumps(told, sort_keys=True)
+
+
+def _pays(group: Sequence[Sample]) -> bool:
+    if len(group) < LEAST or not all(map(_tells, group)):
         return False
-    answers = dict.fromkeys(verifier_of(sample).right(sample) for sample in first)
-    if len(answers) < LEAST:
-        return False
-    listed = " or ".join(answers)
+    listed = " or ".join(dict.fromkeys(map(_right, group)))
     try:
-        return all(verdict_on(written(listed, one), one).score >= 1.0 - ROUNDING for one in first)
+        return all(_is_right(listed, one) for one in group) and _differ(group)
     except Undecided:
         return False
+
+
+def _differ(group: Sequence[Sample]) -> bool:
+    """Whether enough answers are different ones: 0.5 and 1/2, each right where the other is, are one."""
+    apart: list[Sample] = []
+    for one in group:
+        if not any(_is_right(_right(one), other) and _is_right(_right(other), one) for other in apart):
+            apart.append(one)
+        if len(apart) == LEAST:
+            return True
+    return False
+
+
+def _right(sample: Sample) -> str:
+    return verifier_of(sample).right(sample)
+
+
+def _is_right(answer: str, sample: Sample) -> bool:
+    return verdict_on(written(answer, sample), sample).score >= 1.0 - ROUNDING
 
 
 def _tells(sample: Sample) -> bool:

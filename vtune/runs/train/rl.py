@@ -33,7 +33,7 @@ from vtune.update.losses.section import DEFAULT
 from vtune.update.ranks import Ranks
 from vtune.update.schedule import warm_up_problem
 from vtune.update.sequence import check_sequence_parallel
-from vtune.verifiers.listing import LISTED, pays_for_lists
+from vtune.verifiers.listing import Lists
 
 
 def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
@@ -181,15 +181,13 @@ class _Rows:
         self._recipe = recipe
         self._failed: dict[str, VtuneError] = {}
         self._found = ToolSamples(paid=0, looks=0)
-        self._first: dict[tuple[str, str], list[Sample]] = {}
+        self._lists = Lists()
         self.offers: set[str] = set()
 
     def see(self, sample: Sample) -> None:
         """Take in the next row."""
         self.offers.update(sample.tools)
-        first = self._first.setdefault((sample.source, sample.verifier), [])
-        if len(first) < LISTED:
-            first.append(without_pictures(sample))
+        self._lists.see(without_pictures(sample))
         recipe = self._recipe
         self._try("tools", lambda: check_tools([sample], recipe.tools, recipe.rollout.prompt))
         self._try("scores", lambda: self._add(check_samples([sample], recipe.reward)))
@@ -207,7 +205,7 @@ class _Rows:
 
     def paying_for_lists(self) -> list[tuple[str, str]]:
         """(source, verifier) where a reply that lists answers is right; once the rows are found to be."""
-        return [names for names, samples in self._first.items() if pays_for_lists(samples)]
+        return self._lists.paid()
 
     def _try(self, kind: str, check: Callable[[], None]) -> None:
         if kind in self._failed:
