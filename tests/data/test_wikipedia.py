@@ -3,6 +3,7 @@ import gzip
 import json
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -170,11 +171,23 @@ def test_any_markup_ends_as_one_line_without_new_words(markup: str) -> None:
         ("東京（Tokyo）は 日本", ["東京（Tokyo）は", "日本"]),
         ("서울은 대한민국의 수도이다 그리고", ["서울은 대한민국의 수도이다", "그리고"]),
         ("one two three four", ["one two three", "four"]),
+        ("Beijing (北京) is the capital", ["Beijing (北京) is", "the capital"]),
+        ("A「東京」（大阪）x", ["A「東京」（大阪）", "x"]),
+        ("a ( b", ["a ( b"]),
+        ("北京 / 天津 (", ["北京 / 天津", "("]),
     ],
-    ids=["Chinese", "Thai", "Japanese", "Korean", "English"],
+    ids=["Chinese", "Thai", "Japanese", "Korean", "English", "within", "brackets", "alone", "signs alone"],
 )
 def test_where_no_space_parts_words_two_characters_count_as_one(text: str, found: list[str]) -> None:
     assert list(passages(Article("1", "", text), 3)) == found
+
+
+@given(st.text("a ,(）「」北ก\u0e34", max_size=40), st.integers(1, 3))
+def test_passages_leave_nothing_out_and_open_no_bracket_at_their_end(text: str, words: int) -> None:
+    found = list(passages(Article("1", "", text), words))
+    assert all(found)
+    assert "".join("".join(found).split()) == "".join(text.split())
+    assert all(before[-1] not in "(（「" or f"{before} " in text for before, after in pairwise(found))
 
 
 @given(st.text("ab \n\u00a0", max_size=80), st.integers(1, 9))

@@ -26,7 +26,12 @@ DUMPS = (".xml", ".bz2", ".gz")
 
 _HIDDEN_KEYS = ("6", "14")
 """MediaWiki's numbers of the namespaces of files and of categories."""
-_WORD = re.compile(rf"[{UNBROKEN}]{{1,2}}[^\w\s]*|[^\s{UNBROKEN}]+")
+_OPENING = r"(\[{\u2018\u201c\xab\uff08\uff3b\uff5b\u3008\u300a\u300c\u300e\u3010\u3014\u3016"
+"""Brackets and quotation marks that belong to what follows; for a set of a pattern."""
+_WORD = re.compile(
+    rf"[^\w\s]*[{UNBROKEN}]{{1,2}}[^\w\s{_OPENING}]*"
+    rf"|[^\s{UNBROKEN}]+(?:(?<![{_OPENING}])|(?![{_OPENING}{UNBROKEN}]))"
+)
 """What stands between spaces. Where there are none, two characters, as in an index, with their marks."""
 
 
