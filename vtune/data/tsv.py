@@ -24,6 +24,12 @@ from vtune.verifiers.choice import lettered
 LONGEST_INDEX = 64
 """Characters, VLMEvalKit's: an `image` that is no longer is the `index` of the row that holds the picture."""
 
+_QUOTING = (
+    "; in a table of your own, put a text that begins with a quote in quotes, and double those within: "
+    '"""Hi"" he said"'
+)
+"""The remedy where quotes are not those of a table."""
+
 
 @dataclass(frozen=True, slots=True)
 class TsvRow:
@@ -122,21 +128,44 @@ def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]
         raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
 
 
-def read_table(path: Path) -> Iterator[tuple[int, Row | DataError]]:
+def read_table(path: Path, one_of: Collection[str]) -> Iterator[tuple[int, Row | DataError]]:
     """(number, row) of a table of texts whose first line names the columns, or why it cannot be read.
 
+    Args:
+        path: A TSV file.
+        one_of: Columns of which it must have one.
+
     Raises:
-        DataError: If the file is missing, or is no TSV from some line on.
+        DataError: If the file is missing, its first line names none of these columns or one twice, or it is
+            no TSV from some line on.
     """
     try:
         with open_input(path) as stream:
             records = _records(path, stream)
             _, header = next(records, (0, []))
+            _check_header(path, header, one_of)
             for number, (_, record) in enumerate(records):
                 even = len(record) == len(header)
                 yield number, dict(zip(header, record, strict=True)) if even else _uneven(record, header)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}", fix="is it the right file?") from None
+
+
+def _check_header(path: Path, header: list[str], one_of: Collection[str]) -> None:
+    if not set(one_of) & set(header):
+        # A table without names (MS MARCO's `collection.tsv`) would lose its first row.
+        raise DataError(
+            f"the first line names no column {' or '.join(f'`{name}`' for name in one_of)}",
+            where=str(path),
+            fix="the first line names the columns: write one above the rows, such as id<TAB>text; "
+            f"it has {', '.join(name[:40] for name in header[:40]) or 'nothing'}",
+        )
+    if doubled := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+        raise DataError(
+            f"the first line names {', '.join(f'`{name}`' for name in doubled)} more than once",
+            where=str(path),
+            fix="give each column a name of its own",
+        )
 
 
 def _uneven(record: list[str], header: list[str], place: str = "") -> DataError:
@@ -216,9 +245,9 @@ def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
                 yield start, record
             start = position
     except (csv.Error, UnicodeDecodeError) as error:
-        why = why_unread(error) if isinstance(error, UnicodeDecodeError) else error
+        why, fix = (why_unread(error), "") if isinstance(error, UnicodeDecodeError) else (error, _QUOTING)
         raise DataError(
-            f"not a TSV file: {why}", where=f"{path}, line {number}", fix="download it again"
+            f"not a TSV file: {why}", where=f"{path}, line {number}", fix=f"download it again{fix}"
         ) from None
 
 

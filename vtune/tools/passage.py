@@ -20,6 +20,9 @@ class Passage:
     """Where it was read on the web, and how; empty for what an index has."""
 
 
+TEXTS = ("text", "contents", "passage")
+"""What published corpora call the text of a passage."""
+
 _HEADED = re.compile(r'"(?P<title>[^\n]+)"\n(?P<text>.*\S.*)', re.DOTALL)
 
 
@@ -51,7 +54,7 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
     Raises:
         DataError: If there is no text.
     """
-    column = next((key for key in ("text", "contents", "passage") if isinstance(row.get(key), str)), "")
+    column = next((key for key in TEXTS if isinstance(row.get(key), str)), "")
     text = str(row.get(column, ""))
     if not text.strip():
         raise DataError(

@@ -14,7 +14,7 @@ from vtune.report.progress import Rows, say
 from vtune.runs.data.repeated_ids import Identities, first_twice
 from vtune.runs.start import LOCK, locked
 from vtune.schema.fields import Row
-from vtune.tools.passage import Passage, passage_from
+from vtune.tools.passage import TEXTS, Passage, passage_from
 from vtune.tools.passages import NO_SEARCH
 from vtune.tools.picture_index import Entry, build_picture_index, load_picture_encoder
 from vtune.tools.pictures import PictureEncoder
@@ -129,7 +129,7 @@ def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
 
 
 def _table(corpus: Path) -> Iterator[tuple[Place, Row | DataError]]:
-    for number, row in read_table(corpus):
+    for number, row in read_table(corpus, TEXTS):
         yield Place(corpus, number, corpus.stem), row
 
 
