@@ -79,12 +79,23 @@ def test_a_picture_may_be_named_as_verls_loader_takes_it(tmp_path: Path) -> None
         pictures("images", [{"image": "gone.jpg"}], tmp_path)
 
 
-@pytest.mark.parametrize("ending", [".jpg", ".JPEG", ".png"])
-def test_a_picture_may_be_named_by_its_id_alone(ending: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["oven_00000006", "v1.2_01"])
+@pytest.mark.parametrize("ending", [".jpg", ".JPG", ".JPEG", ".png"])
+def test_a_picture_may_be_named_by_its_id_alone(name: str, ending: str, tmp_path: Path) -> None:
     """As in InfoSeek's `image_id`."""
-    (tmp_path / f"oven_00000006{ending}").write_bytes(jpeg(0))
-    (picture,) = pictures("images", "oven_00000006", tmp_path)
+    (tmp_path / f"{name}{ending}").write_bytes(jpeg(0))
+    (picture,) = pictures("images", name, tmp_path)
     assert picture.data == jpeg(0)
+
+
+def test_an_id_that_two_pictures_have_is_an_error_that_names_both(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(jpeg(0))
+    (tmp_path / "a.JPG").hardlink_to(tmp_path / "a.png")
+    assert len(pictures("images", "a", tmp_path)) == 1
+    (tmp_path / "a.jpg").write_bytes(jpeg(1))
+    with pytest.raises(DataError, match=r"a may be a\.jpg or a\.JPG or a\.png") as caught:
+        pictures("images", "a", tmp_path)
+    assert "write the ending" in caught.value.fix
 
 
 def test_short_base64_is_no_file_name_however_long_it_is_between_slashes(tmp_path: Path) -> None:

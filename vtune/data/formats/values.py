@@ -30,7 +30,7 @@ _PATH = 4096
 """Longest path that is looked for on disk; base64 of a picture is longer."""
 _NAME = 255
 """Longest name that a file system takes; a picture whose base64 is as short is known by its first bytes."""
-_ENDINGS = (".jpg", ".JPEG", ".jpeg", ".png", ".webp")
+_ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG", ".webp", ".WEBP")
 """Of pictures that are named by their ids alone."""
 
 
@@ -321,7 +321,7 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
     except DataError as error:
         raise wrong(column, error.what, error.fix) from None
     try:
-        return read_bytes(_ended(path))
+        return read_bytes(_ended(column, path))
     except OSError as error:
         lacks = "its bytes are empty, and there is no picture" if empty else "no picture"
         raise wrong(
@@ -331,12 +331,24 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
         ) from None
 
 
-def _ended(path: Path) -> Path:
-    """A picture that is named by its id alone, as in InfoSeek, with the ending that it has."""
-    if path.suffix or path.exists():
+def _ended(column: str, path: Path) -> Path:
+    """A picture that is named by its id alone, as in InfoSeek, with the ending that it has.
+
+    Raises:
+        DataError: If several pictures have that id.
+    """
+    if path.exists():
         return path
-    named = (path.with_suffix(ending) for ending in _ENDINGS)
-    return next((one for one in named if one.exists()), path)
+    named = [path.with_name(path.name + ending) for ending in _ENDINGS]
+    found = [one for one in named if one.exists()]
+    # Where a file system knows no case, x.jpg and x.JPG are one file.
+    if any(not one.samefile(found[0]) for one in found):
+        raise wrong(
+            column,
+            f"{path.name} may be {' or '.join(one.name for one in found)}",
+            "write the ending of the one that is meant",
+        )
+    return found[0] if found else path
 
 
 def _parsed_turns(text: str) -> Any:
