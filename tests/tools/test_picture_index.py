@@ -148,6 +148,8 @@ def test_a_folder_and_rows_make_the_same_index(tmp_path: Path) -> None:
     assert index_pictures(photos, tmp_path / "one")["pictures"] == 1
     (tmp_path / "rows.jsonl").write_text('{"image": "photos/ferry.png"}\n')
     assert index_pictures(tmp_path / "rows.jsonl", tmp_path / "two")["pictures"] == 1
+    (tmp_path / "rows.tsv").write_text("title\timage\nFerry\tphotos/ferry.png\n")
+    assert index_pictures(tmp_path / "rows.tsv", tmp_path / "three")["pictures"] == 1
     for name in ("one", "two"):
         (match,) = PictureIndex(tmp_path / name, min_score=0.9).find(picture(40, 30), 5)
         assert match.title == "ferry"

@@ -157,7 +157,8 @@ def _check_header(path: Path, header: list[str], one_of: Collection[str]) -> Non
         raise DataError(
             f"the first line names no column {' or '.join(f'`{name}`' for name in one_of)}",
             where=str(path),
-            fix="the first line names the columns: write one above the rows, such as id<TAB>text; "
+            fix="the first line names the columns: write one above the rows, "
+            f"such as id<TAB>{next(iter(one_of))}; "
             f"it has {', '.join(name[:40] for name in header[:40]) or 'nothing'}",
         )
     if doubled := [name for name in dict.fromkeys(header) if header.count(name) > 1]:

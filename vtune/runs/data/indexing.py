@@ -1,7 +1,7 @@
 """`vtune data index`: a corpus of passages, or of pictures with texts, as an index that can be searched."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,15 +121,15 @@ def check_new(out: Path, corpus: Path) -> None:
     check_folder_output(out, inputs=[corpus])
 
 
-def _rows(corpus: Path) -> Iterator[tuple[Place, Row]]:
-    for place, row in _table(corpus) if corpus.suffix == TABLE else read_rows(corpus):
+def _rows(corpus: Path, one_of: Collection[str]) -> Iterator[tuple[Place, Row]]:
+    for place, row in _table(corpus, one_of) if corpus.suffix == TABLE else read_rows(corpus):
         if isinstance(row, DataError):
             raise _at(place, row)
         yield place, row
 
 
-def _table(corpus: Path) -> Iterator[tuple[Place, Row | DataError]]:
-    for number, row in read_table(corpus, TEXTS):
+def _table(corpus: Path, one_of: Collection[str]) -> Iterator[tuple[Place, Row | DataError]]:
+    for number, row in read_table(corpus, one_of):
         yield Place(corpus, number, corpus.stem), row
 
 
@@ -158,7 +158,7 @@ def passages_of(corpus: Path) -> Iterator[Passage]:
 
 
 def _placed(corpus: Path) -> Iterator[tuple[Place, Passage]]:
-    for place, row in _rows(corpus):
+    for place, row in _rows(corpus, TEXTS):
         try:
             yield place, passage_from(row, place.id)
         except DataError as error:
@@ -166,7 +166,7 @@ def _placed(corpus: Path) -> Iterator[tuple[Place, Passage]]:
 
 
 def _entries(corpus: Path) -> Iterator[Entry]:
-    for place, row in _rows(corpus):
+    for place, row in _rows(corpus, ("image",)):
         try:
             yield _entry(row, "image", place)
         except DataError as error:
@@ -191,7 +191,7 @@ def _folder(corpus: Path) -> Iterable[Entry]:
         for path in there:
             yield Entry(_read(path), path.stem, "", str(path))
         return
-    rows = list(_rows(corpus / METADATA))
+    rows = list(_rows(corpus / METADATA, ("file_name",)))
     named = {corpus / str(row.get("file_name")) for _, row in rows}
     if unnamed := [path for path in there if path not in named]:
         first = ", ".join(str(path.relative_to(corpus)) for path in unnamed[:_SHOWN])
