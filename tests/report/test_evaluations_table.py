@@ -1,5 +1,6 @@
 import csv
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from vtune.errors import DataError
 from vtune.report.evaluation import render_evaluations
 from vtune.report.evaluations_table import COLUMNS, evaluations_csv, evaluations_latex
 from vtune.report.tabular import LOOKS
+from vtune.schema.audit import keep_audit, read_audit
 
 SHARE = {"value": 0.5, "low": 0.25, "high": 0.75}
 
@@ -194,16 +196,40 @@ def test_tables_have_the_shares_of_the_last_audit_and_who_judged() -> None:
     for each in (one, other):
         each["judged_by"] = {"boxes": 0, "model": 0}
         each["faithfulness"] = {"n": 8, "clusters": 4, "accuracy": SHARE, "no_shares": why}
+        each["score"] |= {"n": 8, "clusters": 4}
     found = {column.name: SHARE | {"value": 0.25} for column in LOOKS} | {"n": 6, "clusters": 3}
+    lens = found | {"n": 2}
     note, by = "by jl; CodeV's Table 5 is by GPT-4o", {"boxes": 0, "model": 6}
-    one["audit"] = {"all": found, "sources": {"lens": found}, "judged_by": by, "note": note}
+    one["audit"] = {"all": found, "sources": {"lens": lens}, "judged_by": by, "note": note}
     rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one, other])))}
-    assert [rows["one"][key] for key in ("faithful_of_all", "n_looks", "looks_by")] == ["0.25", "6", note]
-    assert rows["one: lens"]["faithful_of_all"] == "0.25"
-    assert rows["one: charts"]["faithful_of_all"] == rows["other"]["looks_by"] == ""
+    cells = ("n", "n_looks", "accuracy", "faithful_of_all", "looks_by")
+    assert [rows["one"][key] for key in cells] == ["8", "6", "0.25", "0.25", note]
+    assert [rows["one: lens"][key] for key in cells] == ["5", "2", "0.25", "0.25", note]
+    assert [rows["one: charts"][key] for key in cells] == ["3", "3", "0.0", "", ""]
+    assert [rows["other: lens"][key] for key in cells] == ["5", "5", "0.5", "", ""]
     text = evaluations_latex([one, other])
     assert f"% one: looks as `vtune faithfulness` has found: {note}" in text
     assert [line for line in text.splitlines() if why in line] == [f"% other: {why}"]
     one["audit"] = {"all": {}, "sources": {}}
     with pytest.raises(DataError, match="not what an audit has found"):
+        evaluations_csv([one])
+
+
+def test_an_audit_from_before_a_number_was_told_has_the_others(tmp_path: Path) -> None:
+    one = evaluation("one")
+    found: dict[str, Any] = {
+        column.name: SHARE | {"value": 0.25} for column in LOOKS if column.name != "faithful_by_chance"
+    }
+    found |= {"n": 6, "clusters": 3}
+    keep_audit(
+        tmp_path, {"all": found, "sources": {"lens": found}, "judged_by": {"model": 6}, "note": "by jl"}
+    )
+    one["audit"] = read_audit(tmp_path)
+    rows = {row["evaluation"]: row for row in csv.DictReader(io.StringIO(evaluations_csv([one])))}
+    for name in ("one", "one: lens"):
+        assert (rows[name]["faithful_of_all"], rows[name]["faithful_by_chance"]) == ("0.25", "")
+    assert "25.0 " in evaluations_latex([one])
+    del found["accuracy"]
+    one["audit"] = read_audit(tmp_path) | {"sources": {"lens": found}}
+    with pytest.raises(DataError, match=r"not what an audit has found: KeyError\('accuracy'\)"):
         evaluations_csv([one])

@@ -34,7 +34,11 @@ def render_audits(shown: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType
 
 
 def with_shares(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An evaluation with the shares of its last audit in place of its own, and `looks_by`: who judged those.
+    """An evaluation with the looks of its last audit in place of its own.
+
+    Returns:
+        The evaluation. With an audit, its `faithfulness` and `judged_by` are those of the audit, `looks_by`
+        says who judged, and `looks` has the numbers of each source that was audited.
 
     Raises:
         DataError: If what was kept is not of an audit.
@@ -43,17 +47,17 @@ def with_shares(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
     if "all" not in audit:
         return evaluation
     try:
-        by_source = {
-            name: {column.name: found[column.name] for column in LOOKS}
-            for name, found in audit["sources"].items()
-            if name in evaluation["sources"]
-        }
-        own = {name: numbers | by_source.get(name, {}) for name, numbers in evaluation["sources"].items()}
-        shares = {column.name: audit["all"][column.name] for column in LOOKS} | audit["all"]
+        looks = {name: _numbers(found) for name, found in audit["sources"].items()}
         judged = {"judged_by": audit["judged_by"], "looks_by": str(audit["note"])}
-        return {**evaluation, "sources": own, "faithfulness": shares, **judged}
+        return {**evaluation, "faithfulness": _numbers(audit["all"]), "looks": looks, **judged}
     except (KeyError, TypeError, AttributeError) as error:
         raise damaged(f"{evaluation['path']}/{NAME}", error) from None
+
+
+def _numbers(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an audit has found: `n` and `accuracy` for certain, and None where it is older than a number."""
+    lacking = {column.name: None for column in LOOKS}
+    return {**lacking, **found, "n": found["n"], "accuracy": found["accuracy"]}
 
 
 def calls_notes(audit: Mapping[str, Any]) -> list[str]:

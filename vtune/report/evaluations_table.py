@@ -90,11 +90,15 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
         for place, source in by_source.items():
             numbers = one["sources"][source]
             known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
+            looks = one.get("looks", {}).get(source)
+            # All of one audit, the accuracy too: shares of other answers do not go with it.
+            known |= {column.name: looks[column.name] for column in LOOKS} if looks else {}
             answers = numbers.get("trajectories")
             # A source has the share of them.
             unscored = round(answers * numbers.get(UNSCORED, 0)) if answers is not None else None
             scored = answers - unscored if answers is not None and unscored else answers
             counts = {"n": scored, "clusters": None, OF_LOOKS: answers, UNSCORED: unscored}
+            counts |= {OF_LOOKS: looks["n"], LOOKS_BY: one[LOOKS_BY]} if looks else {}
             if place in scores:
                 known[SCORE.name] = _estimate(scores[place], SCORE.name)
             yield f"{one['name']}: {source}", {**counts, **known}
