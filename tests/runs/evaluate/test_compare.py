@@ -45,7 +45,7 @@ def folder(out: Path, marks: list[Mark], prints: str = "aa", **suite: Any) -> Pa
         "suite": SUITE | suite,
         "environment": {"data": {"data/a.parquet": prints}},
     }
-    (out / "results.json").write_text(json.dumps(results | by_question(marks, out)))
+    (out / "results.json").write_text(json.dumps(results | by_question(marks, out / ITEMS)))
     (out / "suite.yaml").write_text("")
     return out
 
@@ -106,7 +106,7 @@ def evaluations(tiny: Path, lens: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_scores_of_questions_are_written_without_the_noise_of_32_bits(tmp_path: Path) -> None:
-    by_question([mark("a", float(np.float32(6 / 7))), mark("b", None)], tmp_path)
+    by_question([mark("a", float(np.float32(6 / 7))), mark("b", None)], tmp_path / ITEMS)
     rows = [json.loads(line)["scores"] for line in (tmp_path / ITEMS).read_text().splitlines()]
     assert rows == [[0.8571429], [None]]
 

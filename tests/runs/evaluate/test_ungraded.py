@@ -12,6 +12,7 @@ from tests.runs.evaluate.reading import JUDGED, reads
 from tests.runs.evaluate.test_judged import NOWHERE, grader, serve, stable, words
 from tests.runs.evaluate.test_suites import Saying
 from vtune.data.formats.table import FORMATS
+from vtune.errors import RunFailed
 from vtune.runs.evaluate.judged import CACHE
 from vtune.schema.audit import keep_audit
 
@@ -71,7 +72,7 @@ def test_what_a_grader_left_unscored_is_asked_again_by_resume(
 
 
 def test_results_stay_until_another_grader_has_read_all(
-    tiny: Path, data: Path, saying: list[str], tmp_path: Path
+    tiny: Path, data: Path, saying: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def garbles(body: dict[str, Any]) -> str:
         return "" if REPLIES[0] in str(body) else reads(body)
@@ -80,8 +81,12 @@ def test_results_stay_until_another_grader_has_read_all(
     with serve(garbles) as judge:
         assert vtune(*words(SUITE, "official", tiny, data, out), *LENIENT, *grader(judge)).code == 0
     keep_audit(out, {"all": {"n": 4}})
-    before = {file.name: file.read_bytes() for file in out.iterdir() if file.is_file()}
+    names = ("results.json", "suite.yaml", "items.jsonl", "trajectories.parquet", "audit.json")
+    unchanged = {name: (out / name).read_bytes() for name in names}
     saying.clear()  # whoever drew again would have nothing to say
+
+    def full_disk(*_: Any) -> None:
+        raise RunFailed("no room")
 
     def resumed(*more: str) -> Ended:
         return vtune("eval", "--resume", "--out", out, "--json", *more)
@@ -89,23 +94,31 @@ def test_results_stay_until_another_grader_has_read_all(
     with serve(lambda _: "As an AI, I cannot.") as bad:
         ended = resumed(*grader(bad, model="other"))
     assert ended.code == 1
-    assert "asked about all that one reads" in ended.err
+    assert "it has another model or other settings now, and is asked about all replies" in ended.err
     assert f"other is asked about {len(REPLIES)} replies\n" in ended.err
     assert f"{out / 'results.json'} is as it was" in ended.err
-    for name in ("results.json", "suite.yaml", "items.jsonl", "trajectories.parquet", "audit.json"):
-        assert (out / name).read_bytes() == before[name], name
+    for name, content in unchanged.items():
+        assert (out / name).read_bytes() == content, name
     assert vtune("report", out, "--json").code == 0
     assert json.loads(vtune("report", out, "--json").out)["evaluations"][0]["grader"]["model"] == "judge"
 
     lives = [2]
     with serve(lambda body: reads(body) if len(good.requests) <= lives[0] else 500) as good:
         assert resumed(*grader(good, model="third", retries=0, concurrency=1)).code == 1  # it dies midway
-        assert (out / "results.json").read_bytes() == before["results.json"]
+        assert (out / "results.json").read_bytes() == unchanged["results.json"]
         good.requests.clear()
         lives[0] = 99
-        ended = resumed()  # by the grader that was named last
-        assert ended.code == 0, ended.err
+        with monkeypatch.context() as patch:
+            patch.setattr("vtune.runs.evaluate.evaluation.write_atomically", full_disk)
+            ended = resumed()  # by the grader that was named last
+        assert "no room" in ended.err
+        for name, content in unchanged.items():
+            assert (out / name).read_bytes() == content, name
+        assert not list(out.glob("*.new"))
         assert "what it said about 2 is kept" in ended.err
+        assert len(good.requests) == len(REPLIES) - 2
+        ended = resumed()
+        assert ended.code == 0, ended.err
         assert len(good.requests) == len(REPLIES) - 2
     found = json.loads((out / "results.json").read_text())
     assert (found["grader"]["model"], found["score"]["unscored"]) == ("third", 0)

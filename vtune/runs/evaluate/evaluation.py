@@ -29,6 +29,7 @@ from vtune.runs.evaluate.audited import audit_facts, audit_portions
 from vtune.runs.evaluate.checking import Checked, check_questions
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
 from vtune.runs.evaluate.drawing import check_scores, draw_window
+from vtune.runs.evaluate.finished import RESULTS, TRAJECTORIES
 from vtune.runs.evaluate.grading import (
     mark_of,
     rule_of,
@@ -39,7 +40,7 @@ from vtune.runs.evaluate.grading import (
     with_model,
 )
 from vtune.runs.evaluate.identity import STARTED, asked_of, begin, check_new, finished_before
-from vtune.runs.evaluate.items import by_question
+from vtune.runs.evaluate.items import ITEMS, by_question
 from vtune.runs.evaluate.judged import BATCH as GRADER_BATCH
 from vtune.runs.evaluate.judged import Graded, check_grader, check_grader_answers
 from vtune.runs.evaluate.lengths import check_question_lengths
@@ -52,7 +53,7 @@ from vtune.runs.evaluate.questions import (
 )
 from vtune.runs.evaluate.rejudged import BATCH as JUDGE_BATCH
 from vtune.runs.evaluate.rejudged import judge_prompts
-from vtune.runs.evaluate.reopened import withdraw
+from vtune.runs.evaluate.reopened import replacing
 from vtune.runs.evaluate.revisions import revisions
 from vtune.runs.evaluate.rollout_files import forget, forget_all, kept
 from vtune.runs.evaluate.suite import EvalSuite, check_complete, check_published
@@ -284,11 +285,12 @@ async def _evaluate(asked: _Evaluation) -> dict[str, Any]:
     # What failed otherwise may be repaired; where nobody can judge, the numbers say so.
     check_audited([row for row in judged.rows if row.by is not None], suite.reward.max_unscored)
     score = scores_of(suite.scorer, judged.marks, judged.fallbacks)
-    withdraw(out)
-    write_trajectories(out / "trajectories.parquet", _final(asked, everything, records, found), run=out)
-    result = _result(asked, judged, score) | _judge_of(asked, records, scorer) | found.as_result()
-    result |= {"seconds": time.monotonic() - began}
-    write_atomically(out / "results.json", json.dumps(result, indent=2) + "\n")
+    with replacing(out) as files:
+        write_trajectories(files[TRAJECTORIES], _final(asked, everything, records, found), run=out)
+        result = _result(asked, judged, score, files[ITEMS])
+        result |= _judge_of(asked, records, scorer) | found.as_result()
+        result |= {"seconds": time.monotonic() - began}
+        write_atomically(files[RESULTS], json.dumps(result, indent=2) + "\n")
     (out / STARTED).unlink()
     shutil.rmtree(asked.portions)
     forget_all(out)
@@ -331,7 +333,7 @@ def _noted(asked: _Evaluation, records: dict[str, Sample]) -> Iterator[Question]
         yield sample, images
 
 
-def _result(asked: _Evaluation, judged: "_Judged", score: Scores) -> dict[str, Any]:
+def _result(asked: _Evaluation, judged: "_Judged", score: Scores, items: Path) -> dict[str, Any]:
     suite = asked.suite
     known = revisions(suite.data)
     return {
@@ -341,7 +343,7 @@ def _result(asked: _Evaluation, judged: "_Judged", score: Scores) -> dict[str, A
         "engine": asked.kind,
         "rollouts": asked.total,
         "score": score,
-        **by_question(judged.marks, asked.out),
+        **by_question(judged.marks, items),
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         **audit_facts(judged.rows, suite),
         "suite": suite.model_dump(mode="json"),

@@ -119,7 +119,7 @@ def finished_before(
         again = f"{len(unscored)} asked again"
         if not same_grader(before["suite"], now["suite"]):
             again = (
-                f"{len(unscored)}; another grader, or one set otherwise, is asked about all that one reads"
+                f"{len(unscored)}; it has another model or other settings now, and is asked about all replies"
             )
         say(f"{out} is finished, but for what the grader left unscored: {again}")
         return None

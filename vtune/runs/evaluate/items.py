@@ -24,19 +24,19 @@ DIGITS = 7
 RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 
 
-def by_question(marks: Sequence[Mark], out: Path) -> dict[str, Any]:
-    """Write `items.jsonl`; returns what the questions say that a score does not.
+def by_question(marks: Sequence[Mark], file: Path) -> dict[str, Any]:
+    """Write the questions; returns what the questions say that a score does not.
 
     Args:
         marks: One a rollout.
-        out: Folder of the evaluation.
+        file: `items.jsonl` of the evaluation.
 
     Returns:
         `repeated`, see `vtune.metrics.repeated`; `power`, how small a difference from another evaluation can
         be shown (None where nothing was scored), see `vtune.metrics.power`.
     """
     items = [replace(item, scores=tuple(map(_short, item.scores))) for item in items_of(marks)]
-    write_atomically(out / ITEMS, "".join(json.dumps(asdict(item), allow_nan=False) + "\n" for item in items))
+    write_atomically(file, "".join(json.dumps(asdict(item), allow_nan=False) + "\n" for item in items))
     known = [(item.cluster, item.score) for item in items if item.score is not None]
     mean = sum(score for _, score in known) / len(known) if known else 0.0
     return {

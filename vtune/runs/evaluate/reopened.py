@@ -1,10 +1,13 @@
 """A finished evaluation that goes on: its results stay until the new ones are complete."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from vtune.report.progress import say
 from vtune.runs.evaluate.finished import RESULTS, TRAJECTORIES
+from vtune.runs.evaluate.items import ITEMS
 from vtune.runs.evaluate.rollout_files import forget_all
 from vtune.runs.evaluate.windows import part
 from vtune.schema.audit import forget_audit
@@ -14,6 +17,8 @@ SUITE = "suite.yaml"
 """In the folder of an evaluation: what was asked."""
 RESUMED = "suite.resumed.yaml"
 """Beside it, while there are results of before: how the evaluation goes on, by another grader perhaps."""
+NEW = (ITEMS, TRAJECTORIES, RESULTS)
+"""What takes the place of results of before, in this order: with the results the evaluation is finished."""
 
 
 def suite_file(out: Path) -> Path:
@@ -41,7 +46,25 @@ def as_drawn(out: Path) -> None:
     write_trajectories(part(folder, 0), read_trajectories(out / TRAJECTORIES), run=out)
 
 
-def withdraw(out: Path) -> None:
+@contextmanager
+def replacing(out: Path) -> Iterator[dict[str, Path]]:
+    """Where to write each of `NEW`; once all are written, they take their places.
+
+    What fails before that leaves the results of before as they were.
+    """
+    # In the same folder: rows name the pictures that they share by paths from there.
+    beside = {name: out / f"{name}.new" for name in NEW}
+    try:
+        yield beside
+        _withdraw(out)
+        for name, file in beside.items():
+            file.replace(out / name)
+    finally:
+        for file in beside.values():
+            file.unlink(missing_ok=True)
+
+
+def _withdraw(out: Path) -> None:
     """Remove the results of before, and what speaks of them: the files that they are about change now."""
     if not (out / RESULTS).exists():
         return

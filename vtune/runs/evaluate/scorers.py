@@ -30,7 +30,7 @@ from vtune.runs.evaluate.grading import (
     scores_of,
     with_fallback,
 )
-from vtune.runs.evaluate.items import by_question
+from vtune.runs.evaluate.items import ITEMS, by_question
 from vtune.runs.evaluate.rejudged import CACHE
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.evaluate.unjudged import check_silent
@@ -191,7 +191,7 @@ def _rewritten(
     official_facts = {**facts, "taken": taken, "left_out": left_out, "compared": compared, "differ": differ}
     changed = {
         "score": score,
-        **by_question(marks, found.folder),
+        **by_question(marks, found.folder / ITEMS),
         "sources": by_source(small, evidence_score=found.suite.reward.evidence.full),
         **audit_facts(rows, found.suite),
         "official": official_facts,
