@@ -141,7 +141,7 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
     results: list[tuple[Key, Grade | ServiceError]] = []
     for group, grades in zip(groups, found, strict=True):
         results += zip([reply.key for reply in group], _each(group, grades), strict=True)
-    unreadable = {key: one.what for key, one in results if isinstance(one, NoVerdict)}
+    unreadable = {key: _remedied(one) for key, one in results if isinstance(one, NoVerdict)}
     failed_at = {key: one.what for key, one in results if isinstance(one, ServiceError)}
     return Graded(
         {key: one for key, one in results if isinstance(one, Grade)},
@@ -154,6 +154,11 @@ async def grade_replies(replies: Sequence[Reply], rule: Rule, grader: Grader, fo
             "unscored": sorted({name for name, _ in unreadable}),
         },
     )
+
+
+def _remedied(error: NoVerdict) -> str:
+    """Why nothing was read, with the remedy where one is known: each reply may need another."""
+    return f"{error.what}; {error.fix}" if error.fix else error.what
 
 
 def prompts_hash(rule: Rule) -> str:

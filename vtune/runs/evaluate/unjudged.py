@@ -54,7 +54,8 @@ def not_judged(
     return RunFailed(
         f"{len(left)} of {total} replies have no {what}: {', '.join(names[:NAMED])}{more} ({path} has all)",
         where=why,
-        fix=f"{fix}: no rollout is drawn again, and what it has said of the others is kept{_stays(folder)}",
+        fix=f"{fix}: no rollout is drawn again, and what the present `{model}` has said of the other replies "
+        f"is kept{_stays(folder)}",
     )
 
 
