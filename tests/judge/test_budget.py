@@ -53,13 +53,18 @@ def test_who_may_spend_no_more_is_told_what_was_spent_and_what_the_next_may_take
     purse = Purse(Budget(tokens=200, money=1.0), PRICES)
     purse.spent.add(Tokens(input=90, output=10))
     purse.hold(["12"], 0, 4)
-    told = f"it may take {AROUND + 3 + 5}, 100 are spent, and {AROUND + 2 + 4} are set aside"
+    told = f"it may take {AROUND + 3 + 5}, 100 have been spent, and {AROUND + 2 + 4} are set aside"
     with pytest.raises(OverBudget, match=told):
         purse.hold(["123"], 0, 5)
     purse = Purse(Budget(money=0.5), PRICES)
     purse.spent.add(Tokens(input=200_000))
-    with pytest.raises(OverBudget, match=r"it may cost 0\.8, 0\.4 are spent, and 0 are set aside"):
+    with pytest.raises(OverBudget, match=r"it may cost 0\.8, 0\.4 have been spent, and 0 are set aside"):
         purse.hold([""], 0, 100_000)
+    purse = Purse(Budget(money=5000), PRICES)
+    purse.spent.add(Tokens(input=999_800_000))
+    purse.hold([""], 0, 125_000_000)
+    with pytest.raises(OverBudget, match=r"it may cost 2469, 2000 have been spent, and 1000 are set aside"):
+        purse.hold([""], 0, 308_600_000)
 
 
 def test_money_is_counted_as_if_nothing_were_cached() -> None:

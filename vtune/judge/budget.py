@@ -13,6 +13,8 @@ MILLION = 1_000_000
 
 AROUND = 64
 """Tokens that a chat template may put around a question; ours."""
+WHOLE = 100
+"""Money from here on is told in whole numbers."""
 PICTURE = 16_384
 """Tokens of a picture at most: Qwen2.5-VL's default limit; OpenAI's models take fewer."""
 
@@ -66,6 +68,11 @@ def _total(tokens: Tokens) -> int:
     return tokens.input + tokens.output
 
 
+def _amount(money: float) -> str:
+    """Three digits, or all of a larger whole number: no exponent."""
+    return f"{money:.3g}" if money < WHOLE else f"{money:.0f}"
+
+
 class Purse:
     """Knows what was spent and what requests under way may still take.
 
@@ -100,8 +107,8 @@ class Purse:
         if self._budget.tokens is not None and whole.input + whole.output > self._budget.tokens:
             raise OverBudget(
                 f"the next question may exceed the budget of {self._budget.tokens} tokens: it may take "
-                f"{_total(most)}, {_total(self.spent)} are spent, and {_total(self._held)} are set aside for "
-                "questions under way",
+                f"{_total(most)}, {_total(self.spent)} have been spent, and {_total(self._held)} are set "
+                "aside for questions under way",
                 fix="raise `budget.tokens`, and continue with --resume",
             )
         if self._budget.money is not None and self._prices is not None:
@@ -115,8 +122,8 @@ class Purse:
             if spent + held + next_one > self._budget.money:
                 raise OverBudget(
                     f"the next question may exceed {self._budget.money} {self._prices.currency}: it may cost "
-                    f"{next_one:.3g}, {spent:.3g} are spent, and {held:.3g} are set aside for "
-                    "questions under way",
+                    f"{_amount(next_one)}, {_amount(spent)} have been spent, and {_amount(held)} are set "
+                    "aside for questions under way",
                     fix="raise `budget.money`, and continue with --resume",
                 )
         self._held.add(most)
