@@ -12,7 +12,7 @@ from typing import IO, Any, Self, TypeVar
 from vtune.errors import ServiceError
 from vtune.judge.batches import Batches, Tell
 from vtune.judge.budget import Purse, Tokens
-from vtune.judge.completed import Completed
+from vtune.judge.completed import LENGTH, Completed
 from vtune.judge.completions import Completions, Empty, NoAnswer, NoReply, NoVerdict
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.kept import read_kept
@@ -22,8 +22,6 @@ from vtune.schema.message import Picture
 
 T = TypeVar("T")
 
-LENGTH = "length"
-"""The `finish_reason` of a reply that was cut at `max_tokens`."""
 MORE_ROOM = "raise `max_tokens` of the judge: a model that reasons needs some thousand"
 
 

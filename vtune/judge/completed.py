@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+LENGTH = "length"
+"""The `finish_reason` of a reply that was cut at its limit on tokens: it may hold thoughts alone."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:

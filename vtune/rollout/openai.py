@@ -15,7 +15,7 @@ from pydantic import Field
 from vtune.config import Strict
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.budget import Prices
-from vtune.judge.completed import Completed
+from vtune.judge.completed import LENGTH, Completed
 from vtune.judge.completions import Completions, Unreadable
 from vtune.models.pictures import PictureReader, PixelBudget, Pixels
 from vtune.models.served import PREFIX
@@ -39,8 +39,6 @@ FILTERED = "content_filter"
 """The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
 IN_TEXT = (OPEN, "<code>", "<answer>")
 """What a text has that holds a call of ours, or the answer."""
-LENGTH = "length"
-"""The `finish_reason` of a reply that was cut: it may have come to its thoughts alone."""
 CALLED = ("tool_calls", "function_call")
 """The `finish_reason` of a reply that the endpoint has taken calls out of. It was offered no tools: ours are
 described in words, and called in words."""
