@@ -38,10 +38,14 @@ def asked(model: FakeJudge) -> int:
 def test_killed_within_a_portion_only_what_was_under_way_is_drawn_again(tmp_path: Path) -> None:
     data = make_vstar(tmp_path / "vstar_bench", QUESTIONS, (60, 40), (10, 10, 20, 20))
     reached, gone = threading.Event(), threading.Event()
+    waiting: list[dict[str, Any]] = []
 
     def answer(body: dict[str, Any]) -> str:
         if asked(model) >= KILLED_AT and not gone.is_set():
-            reached.set()
+            # Once all wait that may be under way, none is left that could be counted after the kill.
+            waiting.append(body)
+            if len(waiting) == AT_ONCE:
+                reached.set()
             gone.wait(HANGS)
         return said(body)
 
