@@ -122,8 +122,8 @@ _checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Ch
 def _contested(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
     """Whether a returned picture is said to show another region where it shows this one.
 
-    Mixed pixels agree with each of several crops, so that one picture would show them all. The overview that
-    a crop lies on is none of these, nor is the same region that is claimed twice.
+    Mixed pixels agree with each of several crops, so that one picture would show them all. An overview that
+    a crop lies on does not count, nor does the same region that is claimed twice.
     """
     return any(
         other.shown == crop.shown
