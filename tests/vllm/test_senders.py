@@ -16,6 +16,7 @@ import vllm.distributed.weight_transfer.packed_tensor as packed
 from vllm.config.weight_transfer import WeightTransferConfig
 from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 from vllm.v1.engine import UtilityOutput
+from vllm.v1.engine.exceptions import EngineGenerateError
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder, UtilityResult
 
 from tests.models.rows import ragged
@@ -23,7 +24,7 @@ from tests.models.test_shape import on_meta
 from vtune.errors import RunFailed
 from vtune.models.policy import Policy
 from vtune.models.shape import known_shapes
-from vtune.rollout import vllm, vllm_senders
+from vtune.rollout import vllm, vllm_outputs, vllm_senders
 from vtune.rollout.adapters import Adapters
 from vtune.rollout.engine import Request, Sampling
 from vtune.rollout.engine_thread import EngineThread
@@ -365,7 +366,9 @@ def shared(
     patch.setattr(torch.cuda, "empty_cache", lambda: calls.append(f"empty_cache {gpus.device}"))
     row = ragged(policy)[0]
     patch.setattr(
-        vllm, "answer_of", lambda name: Answer(row.token_ids, [5], [-0.1], "length", None, [("vtune-1", 1)])
+        vllm_outputs,
+        "answer_of",
+        lambda name: Answer(row.token_ids, [5], [-0.1], "length", None, [("vtune-1", 1)]),
     )
     barrier, table = threading.Barrier(2), [None, None]
     groups = [FakeGroup(index, folder / "turns", barrier, table) for index in range(2)]
@@ -423,7 +426,7 @@ def test_a_turn_that_vllm_gives_up_is_asked_for_three_times(
 
     monkeypatch.setattr(vllm.AsyncLLM, "from_engine_args", lambda given: SharedLLM(calls, dies=False))
     monkeypatch.setattr(vllm, "keep_numbers_alone", lambda processor: None)
-    monkeypatch.setattr(vllm, "answer_of", answered)
+    monkeypatch.setattr(vllm_outputs, "answer_of", answered)
     setup = vllm.Setup(
         model=str(tiny), dtype="bfloat16", max_tokens=512, max_batch=4, gpu_memory=0.5, threads=1,
         device=torch.device("cuda", 0),
@@ -437,6 +440,33 @@ def test_a_turn_that_vllm_gives_up_is_asked_for_three_times(
         with pytest.raises(RunFailed, match=r"gave a turn up \(error\)"):
             asyncio.run(engine.generate(request))
     assert calls.count("generate") == asked
+
+
+@pytest.mark.parametrize(
+    ("fails", "errored", "asked"), [(1, False, 2), (2, False, 3), (3, False, 3), (1, True, 1)]
+)
+def test_a_turn_whose_picture_is_lost_in_this_process_is_asked_for_again(
+    fails: int, errored: bool, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VLLM looks for a processed picture first, and takes it later."""
+    calls = 0
+
+    async def ask() -> AsyncIterator[str]:
+        nonlocal calls
+        calls += 1
+        if calls <= fails:
+            raise EngineGenerateError
+        yield "output"
+
+    drawn = Answer([1], [5], [-0.1], "length", None, [("vtune-1", 1)])
+    monkeypatch.setattr(vllm_outputs, "answer_of", lambda output: drawn)
+    turn = vllm_outputs.turn_of(SimpleNamespace(errored=errored), ask)
+    if fails == asked:
+        with pytest.raises(EngineGenerateError):
+            asyncio.run(turn)
+    else:
+        assert asyncio.run(turn) is drawn
+    assert calls == asked
 
 
 def test_a_tensor_parallel_group_hands_over_weights_of_all_its_gpus_and_one_draws_for_all(

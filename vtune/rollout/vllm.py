@@ -34,11 +34,11 @@ from vtune.models.policy import Dtype, Policy
 from vtune.rollout.adapters import NAME, NUMBER, RANKS, Adapters, written
 from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
-from vtune.rollout.submission import ATTEMPTS, DRAWN, Answer, Kept, Submissions, label_of
+from vtune.rollout.submission import Answer, Kept, Submissions, label_of
 from vtune.rollout.tensor_parallel import TensorParallelGroup, Turn, TurnServer
 from vtune.rollout.transfer import FILES, HANDLES, send_files
 from vtune.rollout.vllm_environment import BATCHED_TOKENS, child_environment, environment, starting
-from vtune.rollout.vllm_outputs import answer_of, keep_numbers_alone
+from vtune.rollout.vllm_outputs import keep_numbers_alone, turn_of
 from vtune.rollout.vllm_senders import FilesTransfer, HandleSender, HandlesTransfer
 from vtune.rollout.vllm_sleep import clear_what_wakes
 
@@ -159,14 +159,9 @@ class VllmEngine:
             prompt["multi_modal_uuids"] = {"image": names}
         wanted = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
         with _said():
-            for _ in range(ATTEMPTS):
-                last: Any = None
-                async for output in self._llm.generate(prompt, wanted, name, lora_request=self._adapter):
-                    last = output
-                answer = answer_of(last)
-                if answer.finish in DRAWN:
-                    break
-        return answer
+            return await turn_of(
+                self._llm, lambda: self._llm.generate(prompt, wanted, name, lora_request=self._adapter)
+            )
 
     async def take(self, weights: Weights, version: int) -> None:
         """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU.

@@ -1,8 +1,11 @@
 """What is read of the outputs of a vLLM in this process, and what it need not make for them."""
 
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from vtune.rollout.submission import Answer
+from vllm.v1.engine.exceptions import EngineGenerateError
+
+from vtune.rollout.submission import ATTEMPTS, DRAWN, Answer
 
 
 def keep_numbers_alone(processor: Any) -> None:
@@ -17,6 +20,36 @@ def keep_numbers_alone(processor: Any) -> None:
         processor.request_states[request.request_id].logprobs_processor.tokenizer = None
 
     processor.add_request = add_request
+
+
+async def turn_of(llm: Any, ask: Callable[[], AsyncIterator[Any]]) -> Answer:
+    """A turn that vLLM draws, asked for again where it is given up (see `ATTEMPTS`).
+
+    Args:
+        llm: It lives on after errors that concern one request.
+        ask: Asks for the turn.
+
+    Returns:
+        The last attempt's, which may be a failure, too.
+
+    Raises:
+        EngineGenerateError: If it cannot be asked for.
+        EngineDeadError: If vLLM has died.
+    """
+    for left in reversed(range(ATTEMPTS)):
+        last: Any = None
+        try:
+            async for output in ask():
+                last = output
+        except EngineGenerateError:
+            # Its end in this process may lose a picture between looking for it and taking it, too.
+            if llm.errored or not left:
+                raise
+            continue
+        answer = answer_of(last)
+        if answer.finish in DRAWN:
+            break
+    return answer
 
 
 def answer_of(output: Any) -> Answer:
