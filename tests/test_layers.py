@@ -244,7 +244,10 @@ def test_no_file_is_too_long() -> None:
         ("pyarrow.parquet", {"vtune/schema/parquet/tables.py"}),
         ("deepspeed", {"vtune/update/deepspeed.py", "vtune/update/starting.py"}),
         ("openai", {"vtune/judge/completions.py"}),
-        ("vllm", {f"vtune/rollout/vllm{part}.py" for part in ("", "_nccl", "_senders", "_sleep")}),
+        (
+            "vllm",
+            {f"vtune/rollout/vllm{part}.py" for part in ("", "_nccl", "_outputs", "_senders", "_sleep")},
+        ),
         (
             "httpx2",
             {

@@ -20,6 +20,7 @@ CLASSES = re.compile(r"Qwen\d\w*(?:Config|Model|Processor|Generation|RMSNorm)")
 QUOTES = {
     "vtune/parts.py": "the table of parts",
     "vtune/data/formats/specimens.py": "rows as others publish them, prompts included",
+    "vtune/reward/items.py": "turns of others in a reply that a client has not taken apart",
     "vtune/protocols/points.py": "what the rule of others looks for in a reply",
     "vtune/verifiers/gradings.py": "what the rule of others looks for in a reply",
 }

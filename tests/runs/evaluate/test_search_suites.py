@@ -272,7 +272,7 @@ def test_why_two_results_of_a_search_suite_differ_is_read_from_stored_replies(
     assert found["difference"] == pytest.approx(2 / 6)
     assert found["explained"] == pytest.approx(found["difference"])
     judged = found["causes"]["judge"]
-    assert (judged["items"], judged["keys"]["reward.judge"][1]["model"]) == (2, "strict")
+    assert (judged["items"], judged["keys"]["reward.judge.model"][1]) == (2, "strict")
     back = run_against(tmp_path / "strict", str(mars))
     assert back["explained"] == pytest.approx(-2 / 6)
 
