@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import httpx2
@@ -123,11 +124,21 @@ def test_weights_are_broadcast_to_all_servers(group: Group) -> None:
         (422, "b/update_weights refuses: HTTP 422", "start it with"),
     ],
 )
+@pytest.mark.parametrize("early", [False, True], ids=["", "before a weight is gathered"])
 def test_a_server_that_fails_under_a_broadcast_ends_it(
-    group: Group, status: int, said: str, fix: str
+    group: Group, status: int, said: str, fix: str, early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NCCL would wait for its worker for ever, and the other server's worker waits with it."""
     passed: list[str] = []
+    submit = ThreadPoolExecutor.submit
+
+    def at_once(self: ThreadPoolExecutor, *given: Any) -> Future[Any]:
+        asked = submit(self, *given)
+        if early and "update_weights" in str(given[0]):
+            wait([asked], timeout=0.3)
+        return asked
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", at_once)
     with pytest.raises(RunFailed, match=said) as caught:
         handed(Servers("/update_weights", group, status=status), passed)
     assert fix in str(caught.value.fix)

@@ -85,6 +85,7 @@ class _GroupLink(BlockingLink):
         self._fleet = fleet
         self._members = members
         self._receiving: Future[None] | None = None
+        self._cut_off: RunFailed | None = None
         self.failure: RunFailed | None = None
         """Why the group was not formed."""
 
@@ -107,16 +108,28 @@ class _GroupLink(BlockingLink):
             raise self.lost()
 
     def update_weights(self, update_info: Any) -> None:
-        """Weights are broadcast.
+        """Weights are broadcast; what goes wrong is raised by `finish_weight_update`.
 
-        Raises:
-            RunFailed: If that was cut off.
+        Where it is known at once, vLLM would not begin to gather them, and other processes wait for it there.
         """
+        self._cut_off = None
         self._receiving = asyncio.run_coroutine_threadsafe(self._link.update_weights(update_info), self._loop)
         try:
             self._receiving.result()
         except CancelledError:
-            raise self.lost("the run ends") from None
+            self._cut_off = self.lost("the run ends")
+        except RunFailed as error:
+            self._cut_off = error
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        """All weights have been broadcast.
+
+        Raises:
+            RunFailed: If that was cut off.
+        """
+        if self._cut_off is not None:
+            raise self._cut_off
+        super().finish_weight_update(weight_version)
 
     @property
     def broken(self) -> bool:
