@@ -295,12 +295,14 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
 
 @contextlib.contextmanager
 def _said() -> Iterator[None]:
-    """VLLM's death in our words."""
+    """VLLM's death in our words, and what it could not draw."""
     try:
         yield
     except (EngineDeadError, EngineGenerateError) as error:
+        dead = isinstance(error, EngineDeadError)
+        why = f"has died: {error}" if dead else f"could not draw a turn: {error.__cause__ or error}"
         raise RunFailed(
-            f"the vLLM of this process has died: {error}",
+            f"the vLLM of this process {why}",
             fix="look at its messages above, then continue with --resume",
         ) from error
 
