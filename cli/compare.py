@@ -13,7 +13,7 @@ def compare(
     b: Annotated[Path, typer.Argument(help="Another one on the same data, to compare with it.")],
     as_json: AsJson = False,
 ) -> None:
-    """Hold two evaluations against each other, question by question."""
+    """Compare two evaluations, question by question."""
     from vtune.report.comparison import render_comparison
     from vtune.runs.evaluate.compare import run_compare
 

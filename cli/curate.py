@@ -19,18 +19,18 @@ class Workers(StrEnum):
 def curate(
     data_recipe: Annotated[str, typer.Argument(help="Name of a shipped data recipe, or a path.")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder; data/curated/<recipe> if not given.")
+        Path | None, typer.Option("--out", help="Output folder (default: data/curated/<recipe>).")
     ] = None,
     overrides: Overrides = None,
     engine: Annotated[
         Workers, typer.Option("--engine", help="This machine's cores, or Ray Data (needs vtune[ray]).")
     ] = Workers.LOCAL,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count rows and model calls, show the recipe, start nothing.")
+        bool, typer.Option("--dry-run", help="Count rows and model calls, print the recipe, and start nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Filter data sets, each drop with its reason. Interrupted, it continues when started again."""
+    """Filter data sets, with a reason for each dropped row. If interrupted, run it again to continue."""
     from vtune.config import dump_recipe, find, load_recipe
     from vtune.report.curation import render_curation, render_plan
     from vtune.runs.curate.curation import check_curation, run_curate

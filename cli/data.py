@@ -32,25 +32,25 @@ def import_(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
     images: Annotated[
-        Path | None, typer.Option("--images", help="Folder that picture paths start from.")
+        Path | None, typer.Option("--images", help="Folder that picture paths are relative to.")
     ] = None,
     verifier: Annotated[
         str | None,
         typer.Option(
             "--verifier",
-            help="Verifier for rows that name none, in place of one that --columns gives to every row.",
+            help="Verifier for rows that name none; overrides one that --columns sets for every row.",
         ),
     ] = None,
     tools: Annotated[
         list[str] | None,
         typer.Option(
             "--tools",
-            help="Tool that the model may call, or none, in the recipe's own prompt; if not given, as the "
-            "rows say. Repeatable.",
+            help="Tool that the model may call, or none; the recipe's own prompt then describes it. "
+            "Default: what the rows say. Repeatable.",
         ),
     ] = None,
     columns: Annotated[
-        Path | None, typer.Option("--columns", help="With hf: YAML that says which column means what.")
+        Path | None, typer.Option("--columns", help="With hf: YAML file that says what each column means.")
     ] = None,
     strict: Annotated[
         bool,
@@ -61,7 +61,7 @@ def import_(
     uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read files as others publish them, and write samples, or traces, with their pictures."""
+    """Import published data as samples or traces, with their pictures."""
     from vtune.data.formats.building import Options
     from vtune.data.offer import named_tools
     from vtune.report.samples import render_import
@@ -133,8 +133,8 @@ def index(
         str | None,
         typer.Option(
             "--encoder",
-            help="Model that embeds passages: a dense index; without it, BM25. With --pictures: a CLIP or "
-            "SigLIP; without it, hashes and colours.",
+            help="Model that embeds passages, for a dense index (default: BM25). With --pictures: a "
+            "CLIP or SigLIP model (default: hashes and colours).",
         ),
     ] = None,
     family: Annotated[
@@ -143,17 +143,17 @@ def index(
     ] = None,
     search: Annotated[
         SearchMethod | None,
-        typer.Option("--search", help="With --encoder: exact, or hnsw (graphs); by size."),
+        typer.Option("--search", help="With --encoder: exact, or hnsw (graphs); the default goes by size."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build an index for text_search_tool (BM25, or dense), or with --pictures for image_search_tool."""
     if encoder is None and (family is not None or search is not None):
-        raise typer.BadParameter("it says how an --encoder is used", param_hint="--family, --search")
+        raise typer.BadParameter("only with --encoder", param_hint="--family, --search")
     if pictures and (family is not None or search is not None):
-        raise typer.BadParameter("it says how passages are embedded", param_hint="--family, --search")
+        raise typer.BadParameter("not with --pictures", param_hint="--family, --search")
     if encoder is not None and family is None and not pictures:
-        raise typer.BadParameter("say of which family the encoder is", param_hint="--family")
+        raise typer.BadParameter("required with --encoder", param_hint="--family")
     from vtune.report.values import render_values
     from vtune.runs.data.dense import index_dense
     from vtune.runs.data.indexing import index_passages, index_pictures

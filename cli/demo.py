@@ -15,13 +15,13 @@ def demo(
         bool,
         typer.Option(
             "--compare",
-            help="Two rewards where a picture gives the answer away: accuracy only, and evidence.",
+            help="Compare two rewards on pictures that give the answer away: accuracy only, and evidence.",
         ),
     ] = False,
     sandbox: Protection = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole loop here: puzzles, a tiny model, sft, rl, eval, faithfulness, report."""
+    """Run the whole loop on this machine: puzzles, a tiny model, sft, rl, eval, faithfulness, report."""
     from vtune.report.demo import render_demo
     from vtune.runs.demo import run_demo
 

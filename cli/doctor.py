@@ -25,7 +25,7 @@ def doctor(
     self_test: SelfTest = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what this machine can run, why not, and what to do about it."""
+    """Report what this machine can run, what it cannot and why, and what to do about it."""
     if overrides and recipe is None:
         raise typer.BadParameter("only with a recipe", param_hint="--set")
     from vtune.report.machine import render_machine

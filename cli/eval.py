@@ -21,47 +21,48 @@ if TYPE_CHECKING:
 
 Record = Annotated[
     Path | None,
-    typer.Option("--record", help="File that keeps the web's answers; one in the run's folder if not given."),
+    typer.Option("--record", help="File to record the web's answers in (default: one in the run folder)."),
 ]
 Replay = Annotated[
     list[Path] | None,
-    typer.Option("--replay", help="File of --record to answer from; the web is not asked. Repeatable."),
+    typer.Option("--replay", help="File written by --record to answer from, instead of asking the web; repeatable."),
 ]
 Data = Annotated[
     list[Path] | None,
     typer.Option(
-        "--data", help="What to evaluate on, in the suite's format, in place of its own; repeatable."
+        "--data", help="Data to evaluate on, in the suite's format, instead of the suite's own; repeatable."
     ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        help="Folder; runs/eval-<suite>-<model> if not given. With several suites, one below it for each.",
+        help="Output folder (default: runs/eval-<suite>-<model>); each of several suites gets a "
+        "folder in it.",
     ),
 ]
 Against = Annotated[
     str | None,
     typer.Option(
         "--against",
-        help="Say why the result differs from another one, the folder of a finished evaluation; with --out "
-        "alone, that of what is finished there.",
+        help="Explain why the result differs from that of another finished evaluation, given by its "
+        "folder; with --out alone, for the one already finished there.",
     ),
 ]
 
 
 AgentName = Annotated[
     str | None,
-    typer.Option("--agent", help="Who answers: a shipped agent, or a path; the suite's if not given."),
+    typer.Option("--agent", help="Agent that answers: a shipped one, or a path (default: the suite's)."),
 ]
 Protocol = Annotated[
     str | None,
-    typer.Option("--protocol", help="Whose prompt, parser and aggregation; the suite's if not given."),
+    typer.Option("--protocol", help="Protocol that sets prompt, parser and aggregation (default: the suite's)."),
 ]
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Check data, agent, protocol and the models that grade; draw and write nothing."
+        "--dry-run", help="Check data, agent, protocol and the models that grade; generate and write nothing."
     ),
 ]
 Listed = Annotated[
@@ -103,7 +104,7 @@ class Wanted:
         named = asked(self.suites)
         for option, given in (("--data", self.data), ("--against", self.against)):
             if given is not None and not named.single:
-                raise typer.BadParameter("it is of one suite", param_hint=option)
+                raise typer.BadParameter("only with a single suite", param_hint=option)
         return named
 
     def load(self, path: Path) -> "EvalSuite":
@@ -135,7 +136,7 @@ class Wanted:
 def evaluate(
     suite: Annotated[
         str | None,
-        typer.Option("--suite", help="Shipped suites or groups, or paths; with commas between them."),
+        typer.Option("--suite", help="Shipped suites or groups, or paths, separated by commas."),
     ] = None,
     model: Annotated[
         str | None,
@@ -155,11 +156,11 @@ def evaluate(
     against: Against = None,
     resume: Resume = False,
     dry_run: DryRun = False,
-    vllm: Annotated[bool, typer.Option("--vllm", help="Draw with vLLM; needs vtune[vllm].")] = False,
+    vllm: Annotated[bool, typer.Option("--vllm", help="Generate with vLLM; needs vtune[vllm].")] = False,
     listed: Listed = False,
     as_json: AsJson = False,
 ) -> None:
-    """Evaluate a model on suites: rollouts without an update, scored."""
+    """Evaluate a model on suites: generate rollouts and score them."""
     if listed:
         _list(as_json=as_json)
         return
@@ -195,7 +196,7 @@ def evaluate(
 def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
     """What `--record` and `--replay` are in the suite."""
     if record is not None and replay:
-        raise typer.BadParameter("a replay asks nobody: there is nothing to record", param_hint="--record")
+        raise typer.BadParameter("--replay does not ask the web: there is nothing to record", param_hint="--record")
     if record is not None:
         return [f"tools.web.record={json.dumps(str(record))}"]
     return [f"tools.web.replay={json.dumps([str(path) for path in replay])}"] if replay else []

@@ -29,12 +29,12 @@ def export(
     ],
     out: Annotated[Path, typer.Argument(help="The new folder.")],
     dtype: Annotated[
-        str | None, typer.Option("--dtype", help="float32 or bfloat16; that of the checkpoint if not given.")
+        str | None, typer.Option("--dtype", help="float32 or bfloat16 (default: the checkpoint's).")
     ] = None,
     results_as: Annotated[
         str | None,
         typer.Option(
-            "--as", help="Results of an evaluation as files of vlmevalkit, lmms-eval, inspect, or scripted."
+            "--as", help="Export an evaluation's results as files of vlmevalkit, lmms-eval, inspect, or scripted."
         ),
     ] = None,
     as_json: AsJson = False,

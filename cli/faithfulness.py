@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Samples = Annotated[
     list[Path] | None,
-    typer.Option("--data", help="Samples that they answer, in the format of their suite; repeatable."),
+    typer.Option("--data", help="Samples that the trajectories answer, in the format of their suite; repeatable."),
 ]
 JudgeUrls = Annotated[
     list[str] | None,
@@ -28,37 +28,38 @@ Looks = Annotated[
     typer.Option(
         "--looks",
         metavar="BY",
-        help="Who says what a call shows: auto (the judges of the recipe), boxes, model, passages, a judge "
-        "of your own, or both boxes and model: how far the model can be trusted.",
+        help="Who judges what a call shows: auto (the recipe's judges), boxes, model, passages, a "
+        "judge of your own, or both (boxes and model, to see how far the model can be trusted).",
     ),
 ]
 EveryCall = Annotated[
     bool,
-    typer.Option("--every-call", help="Ask a model of calls after the first useful one, too."),
+    typer.Option("--every-call", help="Also ask the model about calls after the first useful one."),
 ]
 Exchanges = Annotated[
     str | None,
     typer.Option(
         "--counterfactual",
         metavar="EXCHANGES",
-        help="Draw right answers again with other pictures in the place of what calls showed: black, random, "
-        "other, inpaint, recolor, glyph, withheld, and shown for what chance does; with commas.",
+        help="Generate right answers again with other pictures in place of what the calls showed: "
+        "black, random, other, inpaint, recolor, glyph, withheld, and shown to measure chance; "
+        "separated by commas.",
     ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", help="With --counterfactual: the model that drew the trajectories.")
+    str | None, typer.Option("--model", help="With --counterfactual: the model that generated the trajectories.")
 ]
 AgentName = Annotated[
     str | None,
     typer.Option(
-        "--agent", help="With --counterfactual: the agent that drew them, where no run folder says it."
+        "--agent", help="With --counterfactual: the agent that generated them, if no run folder names it."
     ),
 ]
-Vllm = Annotated[bool, typer.Option("--vllm", help="With --counterfactual: draw with vLLM.")]
+Vllm = Annotated[bool, typer.Option("--vllm", help="With --counterfactual: generate with vLLM.")]
 Everything = Annotated[
     bool,
     typer.Option(
-        "--all", help="A row for each file, accuracy by number of calls, and what calls were good for."
+        "--all", help="Also show a row per file, accuracy by number of calls, and what the calls were good for."
     ),
 ]
 
@@ -131,6 +132,6 @@ def _rerun(exchanges: str | None, model: str | None, agent: str | None, *, vllm:
     asked_exchanges(exchanges)  # a misspelt one is named before anything else is asked for
     if model is None:
         raise RecipeError(
-            "--counterfactual needs --model", fix="name the model that drew the trajectories with --model"
+            "--counterfactual needs --model", fix="name the model that generated the trajectories with --model"
         )
     return RerunWith(exchanges=exchanges, model=model, agent=agent, vllm=vllm)

@@ -145,17 +145,17 @@ def _continues(words: Sequence[str]) -> str:
     verb = words[0] if words else ""
     if verb in ("sft", "rl", "eval"):
         if not RESUMABLE.begun:
-            return " before anything was begun: start it again"
+            return " before anything was started: run the command again"
         lost = None if verb == "eval" else RESUMABLE.lost_steps
         if lost is None:
             return "; continue with --resume"
         steps = (
             f"{lost} step{'' if lost == 1 else 's'} {'is' if lost == 1 else 'are'} lost, and " if lost else ""
         )
-        return f"; no checkpoint yet: {steps}the same command with --resume begins again"
+        return f"; no checkpoint yet: {steps}the same command with --resume starts over"
     dense = verb == "data" and any(word.startswith("--encoder") for word in words)
     if dense or verb in ("demo", "curate", "faithfulness", "judge-faithfulness"):
-        return "; the same command continues"
+        return "; run the same command again to continue"
     return ""
 
 

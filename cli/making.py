@@ -23,7 +23,7 @@ Feedback = Annotated[
     bool,
     typer.Option(
         "--feedback",
-        help="With --shortcut: traces say of a crop whether it shows the sign, as rollout.feedback does.",
+        help="With --shortcut: traces say whether a crop shows the sign, as rollout.feedback does.",
     ),
 ]
 
@@ -49,7 +49,7 @@ def lens(
             "broken and reversed.",
         ),
     ] = None,
-    cue: Annotated[CueName | None, typer.Option("--cue", help="With --shortcut: which; shade.")] = None,
+    cue: Annotated[CueName | None, typer.Option("--cue", help="With --shortcut: which cue (default: shade).")] = None,
     careful: Annotated[
         float | None,
         typer.Option(
@@ -57,7 +57,8 @@ def lens(
             metavar="P",
             min=0,
             max=1,
-            help="With --shortcut: the same probability in traces that look at the sign; 0.2, by chance.",
+            help="With --shortcut: the same probability in traces that look at the sign (default: "
+            "0.2, chance).",
         ),
     ] = None,
     feedback: Feedback = False,
@@ -67,10 +68,10 @@ def lens(
 ) -> None:
     """Make lens puzzles: visual search that needs a crop."""
     if shortcut is None and (cue is not None or careful is not None or feedback):
-        raise typer.BadParameter("it is about a --shortcut", param_hint="--cue, --careful, --feedback")
+        raise typer.BadParameter("only with --shortcut", param_hint="--cue, --careful, --feedback")
     if shortcut is not None and (level != 1 or guessable):
         raise typer.BadParameter(
-            "a shortcut is drawn on level 1, where every puzzle needs a look", param_hint="--shortcut"
+            "only with level 1 and without --guessable: every puzzle must need a look", param_hint="--shortcut"
         )
     from vtune.data.shortcut import CHANCE, Shortcut
     from vtune.report.values import render_values
@@ -150,13 +151,13 @@ def coco(
     images: Annotated[Path, typer.Option("--images", help="Folder of its photographs.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
     traces: Annotated[
-        Path | None, typer.Option("--traces", help="Parquet file for cold-start traces of them.")
+        Path | None, typer.Option("--traces", help="Also write cold-start traces for them to this Parquet file.")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of samples.")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Make samples of COCO annotations: which object is in a region, and how many there are."""
+    """Make samples from COCO annotations: which object is in a region, and how many there are."""
     from vtune.report.values import render_values
     from vtune.runs.data.validating import make_coco
 
@@ -174,15 +175,15 @@ def traces(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option("--run", help="Folder of `rl` or `eval`: its right and faithful trajectories."),
+        typer.Option("--run", help="Folder of `rl` or `eval`, for traces from its right and faithful trajectories."),
     ] = None,
     prompt: Annotated[
         str | None,
         typer.Option(
             "--prompt",
             metavar="STYLE",
-            help="With --data: rollout.prompt of the recipe that will train on them (plain, tools …); codev "
-            "if not given.",
+            help="With --data: rollout.prompt of the recipe that will train on them (plain, tools …); "
+            "default: codev.",
         ),
     ] = None,
     tiny: Annotated[
@@ -192,19 +193,20 @@ def traces(
     uses: UsedFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make cold-start traces of your own samples, for `vtune sft`."""
+    """Make cold-start traces from your own samples, for `vtune sft`."""
     if bool(data) == (run is not None):
         said = "give samples with --data, or a run with --run" + (", not both" if data else "")
         raise typer.BadParameter(said, param_hint="--data")
     if run is not None and prompt is not None:
         raise RecipeError(
             "--prompt has no effect with --run: a trajectory keeps the prompt that its policy read",
-            fix="leave it out, and let rollout.prompt of the recipe that goes on be that of the run's recipe",
+            fix="leave it out; in the recipe that trains on these traces, set rollout.prompt as in "
+            "the run's recipe",
         )
     if run is not None and tiny is not None:
         raise RecipeError(
             "--tiny has no effect with --run: the policy of a run is a model already",
-            fix="leave it out, and start `vtune sft` from the model of the run or a checkpoint of it",
+            fix="leave it out, and start `vtune sft` from the run's model or one of its checkpoints",
         )
     from vtune.report.values import render_values
     from vtune.rollout.prompts import OF_TRACES, STYLES

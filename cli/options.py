@@ -49,16 +49,17 @@ Recipe = Annotated[
     str | None,
     typer.Option(
         "--recipe",
-        help="Name of a shipped recipe, or a path; with --resume, that of the run in --out if not given.",
+        help="Name of a shipped recipe, or a path; with --resume, the default is the recipe of the "
+        "run in --out.",
     ),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override one key; repeatable.")
 ]
-RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder; runs/<recipe> if not given.")]
+RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/<recipe>).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check, estimate memory and time, show the recipe, start nothing.")
+    bool, typer.Option("--dry-run", help="Check the recipe, estimate memory and time, print it, and start nothing.")
 ]
 Gpus = Annotated[
     int | None,
@@ -77,7 +78,7 @@ GpuName = Annotated[
 GpuMemory = Annotated[
     float | None,
     typer.Option(
-        "--gpu-memory", metavar="GB", min=1, max=100_000, help="With --dry-run: plan for GPUs of this memory."
+        "--gpu-memory", metavar="GB", min=1, max=100_000, help="With --dry-run: plan for GPUs with this much memory."
     ),
 ]
 ShapeOf = Annotated[
@@ -102,15 +103,15 @@ Profiled = Annotated[
 Hostfile = Annotated[
     Path | None,
     typer.Option(
-        "--hostfile", help="Machines to start on, `name slots=N` per line; needs --gpus, pdsh and ssh."
+        "--hostfile", help="File of machines to run on, `name slots=N` per line; needs --gpus, pdsh and ssh."
     ),
 ]
 SweepName = Annotated[
     str | None,
     typer.Option(
         "--sweep",
-        help="Run the recipe in the variants and with the seeds of a sweep: name of a shipped one, or a "
-        "path. Then --out is a folder of runs, runs/sweep-<sweep> if not given.",
+        help="Run the recipe with every variant and seed of a sweep (name of a shipped one, or a "
+        "path). --out is then a folder of runs (default: runs/sweep-<sweep>).",
     ),
 ]
 Only = Annotated[
@@ -118,13 +119,13 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="VARIANT",
-        help="With --sweep: these variants, and those that the folder has already; repeatable.",
+        help="With --sweep: only these variants, besides those already in the folder; repeatable.",
     ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        "--jobs", min=1, help="With --sweep: runs at the same time, each on GPUs or cores of its own."
+        "--jobs", min=1, help="With --sweep: how many runs at a time, each on its own GPUs or cores."
     ),
 ]
 TIERS = ("auto", "namespaces", "flat", "unsafe")

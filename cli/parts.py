@@ -12,7 +12,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def parts() -> None:
-    """What recipes, suites and data call by name: ours, and those of your own files."""
+    """What recipes, suites and data refer to by name: vtune's parts, and those in your own files."""
 
 
 @app.command("list")
@@ -20,12 +20,12 @@ def list_parts(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Files with parts of your own, as under `uses`; of a recipe or suite, all that it uses."
+            help="Files with your own parts, as under `uses`; or a recipe or suite, for all that it uses."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the parts that recipes call by name, one per line: verifiers, tools, losses and the like."""
+    """List the parts that recipes refer to by name, one per line: verifiers, tools, losses and the like."""
     from vtune.report.values import render_values
     from vtune.runs.parts.parts import list_parts as listed
 
@@ -46,12 +46,12 @@ def check(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Files with parts of your own, as under `uses`; of a recipe or suite, all that it uses."
+            help="Files with your own parts, as under `uses`; or a recipe or suite, for all that it uses."
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check that parts of your own keep what their kind promises; exit 1 where one does not."""
+    """Check that your own parts keep the promises of their kind; exit 1 if one does not."""
     from vtune.report.values import render_values
     from vtune.runs.parts.parts import check_parts
 

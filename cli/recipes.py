@@ -71,11 +71,11 @@ def copy(
 def check(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="Names, files or folders of recipes; all that ship if not given."),
+        typer.Argument(help="Names, files or folders of recipes (default: all that ship with vtune)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that each recipe reads what another, or a command, writes; exit 1 where one does not."""
+    """Check that what each recipe reads is written by another recipe or a command; exit 1 if not."""
     from vtune.report.joins import render_joins
     from vtune.runs.recipes.chain.walk import check_joins
 

@@ -12,7 +12,7 @@ from .show import Data
 
 AsCsv = Annotated[
     bool,
-    typer.Option("--csv", help="As CSV: evaluations by source, or every number of sweeps."),
+    typer.Option("--csv", help="Print CSV: evaluations by source, or every number of sweeps."),
 ]
 AsLatex = Annotated[
     bool,
@@ -21,9 +21,9 @@ AsLatex = Annotated[
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; several stand side by side.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are shown side by side.")],
     replies: Annotated[
-        bool, typer.Option("--replies", help="Also replies: of the last step of runs, and of evaluations.")
+        bool, typer.Option("--replies", help="Also show replies: from the last step of runs, and from evaluations.")
     ] = False,
     credit: Annotated[
         bool,
@@ -39,10 +39,10 @@ def report(
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option("--figure", help="Draw a sweep to this file: .svg, .pdf or .png by its ending."),
+        typer.Option("--figure", help="Plot a sweep to this file (.svg, .pdf or .png)."),
     ] = None,
     trajectories: Annotated[
-        int | None, typer.Option("--trajectories", min=0, help="Of each run on that page: 40 if not given.")
+        int | None, typer.Option("--trajectories", min=0, help="With --html: trajectories per run (default: 40).")
     ] = None,
     data: Data = None,
     as_csv: AsCsv = False,
@@ -53,16 +53,16 @@ def report(
     if as_csv or as_latex:
         others = html, figure, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
         if any(one not in (None, False) for one in others):
-            raise typer.BadParameter("--csv and --latex go with nothing else", param_hint="--csv")
+            raise typer.BadParameter("cannot be combined with each other or with other options", param_hint="--csv")
         _print_table(runs, latex=as_latex)
         return
     if sum((html is not None, figure is not None, credit, replies)) > 1:
         raise typer.BadParameter("choose --html, --figure, --credit or --replies", param_hint="--html")
     if everything and (html is not None or figure is not None or credit):
-        raise typer.BadParameter("--html, --figure and --credit show what they have", param_hint="--all")
+        raise typer.BadParameter("not with --html, --figure or --credit", param_hint="--all")
     for option, given in (("--trajectories", trajectories), ("--data", data)):
         if given is not None and html is None:
-            raise typer.BadParameter("is of the page that --html writes", param_hint=option)
+            raise typer.BadParameter("only with --html", param_hint=option)
     if html is not None:
         _show_page(runs, html, trajectories, data, as_json=as_json)
     elif figure is not None:

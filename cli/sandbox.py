@@ -51,7 +51,7 @@ def run(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Run code as a model's would run: what it prints, shows and crops."""
+    """Run code as a model's code would run, and report what it prints, shows and crops."""
     from vtune.report.attacks import render_snippet
     from vtune.runs.audit.snippet import run_snippet
 
@@ -90,18 +90,18 @@ def attack(
         bool,
         typer.Option(
             "--reward",
-            help="Attack the evidence reward instead: random programs, then a search for programs that are"
-            " paid and show nothing.",
+            help="Attack the evidence reward instead: random programs, then a search for programs "
+            "that are rewarded and show nothing.",
         ),
     ] = False,
     programs: Annotated[
         int, typer.Option("--programs", min=1, help="With --reward: random programs.")
     ] = 2000,
     generations: Annotated[
-        int, typer.Option("--generations", min=0, help="With --reward: of the search; 0 for none.")
+        int, typer.Option("--generations", min=0, help="With --reward: generations of the search; 0 for none.")
     ] = 20,
     population: Annotated[
-        int, typer.Option("--population", min=6, help="With --reward: programs of a generation.")
+        int, typer.Option("--population", min=6, help="With --reward: programs per generation.")
     ] = 24,
     claimed: Annotated[
         bool,
@@ -113,7 +113,7 @@ def attack(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Run hostile snippets in the sandbox of this machine: what held, and which layer did it."""
+    """Run hostile snippets in this machine's sandbox, and report what held and which layer held it."""
     if reward:
         if folder or only or without:
             raise typer.BadParameter("--dir, --only and --without are about snippets, not about --reward")

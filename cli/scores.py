@@ -33,10 +33,10 @@ def export(
 @app.command("import")
 def import_(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(help="What the official scorer has written.")],
+    file: Annotated[Path, typer.Argument(help="File that the official scorer wrote.")],
     as_json: AsJson = False,
 ) -> None:
-    """Take the scores of the benchmark's official scorer into an evaluation."""
+    """Import the scores of the benchmark's official scorer into an evaluation."""
     from vtune.report.numbers import number
     from vtune.runs.evaluate.scorers import import_scores
 
@@ -49,7 +49,8 @@ def import_(
             f"{facts['taken']} scores taken{left_out}; of {facts['compared']} that vtune scores itself, "
             f"{len(facts['differ'])} differ. Score: {number(found['score'].get('score'))}"
         )
-        stale = "\nwhat `vtune faithfulness` had found was of the scores before, and is removed: run it again"
+        stale = "\nwhat `vtune faithfulness` had found belonged to the old scores and is removed: run it "
+        "again"
         return taken + stale if found["audit_removed"] else taken
 
     show(import_scores(folder, file), line, as_json=as_json)

@@ -11,12 +11,12 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Device = Literal["cpu", "cuda"]
 Content = Literal["turn", "answer"]
-Host = Annotated[str, typer.Option("--host", help="Where to listen; beyond this machine, with a token.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on; beyond this machine, requests need a token.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="Its content is what requests must carry.")
+    Path | None, typer.Option("--token-file", help="File with the token that requests must carry.")
 ]
-MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")]
+MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Size limit of a request.")]
 
 
 @app.callback()
@@ -26,20 +26,20 @@ def serve() -> None:
 
 @app.command(
     "rewards",
-    epilog="POST /score takes our records, POST /judge V-Triune's requests; GET /health, GET /metrics."
-    " SIGINT and SIGTERM end it.",
+    epilog="POST /score takes vtune's records, POST /judge V-Triune's requests; GET /health, GET "
+    "/metrics. SIGINT and SIGTERM end it.",
 )
 def rewards(
     host: Host = "127.0.0.1",
     port: Port = 8192,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that verify.")] = 2,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that run verifiers.")] = 2,
     token_file: TokenFile = None,
     token: Annotated[
         str | None, typer.Option("--token", help="The token itself; other users here may see it.")
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option("--recipe", help="Its reward section scores requests without one; its judge is asked."),
+        typer.Option("--recipe", help="Recipe whose reward section scores requests without their own, and whose judge is asked."),
     ] = None,
     max_mb: MaxMb = 64,
     as_json: AsJson = False,
@@ -82,10 +82,10 @@ def search(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help="Of a dense index: where its model is now; else as it names it."),
+        typer.Option("--encoder", help="For a dense index: where its model is now (default: where the index says)."),
     ] = None,
     device: Annotated[
-        Device | None, typer.Option("--device", help="Of a dense index: what embeds queries; cpu.")
+        Device | None, typer.Option("--device", help="For a dense index: device that embeds queries (default: cpu).")
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8193,
@@ -129,7 +129,7 @@ def search(
 )
 def agent(
     settings: Annotated[
-        str, typer.Option("--agent", help="Whose settings to run: a shipped agent, or a path.")
+        str, typer.Option("--agent", help="Agent to run: a shipped one, or a path.")
     ],
     model: Annotated[
         str, typer.Option("--model", help="Folder of weights or of a run, hub name, or openai:URL#model.")
@@ -138,19 +138,19 @@ def agent(
     sandbox: Protection = None,
     name: Annotated[str, typer.Option("--name", help="What clients call the agent.")] = "agent",
     content: Annotated[
-        Content, typer.Option("--content", help="Give back the whole last turn, or only its answer.")
+        Content, typer.Option("--content", help="Return the whole last turn, or only its answer.")
     ] = "turn",
-    vllm: Annotated[bool, typer.Option("--vllm", help="Draw with vLLM; needs vtune[vllm].")] = False,
+    vllm: Annotated[bool, typer.Option("--vllm", help="Generate with vLLM; needs vtune[vllm].")] = False,
     host: Host = "127.0.0.1",
     port: Port = 8194,
     token_file: TokenFile = None,
     max_mb: MaxMb = 64,
     out: Annotated[
-        Path | None, typer.Option("--out", help="For what the web says; runs/serve-<name> if not given.")
+        Path | None, typer.Option("--out", help="Folder to record the web's answers in (default: runs/serve-<name>).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer chat requests by an agent that calls its tools: one request, one conversation."""
+    """Answer chat requests with an agent that calls its tools: one conversation per request."""
     from vtune.errors import MissingExtra
 
     try:

@@ -140,7 +140,7 @@ def _plan(
     with stdout_for_the_result():
         begin = start.resume or start.out is not None
         if not begin and (folder / SWEEP).exists():
-            say(f"{folder} holds a sweep already: a start needs another --out, or --resume")
+            say(f"{folder} holds a sweep already: starting needs another --out, or --resume")
         facts = plan_sweep(
             plan,
             folder,

@@ -107,7 +107,7 @@ def _of_run(verb: Verb[R], start: Start) -> Path:
     path = start.out / "recipe.yaml"
     if (start.out / SWEEP).is_file():
         raise typer.BadParameter(
-            f"{start.out} holds a sweep: give --recipe and --sweep as at its start", param_hint="--out"
+            f"{start.out} holds a sweep: give --recipe and --sweep as when it was started", param_hint="--out"
         )
     if not path.is_file():
         raise typer.BadParameter(f"{start.out} has no run to resume: there is no {path}", param_hint="--out")
@@ -128,8 +128,8 @@ def _check_where(recipe: Strict) -> None:
         if not Path(name).is_absolute() and not Path(name).exists():
             raise DataError(
                 f"the run's data file {name} is not in {Path.cwd()}",
-                fix="resume in the folder in which the run was started, or say where the files are by now: "
-                "--set 'data=[FILE, …]'",
+                fix="resume in the folder in which the run was started, or give the new paths of the "
+                "files: --set 'data=[FILE, …]'",
             )
 
 
@@ -156,9 +156,9 @@ def _plan(verb: Verb[R], recipe: R, folder: Path, processes: int | None, start: 
         if start.out is not None or start.resume:
             check_start(folder, resume=start.resume)
         elif (other := other_work(folder)) is not None:
-            say(f"{folder} holds {other}: a start needs another --out")
+            say(f"{folder} holds {other}: starting needs another --out")
         elif holds_run(folder):
-            say(f"{folder} holds a run already: a start needs another --out, or --resume")
+            say(f"{folder} holds a run already: starting needs another --out, or --resume")
         hosts = processes // start.gpus if start.hostfile and start.gpus and processes else None
         facts = verb.check(recipe, gpus=processes, hosts=hosts)
     _show_plan(recipe, facts, as_json=start.as_json)
@@ -174,7 +174,7 @@ def planned_for(
     """
     given = [f"--{name.replace('_', '-')}" for name, value in wanted.items() if value is not None]
     if given and not dry_run:
-        raise typer.BadParameter("only --dry-run plans", param_hint=given[0])
+        raise typer.BadParameter("only with --dry-run", param_hint=given[0])
     return partial(check, **wanted)
 
 

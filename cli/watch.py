@@ -11,7 +11,7 @@ from .options import AsJson
 
 def watch(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or of an evaluation.")],
-    once: Annotated[bool, typer.Option("--once", help="Show how far it is, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show its progress once, and exit.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Follow a run or an evaluation in the terminal until it ends: progress, phases, curves."""
