@@ -26,7 +26,8 @@ def curate(
         Workers, typer.Option("--engine", help="This machine's cores, or Ray Data (needs vtune[ray]).")
     ] = Workers.LOCAL,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count rows and model calls, print the recipe, and start nothing.")
+        bool,
+        typer.Option("--dry-run", help="Count rows and model calls, print the recipe, and start nothing."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -32,7 +32,7 @@ def import_(
     paths: Annotated[list[Path], typer.Argument(help="Files or folders; with hf, names on the hub too.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
     images: Annotated[
-        Path | None, typer.Option("--images", help="Folder that picture paths are relative to.")
+        Path | None, typer.Option("--images", help="Folder that picture paths start from.")
     ] = None,
     verifier: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def import_(
         ),
     ] = None,
     columns: Annotated[
-        Path | None, typer.Option("--columns", help="With hf: YAML file that says what each column means.")
+        Path | None, typer.Option("--columns", help="With hf: YAML that says which column means what.")
     ] = None,
     strict: Annotated[
         bool,
@@ -143,7 +143,7 @@ def index(
     ] = None,
     search: Annotated[
         SearchMethod | None,
-        typer.Option("--search", help="With --encoder: exact, or hnsw (graphs); the default goes by size."),
+        typer.Option("--search", help="With --encoder: exact, or hnsw (graphs); by size."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

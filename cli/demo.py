@@ -21,7 +21,7 @@ def demo(
     sandbox: Protection = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole loop on this machine: puzzles, a tiny model, sft, rl, eval, faithfulness, report."""
+    """Run the whole loop here: puzzles, a tiny model, sft, rl, eval, faithfulness, report."""
     from vtune.report.demo import render_demo
     from vtune.runs.demo import run_demo
 

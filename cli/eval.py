@@ -25,7 +25,9 @@ Record = Annotated[
 ]
 Replay = Annotated[
     list[Path] | None,
-    typer.Option("--replay", help="File written by --record to answer from, instead of asking the web; repeatable."),
+    typer.Option(
+        "--replay", help="File written by --record to answer from, instead of asking the web; repeatable."
+    ),
 ]
 Data = Annotated[
     list[Path] | None,
@@ -57,7 +59,9 @@ AgentName = Annotated[
 ]
 Protocol = Annotated[
     str | None,
-    typer.Option("--protocol", help="Protocol that sets prompt, parser and aggregation (default: the suite's)."),
+    typer.Option(
+        "--protocol", help="Protocol that sets prompt, parser and aggregation (default: the suite's)."
+    ),
 ]
 DryRun = Annotated[
     bool,
@@ -136,7 +140,7 @@ class Wanted:
 def evaluate(
     suite: Annotated[
         str | None,
-        typer.Option("--suite", help="Shipped suites or groups, or paths, separated by commas."),
+        typer.Option("--suite", help="Shipped suites or groups, or paths; with commas between them."),
     ] = None,
     model: Annotated[
         str | None,
@@ -196,7 +200,9 @@ def evaluate(
 def _of_the_web(record: Path | None, replay: list[Path] | None) -> list[str]:
     """What `--record` and `--replay` are in the suite."""
     if record is not None and replay:
-        raise typer.BadParameter("--replay does not ask the web: there is nothing to record", param_hint="--record")
+        raise typer.BadParameter(
+            "--replay does not ask the web: there is nothing to record", param_hint="--record"
+        )
     if record is not None:
         return [f"tools.web.record={json.dumps(str(record))}"]
     return [f"tools.web.replay={json.dumps([str(path) for path in replay])}"] if replay else []

@@ -34,7 +34,7 @@ def export(
     results_as: Annotated[
         str | None,
         typer.Option(
-            "--as", help="Export an evaluation's results as files of vlmevalkit, lmms-eval, inspect, or scripted."
+            "--as", help="Results of an evaluation as files of vlmevalkit, lmms-eval, inspect, or scripted."
         ),
     ] = None,
     as_json: AsJson = False,

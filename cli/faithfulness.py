@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Samples = Annotated[
     list[Path] | None,
-    typer.Option("--data", help="Samples that the trajectories answer, in the format of their suite; repeatable."),
+    typer.Option(
+        "--data", help="Samples that the trajectories answer, in the format of their suite; repeatable."
+    ),
 ]
 JudgeUrls = Annotated[
     list[str] | None,
@@ -47,7 +49,8 @@ Exchanges = Annotated[
     ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", help="With --counterfactual: the model that generated the trajectories.")
+    str | None,
+    typer.Option("--model", help="With --counterfactual: the model that generated the trajectories."),
 ]
 AgentName = Annotated[
     str | None,
@@ -59,7 +62,8 @@ Vllm = Annotated[bool, typer.Option("--vllm", help="With --counterfactual: gener
 Everything = Annotated[
     bool,
     typer.Option(
-        "--all", help="Also show a row per file, accuracy by number of calls, and what the calls were good for."
+        "--all",
+        help="Also show a row per file, accuracy by number of calls, and what the calls were good for.",
     ),
 ]
 
@@ -132,6 +136,7 @@ def _rerun(exchanges: str | None, model: str | None, agent: str | None, *, vllm:
     asked_exchanges(exchanges)  # a misspelt one is named before anything else is asked for
     if model is None:
         raise RecipeError(
-            "--counterfactual needs --model", fix="name the model that generated the trajectories with --model"
+            "--counterfactual needs --model",
+            fix="name the model that generated the trajectories with --model",
         )
     return RerunWith(exchanges=exchanges, model=model, agent=agent, vllm=vllm)

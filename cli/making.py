@@ -49,7 +49,9 @@ def lens(
             "broken and reversed.",
         ),
     ] = None,
-    cue: Annotated[CueName | None, typer.Option("--cue", help="With --shortcut: which cue (default: shade).")] = None,
+    cue: Annotated[
+        CueName | None, typer.Option("--cue", help="With --shortcut: which cue (default: shade).")
+    ] = None,
     careful: Annotated[
         float | None,
         typer.Option(
@@ -71,7 +73,8 @@ def lens(
         raise typer.BadParameter("only with --shortcut", param_hint="--cue, --careful, --feedback")
     if shortcut is not None and (level != 1 or guessable):
         raise typer.BadParameter(
-            "only with level 1 and without --guessable: every puzzle must need a look", param_hint="--shortcut"
+            "only with level 1 and without --guessable: every puzzle must need a look",
+            param_hint="--shortcut",
         )
     from vtune.data.shortcut import CHANCE, Shortcut
     from vtune.report.values import render_values
@@ -151,7 +154,8 @@ def coco(
     images: Annotated[Path, typer.Option("--images", help="Folder of its photographs.")],
     out: Annotated[Path, typer.Option("--out", help="Parquet file to write.")],
     traces: Annotated[
-        Path | None, typer.Option("--traces", help="Also write cold-start traces for them to this Parquet file.")
+        Path | None,
+        typer.Option("--traces", help="Also write cold-start traces for them to this Parquet file."),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of samples.")] = None,
     seed: Seed = 0,
@@ -175,7 +179,7 @@ def traces(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option("--run", help="Folder of `rl` or `eval`, for traces from its right and faithful trajectories."),
+        typer.Option("--run", help="Folder of `rl` or `eval`: its right and faithful trajectories."),
     ] = None,
     prompt: Annotated[
         str | None,

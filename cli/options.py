@@ -59,7 +59,10 @@ Overrides = Annotated[
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Run folder (default: runs/<recipe>).")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Check the recipe, estimate memory and time, print it, and start nothing.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Check the recipe, estimate memory and time, print it, and start nothing."
+    ),
 ]
 Gpus = Annotated[
     int | None,
@@ -78,7 +81,7 @@ GpuName = Annotated[
 GpuMemory = Annotated[
     float | None,
     typer.Option(
-        "--gpu-memory", metavar="GB", min=1, max=100_000, help="With --dry-run: plan for GPUs with this much memory."
+        "--gpu-memory", metavar="GB", min=1, max=100_000, help="With --dry-run: plan for GPUs of this memory."
     ),
 ]
 ShapeOf = Annotated[

@@ -25,7 +25,7 @@ def list_parts(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the parts that recipes refer to by name, one per line: verifiers, tools, losses and the like."""
+    """List the parts that recipes call by name, one per line: verifiers, tools, losses and the like."""
     from vtune.report.values import render_values
     from vtune.runs.parts.parts import list_parts as listed
 

@@ -12,7 +12,7 @@ from .show import Data
 
 AsCsv = Annotated[
     bool,
-    typer.Option("--csv", help="Print CSV: evaluations by source, or every number of sweeps."),
+    typer.Option("--csv", help="As CSV: evaluations by source, or every number of sweeps."),
 ]
 AsLatex = Annotated[
     bool,
@@ -23,7 +23,10 @@ AsLatex = Annotated[
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several are shown side by side.")],
     replies: Annotated[
-        bool, typer.Option("--replies", help="Also show replies: from the last step of runs, and from evaluations.")
+        bool,
+        typer.Option(
+            "--replies", help="Also show replies: from the last step of runs, and from evaluations."
+        ),
     ] = False,
     credit: Annotated[
         bool,
@@ -39,10 +42,11 @@ def report(
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option("--figure", help="Plot a sweep to this file (.svg, .pdf or .png)."),
+        typer.Option("--figure", help="Draw a sweep to this file: .svg, .pdf or .png by its ending."),
     ] = None,
     trajectories: Annotated[
-        int | None, typer.Option("--trajectories", min=0, help="With --html: trajectories per run (default: 40).")
+        int | None,
+        typer.Option("--trajectories", min=0, help="With --html: trajectories per run (default: 40)."),
     ] = None,
     data: Data = None,
     as_csv: AsCsv = False,
@@ -53,7 +57,9 @@ def report(
     if as_csv or as_latex:
         others = html, figure, trajectories, data, replies, credit, everything, as_json, as_csv and as_latex
         if any(one not in (None, False) for one in others):
-            raise typer.BadParameter("cannot be combined with each other or with other options", param_hint="--csv")
+            raise typer.BadParameter(
+                "cannot be combined with each other or with other options", param_hint="--csv"
+            )
         _print_table(runs, latex=as_latex)
         return
     if sum((html is not None, figure is not None, credit, replies)) > 1:

@@ -51,7 +51,7 @@ def run(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Run code as a model's code would run, and report what it prints, shows and crops."""
+    """Run code as a model's would run: what it prints, shows and crops."""
     from vtune.report.attacks import render_snippet
     from vtune.runs.audit.snippet import run_snippet
 
@@ -98,10 +98,11 @@ def attack(
         int, typer.Option("--programs", min=1, help="With --reward: random programs.")
     ] = 2000,
     generations: Annotated[
-        int, typer.Option("--generations", min=0, help="With --reward: generations of the search; 0 for none.")
+        int,
+        typer.Option("--generations", min=0, help="With --reward: generations of the search; 0 for none."),
     ] = 20,
     population: Annotated[
-        int, typer.Option("--population", min=6, help="With --reward: programs per generation.")
+        int, typer.Option("--population", min=6, help="With --reward: programs of a generation.")
     ] = 24,
     claimed: Annotated[
         bool,

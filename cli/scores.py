@@ -33,7 +33,7 @@ def export(
 @app.command("import")
 def import_(
     folder: Folder,
-    file: Annotated[Path, typer.Argument(help="File that the official scorer wrote.")],
+    file: Annotated[Path, typer.Argument(help="What the official scorer has written.")],
     as_json: AsJson = False,
 ) -> None:
     """Import the scores of the benchmark's official scorer into an evaluation."""

@@ -11,12 +11,14 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Device = Literal["cpu", "cuda"]
 Content = Literal["turn", "answer"]
-Host = Annotated[str, typer.Option("--host", help="Address to listen on; beyond this machine, requests need a token.")]
+Host = Annotated[
+    str, typer.Option("--host", help="Address to listen on; beyond this machine, requests need a token.")
+]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
 TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File with the token that requests must carry.")
 ]
-MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Size limit of a request.")]
+MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")]
 
 
 @app.callback()
@@ -39,7 +41,10 @@ def rewards(
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option("--recipe", help="Recipe whose reward section scores requests without their own, and whose judge is asked."),
+        typer.Option(
+            "--recipe",
+            help="Recipe whose reward section scores requests without their own, and whose judge is asked.",
+        ),
     ] = None,
     max_mb: MaxMb = 64,
     as_json: AsJson = False,
@@ -82,10 +87,13 @@ def search(
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help="For a dense index: where its model is now (default: where the index says)."),
+        typer.Option(
+            "--encoder", help="For a dense index: where its model is now (default: where the index says)."
+        ),
     ] = None,
     device: Annotated[
-        Device | None, typer.Option("--device", help="For a dense index: device that embeds queries (default: cpu).")
+        Device | None,
+        typer.Option("--device", help="For a dense index: device that embeds queries (default: cpu)."),
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8193,
@@ -128,9 +136,7 @@ def search(
     " GET /health. SIGINT and SIGTERM end it.",
 )
 def agent(
-    settings: Annotated[
-        str, typer.Option("--agent", help="Agent to run: a shipped one, or a path.")
-    ],
+    settings: Annotated[str, typer.Option("--agent", help="Agent to run: a shipped one, or a path.")],
     model: Annotated[
         str, typer.Option("--model", help="Folder of weights or of a run, hub name, or openai:URL#model.")
     ],
@@ -138,7 +144,7 @@ def agent(
     sandbox: Protection = None,
     name: Annotated[str, typer.Option("--name", help="What clients call the agent.")] = "agent",
     content: Annotated[
-        Content, typer.Option("--content", help="Return the whole last turn, or only its answer.")
+        Content, typer.Option("--content", help="Give back the whole last turn, or only its answer.")
     ] = "turn",
     vllm: Annotated[bool, typer.Option("--vllm", help="Generate with vLLM; needs vtune[vllm].")] = False,
     host: Host = "127.0.0.1",
@@ -146,7 +152,8 @@ def agent(
     token_file: TokenFile = None,
     max_mb: MaxMb = 64,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to record the web's answers in (default: runs/serve-<name>).")
+        Path | None,
+        typer.Option("--out", help="Folder to record the web's answers in (default: runs/serve-<name>)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -20,10 +20,17 @@ def show_(
     ],
     key: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="ID of a trajectory or of its sample; without it, all are listed."),
+        typer.Argument(
+            metavar="[ID]", help="ID of a trajectory or of its sample; without it, all are listed."
+        ),
     ] = None,
     where: Annotated[
-        str, typer.Option("--where", metavar="QUERY", help="List only those that match, e.g. 'right:no calls>1 sort:-reward'.")
+        str,
+        typer.Option(
+            "--where",
+            metavar="QUERY",
+            help="List only those that match, e.g. 'right:no calls>1 sort:-reward'.",
+        ),
     ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="List at most this many.")] = 20,
     data: Data = None,

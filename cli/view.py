@@ -13,7 +13,9 @@ def view(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Runs, evaluations, folders of them, or files.")
     ],
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")] = 8195,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
+    ] = 8195,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:

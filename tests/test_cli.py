@@ -230,25 +230,25 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "rank", "said"),
     [
-        ("rl --recipe a.yaml", None, "interrupted before anything was begun: start it again\n"),
-        ("sft --out empty", None, "interrupted before anything was begun: start it again\n"),
+        ("rl --recipe a.yaml", None, "interrupted before anything was started: run the command again\n"),
+        ("sft --out empty", None, "interrupted before anything was started: run the command again\n"),
         ("rl --out saved", None, "interrupted; continue with --resume\n"),
         ("rl --out sweep", None, "interrupted; continue with --resume\n"),
         (
             "rl --out begun",
             None,
-            "interrupted; no checkpoint yet: the same command with --resume begins again\n",
+            "interrupted; no checkpoint yet: the same command with --resume starts over\n",
         ),
         (
             "sft --out stepped",
             None,
-            "interrupted; no checkpoint yet: 2 steps are lost, and the same command with --resume begins "
-            "again\n",
+            "interrupted; no checkpoint yet: 2 steps are lost, and the same command with --resume starts "
+            "over\n",
         ),
         ("eval --suite a --out begun", "0", "interrupted; continue with --resume\n"),
         ("sft --recipe a.yaml", "1", ""),
-        ("demo --compare", None, "interrupted; the same command continues\n"),
-        ("data index a --encoder=b", None, "interrupted; the same command continues\n"),
+        ("demo --compare", None, "interrupted; run the same command again to continue\n"),
+        ("data index a --encoder=b", None, "interrupted; run the same command again to continue\n"),
         ("data index a", None, "interrupted\n"),
         ("", None, "interrupted\n"),
     ],
@@ -305,7 +305,7 @@ def test_an_interrupted_sweep_says_one_thing(
         main()
     said = capsys.readouterr().err
     assert ("to continue: vtune rl" in said, "continue with --resume" in said) == (begun, begun)
-    assert ("before anything was begun" in said) != begun
+    assert ("before anything was started" in said) != begun
 
 
 def test_a_bug_stays_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,7 @@ def _key(node: dict[str, Any] | list[Any], name: str, override: str) -> str | in
     if not name.isdecimal() or int(name) >= len(node):
         raise RecipeError(
             f"override {override!r}: `{name}` is not one of the {len(node)} items",
-            fix="name an item by its number, from 0",
+            fix="give the number of an item, counted from 0",
         )
     return int(name)
 

@@ -417,7 +417,7 @@ def test_rows_as_published_are_refused_with_the_remedy(published: dict[str, Path
     files = imported(published, tmp_path)
     ended = vtune(*training([files["vstar"]], tmp_path / "run"), "--dry-run")
     assert ended.code == 2
-    assert "offers image_zoom_in_tool, and no section tools.zoom says how it runs" in ended.err
+    assert "offers image_zoom_in_tool, but no section tools.zoom says how to run it" in ended.err
     assert "--tools" in ended.err
 
 

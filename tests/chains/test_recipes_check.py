@@ -139,7 +139,7 @@ IOU += "    until: [0.1, 0.25]\n    target: null\n"
 MUTATIONS = {
     "break 1: zooms of DeepEyes": Mutation(
         "data/codev-rl", "    tools: [python]\n    sample: null\n    published: null\n  chart", "  chart",
-        "rl/codev", "tools", "offers image_zoom_in_tool, and no section tools.zoom says how it runs",
+        "rl/codev", "tools", "offers image_zoom_in_tool, but no section tools.zoom says how to run it",
     ),
     "break 1: ThinkLite without tools": Mutation(
         "data/codev-rl", "    tools: [python]           # ours", "    # ours",
@@ -187,11 +187,11 @@ MUTATIONS = {
     ),
     "a tool that is not opened": Mutation(
         "rl/credit-search-8b", "  zoom: {space: relative_1000, min_side: 28}", "  zoom: null",
-        "rl/credit-search-8b", "tools", "no section tools.zoom says how it runs",
+        "rl/credit-search-8b", "tools", "no section tools.zoom says how to run it",
     ),
     "a tool of which the prompt says nothing": Mutation(
         "rl/credit-search-8b", "prompt: tools", "prompt: codev",
-        "rl/credit-search-8b", "tools", "of which the prompt `codev` says nothing",
+        "rl/credit-search-8b", "tools", "which the prompt `codev` does not describe",
     ),
     "a call without a turn for the answer": Mutation(
         "rl/codev", "  max_turns: 10 ", "  max_turns: 1 ",
@@ -199,7 +199,7 @@ MUTATIONS = {
     ),
     "boxes without a threshold": Mutation(
         "rl/orsta-7b", IOU, "  iou: null\n",
-        "rl/orsta-7b", "verifiers", "how tight a box has to be",
+        "rl/orsta-7b", "verifiers", "needs an IoU threshold for boxes",
     ),
     "an answer that nobody pays for": Mutation(
         "rl/codev", "  accuracy: 1.0 ", "  accuracy: 0.0 ",
@@ -221,7 +221,7 @@ MUTATIONS = {
     ),
     "pass rates of boxes without a threshold": Mutation(
         "data/orsta-47k", "verifier_parm: {iou: 0.5}", "verifier_parm: {}",
-        "data/orsta-47k:filters.13", "verifiers", "how tight a box has to be",
+        "data/orsta-47k:filters.13", "verifiers", "needs an IoU threshold for boxes",
     ),
     "a benchmark that is not there": Mutation(
         "data/codev-sft", "suites: all", "suites: [vstarr]",

@@ -105,7 +105,7 @@ def test_words_about_tools_that_are_not_offered_are_an_error(text: str, tools: t
 
 
 def test_a_turn_that_holds_nothing_but_a_prompt_is_an_error() -> None:
-    with pytest.raises(DataError, match="nothing but a prompt"):
+    with pytest.raises(DataError, match="holds a prompt but no question"):
         offering(asking(ZOOM), ("python",))
 
 
@@ -157,5 +157,5 @@ def test_tools_are_named_or_none() -> None:
     with pytest.raises(RecipeError, match="no tool 'pyhton'") as caught:
         named_tools(["pyhton"])
     assert caught.value.fix.startswith("did you mean `python`? To add your own, list its file under `uses:")
-    with pytest.raises(RecipeError, match="`none` stands alone"):
+    with pytest.raises(RecipeError, match="`none` cannot be combined with tools"):
         named_tools(["none", "python"])

@@ -188,9 +188,9 @@ def test_data_make_lens_takes_a_shortcut_and_builds_the_model(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--cue", "frame"), "it is about a --shortcut"),
-        (("--careful", "0.5"), "it is about a --shortcut"),
-        (("--feedback",), "it is about a --shortcut"),
+        (("--cue", "frame"), "only with --shortcut"),
+        (("--careful", "0.5"), "only with --shortcut"),
+        (("--feedback",), "only with --shortcut"),
         (("--shortcut", "0.9", "--level", "2"), "on level 1"),
         (("--shortcut", "0.9", "--guessable", "0.5"), "on level 1"),
         (("--shortcut", "1.5"), "Invalid value for '--shortcut'"),

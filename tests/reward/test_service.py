@@ -420,7 +420,7 @@ def test_the_command_refuses_what_cannot_work(tmp_path: Path, served: Served) ->
     port = served.url.rsplit(":", 1)[-1]
     for words, said in (
         (["--host", "0.0.0.0"], "anyone who reaches 0.0.0.0"),
-        (["--port", port], "cannot be listened on"),
+        (["--port", port], "cannot listen on"),
     ):
         ended = vtune("serve", "rewards", *words)
         assert (ended.code, ended.out) == (2, "")

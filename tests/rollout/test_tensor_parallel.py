@@ -241,7 +241,7 @@ def test_a_model_must_split_over_the_gpus_that_share_it(name: str, gpus: int, sa
         ),
         (
             lambda: check_sizes(orsta("rollout.tensor_parallel=2", servers=True), 8),
-            r"shared among GPUs as they were started\n  fix +set rollout.servers to \[\]",
+            r"split over GPUs when they are started\n  fix +set rollout.servers to \[\]",
         ),
     ],
 )

@@ -349,7 +349,7 @@ def test_a_gpu_without_room_for_a_batch_says_what_to_lower(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.00 GiB. GPU 0 has …")
 
     monkeypatch.setattr(Decoder, "step", full)
-    with pytest.raises(RunFailed, match=r"turns were drawn: .* allocate 3\.00 GiB\n") as caught:
+    with pytest.raises(RunFailed, match=r"generating turns: .* allocate 3\.00 GiB\n") as caught:
         draw(policy, requests(ragged(policy)))
     assert (caught.value.fix or "").startswith("lower rollout.max_batch (at most 64 turns are")
 

@@ -217,7 +217,7 @@ def test_a_length_that_was_mistyped_can_be_taken_back_as_far_as_the_run_has_not_
     done = run / "checkpoints/step-000004"
     done.mkdir(parents=True)
     (done / MANIFEST).write_text(json.dumps({"step": 4}))
-    with pytest.raises(RecipeError, match="has done 4 steps, and would have 3"):
+    with pytest.raises(RecipeError, match="has already done 4 steps, but would now end after 3"):
         start_run(run, plan(steps=3), [data], resume=True)
     assert yaml.safe_load((run / "recipe.yaml").read_text())["steps"] == 5000
     start_run(run, plan(steps=5), [data], resume=True)

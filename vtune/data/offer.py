@@ -48,7 +48,9 @@ def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
     if list(names) == [NONE]:
         return ()
     if NONE in names:
-        raise RecipeError(f"{', '.join(names)}: `none` stands alone", fix="name tools, or none")
+        raise RecipeError(
+            f"{', '.join(names)}: `none` cannot be combined with tools", fix="name tools, or none"
+        )
     for name in names:
         if name not in TOOLS:
             raise RecipeError(f"there is no tool {name!r}", fix=TOOLS.meant(name, NONE))
@@ -90,9 +92,10 @@ def check_answer_place(text: str) -> None:
     """
     if _BEHIND_HASHES.search(text) and "</answer>" not in text and "\\boxed" not in text:
         raise DataError(
-            "the prompt asks for the answer behind ####, where none is read",
-            fix="import with --tools (none, or the tools that the model may call), which takes verl's words "
-            "out, for the recipe's prompt to say where the answer goes; take other words out of the rows",
+            "the prompt asks for the answer after ####, where no answer is read",
+            fix="import with --tools (none, or the tools that the model may call): this removes "
+            "verl's words, and the recipe's prompt says where the answer goes; remove other "
+            "words from the rows",
         )
 
 
@@ -149,7 +152,7 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
     check_answer_place(turn.content)
     if not turn.content.replace(IMAGE, "").strip():
         raise DataError(
-            "nothing but a prompt stands in the user's turn", fix="see which column holds the question"
+            "the user's turn holds a prompt but no question", fix="see which column holds the question"
         )
     absent: list[str] = [name for name in TOOLS if name not in tools and name != PYTHON]
     if PYTHON not in tools:
@@ -160,6 +163,6 @@ def _check(turn: Message, tools: Sequence[ToolName]) -> None:
     spoken = next((word for word in absent if word in turn.content), None)
     if spoken is not None:
         raise DataError(
-            f"the question speaks of {spoken}, which is not offered: {', '.join(tools) or 'no tool'} is",
-            fix="take these words out of the rows, or leave the tools as they were published",
+            f"the question mentions {spoken}, which is not offered; offered: {', '.join(tools) or 'no tool'}",
+            fix="remove these words from the rows, or keep the tools as published",
         )

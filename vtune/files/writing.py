@@ -57,7 +57,7 @@ def check_parquet_output(path: Path, *, inputs: Sequence[Path] = (), option: str
     if path.suffix.lower() in OTHER_FORMATS:
         lines = "; `vtune data export samples` makes JSON lines of samples"
         raise RecipeError(
-            f"{_shown(path)} is called {path.suffix}, and this command writes Parquet",
+            f"{_shown(path)} ends in {path.suffix}, but this command writes Parquet",
             fix=f"{option} {_shown(path.with_suffix('.parquet'))}"
             + (lines if path.suffix.lower() in (".json", ".jsonl") else ""),
         )
@@ -184,7 +184,7 @@ def _kind(path: Path, option: str | None) -> str | None:
         return None
     except ValueError:
         raise RecipeError(
-            f"no file can be called {_shown(path)}", fix=f"choose another {option or 'folder'}"
+            f"{_shown(path)} is not a valid file name", fix=f"choose another {option or 'folder'}"
         ) from None
     except OSError as error:
         if error.errno == errno.EACCES:

@@ -149,8 +149,8 @@ def _notes(result: Result) -> Iterator[str]:
         yield f"boxes and the model: {agreement}"
         if result["by_rule"]:
             yield (
-                f"{result['by_rule']} more trajectories have calls that the model was not asked about: by "
-                "the rules they are no looks (whole pictures, or none)"
+                f"{result['by_rule']} more trajectories have calls that the model was not asked "
+                "about: by the rules they are not looks (whole pictures, or none)"
             )
         for name, one in result["asked"].items():
             yield f"{'' if name == one['model'] else f'{name}: '}{one['model']} at {one['base_url']}"

@@ -175,9 +175,9 @@ def _turned(result: Mapping[str, Any]) -> list[Text]:
     """A warning about good rows whose pictures people see otherwise than a policy does."""
     count = result["turned"]
     warning = (
-        f"warning: {count} of these rows {'has' if count == 1 else 'have'} a picture that EXIF turns: a "
-        "policy sees it as it is stored, and boxes are in those pixels; store it upright (Pillow: "
-        "ImageOps.exif_transpose) where that is not meant"
+        f"warning: {count} of these rows {'has' if count == 1 else 'have'} a picture that EXIF "
+        "rotates: the policy sees it as stored, and boxes are in those pixels; if that is not "
+        "intended, store it upright (Pillow: ImageOps.exif_transpose)"
     )
     return [_line(warning)] if count else []
 

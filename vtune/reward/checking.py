@@ -91,13 +91,13 @@ def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
     place = f"sample {sample.id!r}, source {sample.source!r}"
     if verifier.asks_judge and recipe.judge is None:
         raise RecipeError(
-            f"verifier `{sample.verifier}` has answers compared by a model, and the recipe names none",
+            f"verifier `{sample.verifier}` needs a model to compare answers, but the recipe names none",
             where=place,
             fix="set reward.judge",
         )
     if verifier.reads_iou and recipe.iou is None and sample.verifier_parm.get("iou") is None:
         raise RecipeError(
-            f"verifier `{sample.verifier}` needs to know how tight a box has to be",
+            f"verifier `{sample.verifier}` needs an IoU threshold for boxes",
             where=place,
             fix="set reward.iou, e.g. {schedule: fixed, thresholds: [0.5], until: [], target: null}",
         )
@@ -155,7 +155,7 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
         raise RunFailed(
             f"{share:.1%} of the trajectories are unscored, the limit is {max_unscored:.1%}",
             where=f"{times} of {len(trajectories)}: {why}",
-            fix=f"{_remedy(why)}; or go on without such trajectories, with a higher reward.max_unscored",
+            fix=f"{_remedy(why)}; or raise reward.max_unscored to go on without these trajectories",
         )
 
 

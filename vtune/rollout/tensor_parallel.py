@@ -90,7 +90,7 @@ class TensorParallelGroup:
         if world % size:
             raise RecipeError(
                 f"{world} processes do not split into groups of rollout.tensor_parallel {size}",
-                fix="let it divide the processes of each machine (--gpus)",
+                fix="choose a tensor_parallel that divides the processes per machine (--gpus)",
             )
         mine: Any = None
         for first in range(0, world, size):
@@ -103,8 +103,8 @@ class TensorParallelGroup:
         torch.distributed.all_gather_object(gathered, (socket.gethostname(), address), group=mine)
         if len({host for host, _ in gathered}) > 1:
             raise RecipeError(
-                f"rollout.tensor_parallel {size} would spread a vLLM over machines",
-                fix="let it divide the processes of each machine (--gpus)",
+                f"rollout.tensor_parallel {size} would spread one vLLM over several machines",
+                fix="choose a tensor_parallel that divides the processes per machine (--gpus)",
             )
         return cls(rank % size, size, mine, gathered[0][1])
 

@@ -146,9 +146,9 @@ class TransformersEngine:
                     asked = self._ready()
         except torch.OutOfMemoryError as error:
             raise RunFailed(
-                f"a GPU ran out of memory while turns were drawn: {str(error).partition('. GPU')[0]}",
-                fix=f"lower rollout.max_batch (at most {self._max_batch} turns are drawn together) or "
-                "images.max_pixels, or draw with vLLM (rollout.engine: vllm)",
+                f"a GPU ran out of memory while generating turns: {str(error).partition('. GPU')[0]}",
+                fix=f"lower rollout.max_batch (at most {self._max_batch} turns are generated "
+                "together) or images.max_pixels, or generate with vLLM (rollout.engine: vllm)",
             ) from error
         finally:
             model.train(training)

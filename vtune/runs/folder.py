@@ -182,7 +182,8 @@ def _check_reached(out: Path, steps: int) -> None:
     done = 0 if newest is None else checkpoint_step(newest)
     if steps < done:
         raise RecipeError(
-            f"{out} has done {done} steps, and would have {steps}", fix="give it a length that holds those"
+            f"{out} has already done {done} steps, but would now end after {steps}",
+            fix="make it at least that long",
         )
 
 

@@ -611,7 +611,7 @@ HASHES = 'How many? Let\'s think step by step and output the final answer after 
     "text", [HASHES, "How many? Put your final answer in the format of `#### <answer>`."]
 )
 def test_verl_answers_behind_hashes_are_read_nowhere_and_refused(text: str) -> None:
-    with pytest.raises(DataError, match="behind ####, where none is read") as caught:
+    with pytest.raises(DataError, match="after ####, where no answer is read") as caught:
         verl_sample(verl_row(text), HERE, Options())
     assert "import with --tools" in caught.value.fix
 

@@ -75,7 +75,7 @@ def test_shipped_recipes_and_suites_have_no_tools_and_may_get_some() -> None:
 def test_a_tool_that_the_recipe_does_not_set_up_is_refused(name: str) -> None:
     sample = replace(SAMPLE, tools=("python", name))
     for recipe in (None, ToolsRecipe()):
-        with pytest.raises(RecipeError, match=f"offers {name}, and no section tools"):
+        with pytest.raises(RecipeError, match=f"offers {name}, but no section tools"):
             check_tools([SAMPLE, sample], recipe, "tools")
     check_tools([SAMPLE], None, "tools")
 
@@ -242,7 +242,7 @@ def test_an_evaluation_calls_the_tools_and_counts_what_they_did(
     data, out = tmp_path / "data.parquet", tmp_path / "out"
     refused = command(*evaluation(tiny, data, out))
     assert refused.code == 2
-    assert "no section tools.text_search says how it runs" in refused.err
+    assert "no section tools.text_search says how to run it" in refused.err
     ended = command(*evaluation(tiny, data, out, *asked), "--json")
     assert ended.code == 0, ended.err
     result = json.loads(ended.out)

@@ -202,9 +202,9 @@ def test_what_cannot_be_drawn_again_is_refused_with_a_remedy(
     for words, what, fix in (
         ([runs["uses"], "--counterfactual", "blck", "--model", tiny], "no exchange 'blck'", "`black`"),
         ([runs["uses"], "--counterfactual", "blck"], "no exchange 'blck'", "did you mean `black`"),
-        ([runs["uses"], "--counterfactual", "black"], "needs --model", "the model that drew"),
+        ([runs["uses"], "--counterfactual", "black"], "needs --model", "the model that generated"),
         ([runs["uses"], "--agent", "codev"], "--agent needs --counterfactual", "or leave it out"),
-        ([file, "--data", puzzles, *asks], "how these trajectories were drawn", "--agent"),
+        ([file, "--data", puzzles, *asks], "how these trajectories were generated", "--agent"),
         ([tmp_path / "dark", *asks], "blackened already", "call_images: shown"),
         (
             [runs["uses"], "--counterfactual", "withheld", "--model", "openai:http://localhost:1/v1#m"],
@@ -373,7 +373,7 @@ def test_steps_that_were_drawn_by_other_weights_each_are_not_drawn_again_by_one_
         prepared(asked, found, tmp_path)
     assert f"name the file of one step, e.g. {steps[1]}" in str(refused.value)
     ranks = [tmp_path / "trajectories" / f"step-000099-rank-{rank}.parquet" for rank in (0, 1)]
-    with pytest.raises(RecipeError, match="nothing says how these trajectories were drawn"):
+    with pytest.raises(RecipeError, match="nothing says how these trajectories were generated"):
         prepared(asked, replace(found, files=tuple(ranks)), tmp_path)
 
 

@@ -410,7 +410,7 @@ def test_a_broken_picture_costs_its_row_and_a_tool_that_nobody_can_run_stops(
     write_samples(data, [good, replace(other, tools=("image_zoom_in_tool",))])
     ended = vtune("curate", recipe, "--out", tmp_path / "other")
     assert ended.code == 2
-    assert "offers image_zoom_in_tool, and no section tools.zoom says how it runs" in ended.err
+    assert "offers image_zoom_in_tool, but no section tools.zoom says how to run it" in ended.err
     assert rollouts(dice) == before, "the first row was drawn before the second was refused"
 
 
@@ -448,7 +448,7 @@ def test_what_a_pass_rate_lacks_is_told_before_a_rollout_is_drawn(
     data = tmp_path / "n.parquet"
     boxes = next(coco_boxes(coco_mini))
     free = sample("How many?", "two", id="free", verifier="judge", pictures=(png((60, 60)),))
-    for row, what in ((boxes, "how tight a box has to be"), (free, "the filter names none")):
+    for row, what in ((boxes, "needs an IoU threshold for boxes"), (free, "the filter names none")):
         write_samples(data, [sample(pictures=(png((60, 60)),)), row])
         spec = pass_rate(tiny, rows="all", rollouts=1, first=None)
         recipe = write_recipe(tmp_path / "r.yaml", {"n": source(data)}, [spec])

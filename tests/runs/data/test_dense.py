@@ -166,9 +166,9 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
     ("options", "said"),
     [
         (["--encoder", "m"], "of which family"),
-        (["--family", "e5"], "how an --encoder is used"),
-        (["--search", "hnsw"], "how an --encoder is used"),
-        (["--encoder", "m", "--family", "e5", "--pictures"], "how passages are embedded"),
+        (["--family", "e5"], "only with --encoder"),
+        (["--search", "hnsw"], "only with --encoder"),
+        (["--encoder", "m", "--family", "e5", "--pictures"], "not with --pictures"),
         (["--encoder", "/none", "--pictures"], "no model folder"),
         (["--encoder", "/none", "--family", "e5"], "no model folder"),
     ],

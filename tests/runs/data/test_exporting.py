@@ -235,7 +235,7 @@ def test_a_format_that_is_only_read_says_what_to_do(cards: Path, tmp_path: Path)
     out = tmp_path / "out.jsonl"
     ended = vtune("data", "export", "coco", cards, "--out", out)
     assert ended.code == 2
-    assert "the format `coco` is only read" in ended.err
+    assert "the format `coco` can be imported but not exported" in ended.err
     assert f"choose one of {', '.join(written())}. To add your own" in ended.err
     mine = tmp_path / "mine.py"
     mine.write_text(CARDS.read_text().replace(", writes=Writer(to_row)", ""))

@@ -712,7 +712,7 @@ def test_a_call_that_tools_would_not_take_out_is_told_with_what_does(tmp_path: P
     }
     file, out = lines(tmp_path / "rows.jsonl", [row]), tmp_path / "out.parquet"
     (doubt,) = import_data("mmsearch", [file], out, options=Options(), strict=False)["doubts"]
-    assert doubt.endswith("<text_search>, a call that nobody runs: take these words out of the rows")
+    assert doubt.endswith("<text_search>, a call that no tool handles: remove these words from the rows")
     import_data("mmsearch", [file], out, options=Options(verifier="exact"), strict=False)
     (sample,) = read_samples(out)
     assert sample.verifier_parm == {"match": "squad"}

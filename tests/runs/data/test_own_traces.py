@@ -331,9 +331,9 @@ def test_of_a_run_in_an_environment_of_ones_own_what_that_pays_is_taken(tmp_path
         (
             "--prompt",
             "a trajectory keeps the prompt that its policy read",
-            "let rollout.prompt of the recipe",
+            "set rollout.prompt as in the run's recipe",
         ),
-        ("--tiny", "the policy of a run is a model already", "start `vtune sft` from the model of the run"),
+        ("--tiny", "the policy of a run is a model already", "start `vtune sft` from the run's model"),
     ],
 )
 def test_what_has_no_effect_on_traces_of_a_run_is_said_with_what_to_do(

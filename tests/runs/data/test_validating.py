@@ -71,7 +71,7 @@ def test_pictures_that_people_see_turned_are_counted_and_told(tmp_path: Path) ->
         ("import", "samples", tmp_path / "t.jsonl", "--out", tmp_path / "again.parquet"),
     ):
         ended = vtune("data", *words)
-        assert (ended.code, "warning: 3 of these rows have a picture that EXIF turns" in ended.out) == (
+        assert (ended.code, "warning: 3 of these rows have a picture that EXIF rotates" in ended.out) == (
             0,
             True,
         )

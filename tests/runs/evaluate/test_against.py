@@ -152,7 +152,7 @@ def test_other_data_and_several_suites_are_refused(planted: dict[str, Path], tmp
     ended = vtune("eval", "--out", tmp_path / "out", "--against", planted["base"])
     assert (ended.code, "not on the same data" in ended.err) == (2, True)
     ended = vtune("eval", "--suite", "vstar,treebench", "--model", model, "--against", planted["base"])
-    assert (ended.code, "it is of one suite" in ended.err) == (2, True)
+    assert (ended.code, "only with a single suite" in ended.err) == (2, True)
     ended = vtune("eval", "--out", tmp_path / "out", "--against", tmp_path / "none")
     assert (ended.code, "holds no finished evaluation" in ended.err) == (2, True)
     words = ("--suite", "vstar", "--data", data, "--model", model, "--out", tmp_path / "not begun")

@@ -256,8 +256,8 @@ def test_a_suite_says_what_a_benchmark_offers_and_in_a_prompt_that_tells_of_it(
     for more, told in (
         (setting(offers="null"), "name no tools: write `offers: [python]`"),
         (setting(offers="[zoom]"), "`offers.0`"),
-        (setting(offers="[image_zoom_in_tool]"), "no section tools.zoom says how it runs"),
-        (ZOOM[:-2], "offers image_zoom_in_tool, of which the prompt `codev` says nothing"),
+        (setting(offers="[image_zoom_in_tool]"), "no section tools.zoom says how to run it"),
+        (ZOOM[:-2], "offers image_zoom_in_tool, which the prompt `codev` does not describe"),
     ):
         ended = vtune(*words, *more)
         assert (ended.code, told in ended.err) == (2, True), ended.err

@@ -334,7 +334,7 @@ def test_training_and_services_refuse_it(tiny: Path, data: Path, tmp_path: Path)
     assert "  judge: null\n" in text
     judge_line = f"  judge: {words[1].removeprefix('reward.judge=')}\n"
     served.write_text(text.replace("  judge: null\n", judge_line))
-    with pytest.raises(RecipeError, match="who asks a service waits"):
+    with pytest.raises(RecipeError, match="a client of the service waits"):
         read_reward(str(served))
     settings = {"reward.judge": json.loads(words[1].removeprefix("reward.judge="))}
     suites = [{"suite": SUITE, "limit": None, "settings": settings}]

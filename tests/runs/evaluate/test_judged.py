@@ -113,7 +113,7 @@ def test_without_a_model_the_rules_alone_count_or_the_suite_is_refused(
     for suite in ("mathverse", "charxiv-descriptive"):
         ended = vtune(*words(suite, "vlmevalkit", tiny, data[suite], tmp_path / suite))
         assert ended.code == 2
-        assert "lets a model grade these questions, and the suite names none" in ended.err
+        assert "has a model grade these questions, but the suite names none" in ended.err
         assert not (tmp_path / suite).exists()
 
 

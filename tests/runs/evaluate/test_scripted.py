@@ -127,7 +127,7 @@ def test_only_an_evaluation_takes_a_script(data: Path, tmp_path: Path) -> None:
     assert "give it to `vtune eval`, without --vllm" in ended.err
     served = vtune("serve", "agent", "--agent", "zoom", "--model", "scripted:none")
     assert served.code == 2
-    assert "has replies to the questions of a suite" in served.err
+    assert "is a file of replies to a suite's questions" in served.err
 
 
 def test_a_part_of_what_is_published_is_refused_unless_it_was_asked_for(

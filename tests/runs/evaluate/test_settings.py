@@ -70,7 +70,7 @@ def test_the_score_by_a_fallback_has_an_interval_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("gpus", "kind", "model", "said"),
     [
-        (2, "transformers", "nowhere", "transformers does not draw on several GPUs"),
+        (2, "transformers", "nowhere", "transformers does not generate on several GPUs"),
         (8, "vllm", "Qwen/Qwen2.5-VL-7B-Instruct", "does not divide the model's 28 attention heads"),
         (64, "vllm", "nowhere", "tensor_parallel is 64, and this machine has"),
     ],

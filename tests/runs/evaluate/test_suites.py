@@ -308,7 +308,7 @@ def test_boxes_of_treebench_are_evidence(data: dict[str, Path]) -> None:
 
 def test_several_rollouts_without_a_temperature_are_warned_of(tiny: Path, data: dict[str, Path]) -> None:
     words = ["--suite", "vstar", "--agent", "codev", "--model", tiny, "--data", data["vstar"], "--dry-run"]
-    told = "rollouts is 3 and rollout.temperature 0: each question is drawn 3 times"
+    told = "rollouts is 3 and rollout.temperature is 0: each question is asked 3 times"
     for more, warned in ((("3", "0.0"), True), (("3", "1.0"), False), (("1", "0.0"), False)):
         settings = setting(rollouts=more[0], rollout__temperature=more[1], published__md5="null")
         ended = vtune("eval", *words, *settings)

@@ -258,5 +258,5 @@ def test_a_suite_with_a_scorer_and_a_style_of_ones_own_takes_the_style_by_its_ag
     (here / "suite.yaml").write_text("\n".join([*lines, "scorer: worst", "rollout: {prompt: terse}", ""]))
     ended = vtune(*words, "--dry-run")
     assert ended.code == 2
-    assert "the suite has a `rollout` of its own, and not images, call_images" in ended.err
+    assert "the suite has a `rollout` of its own, but not images, call_images" in ended.err
     assert "vtune recipes copy agent/lens-tiny" in ended.err

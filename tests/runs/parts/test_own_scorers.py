@@ -160,7 +160,7 @@ def test_a_corrected_scorer_scores_what_was_drawn(here: Path) -> None:
     file = scorer(here, RIGHT)
     ended = run(here, "--resume")
     assert ended.code == 0, ended.err
-    assert f"mine.py: not as {here / 'out'} began; it adds scorers alone" in ended.err
+    assert f"mine.py has changed since {here / 'out'} began; it adds only scorers" in ended.err
     assert "eval: 1/2" not in ended.err
     assert results(here)["score"] == {"score": 0.5}
     assert results(here)["environment"]["uses"]["mine.py"] == sha256(file.read_bytes()).hexdigest()

@@ -528,7 +528,8 @@ def test_machines_that_a_shared_vllm_would_be_spread_over_are_refused_in_a_dry_r
     words = ["rl", "--recipe", "codev", "--dry-run", "--gpus", "2", "--hostfile", tmp_path / "hosts"]
     ended = vtune(*words, "--gpu-memory", "80", "--set", "rollout.tensor_parallel=4")
     assert ended.code == 2
-    assert "rollout.tensor_parallel 4 would spread a vLLM over machines of 2 processes" in ended.err
+    assert "rollout.tensor_parallel 4 would spread one vLLM over several machines" in ended.err
+    assert "which have 2 processes each" in ended.err
 
 
 def test_a_step_takes_no_longer_for_what_is_not_trained() -> None:
@@ -583,7 +584,7 @@ def test_a_dry_run_for_several_machines_says_what_each_of_them_needs(tmp_path: P
     assert any(line.startswith("rollout server http://localhost:8000: ") for line in check["missing"])
     servers = check["plan"]["servers"]
     assert servers > 0
-    beside = f"and GPUs of their own, beside these, for what draws: {servers} vLLM server(s)"
+    beside = f"besides these, {servers} vLLM server(s) need GPUs of their own to generate"
     lines = list(plan_lines(check))
     place = next(n for n, line in enumerate(lines) if line.startswith(("fits", "DOES NOT")))
     assert lines[place + 1] == beside
@@ -780,14 +781,14 @@ def test_a_default_folder_that_holds_a_run_stops_no_dry_run(
     given = setting(model=tiny, data=f"[{lens / 'train.parquet'}]")
     ended = vtune("rl", "--recipe", "codev-tiny", *given, *setting(prompts_per_step=64), "--dry-run")
     assert ended.code == 0, ended.err
-    assert "runs/codev-tiny holds a run already: a start needs another --out, or --resume" in ended.err
+    assert "runs/codev-tiny holds a run already: starting needs another --out, or --resume" in ended.err
     assert "warning: prompts_per_step is 64, and the data have 16 samples" in ended.err
     asked = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run", "--out", "runs/codev-tiny")
     assert asked.code == 2
     assert vtune("rl", "--recipe", "codev-tiny", *given).code == 2
     (tmp_path / "runs/codev-tiny/curation.json").touch()
     curated = vtune("rl", "--recipe", "codev-tiny", *given, "--dry-run")
-    assert "runs/codev-tiny holds a curation: a start needs another --out" in curated.err
+    assert "runs/codev-tiny holds a curation: starting needs another --out" in curated.err
 
 
 def test_the_numbers_of_a_dry_run_stand_in_tables(tiny: Path, lens: Path, tmp_path: Path) -> None:
@@ -837,7 +838,7 @@ def test_without_a_shape_there_is_no_estimate_and_the_option_is_named(tmp_path: 
 def test_planning_options_without_a_plan_are_refused() -> None:
     ended = vtune("rl", "--recipe", "codev", "--gpu-memory", "80")
     assert ended.code == 2
-    assert "only --dry-run plans" in ended.err
+    assert "only with --dry-run" in ended.err
 
 
 def test_a_plan_for_a_kind_of_gpu_has_its_memory_and_its_speed() -> None:

@@ -19,7 +19,7 @@ def test_the_recipes_of_papers_raise_none(name: str) -> None:
 
 def test_a_penalty_on_lengths_that_no_conversation_reaches_is_one() -> None:
     (doubt,) = found("orsta-7b", "advantage.overlong={limit: 20480, buffer: 4096, factor: 1.0}")
-    assert "begins behind 16384 sampled tokens, and no conversation has more than 2048" in doubt
+    assert "begins after 16384 sampled tokens, but no conversation has more than 2048" in doubt
     assert not found("orsta-7b", "advantage.overlong={limit: 2048, buffer: 512, factor: 1.0}")
     assert not found("codev", "advantage.overlong={limit: 20480, buffer: 4096, factor: 1.0}")
 

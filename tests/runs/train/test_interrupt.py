@@ -159,7 +159,7 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
             {"rollout__staleness": 3, "rollout__interrupt": True},
             "staleness is 3, and the transformers",
         ),
-        ({"rollout__adapters": "alone"}, "they go to a vLLM of one GPU, and there is none"),
+        ({"rollout__adapters": "alone"}, "needs a vLLM on one GPU; there is none"),
         (
             {**AHEAD, "rollout__adapters": "alone", "rollout__servers": "[http://a]"},
             "servers take adapters when nothing is drawn",

@@ -272,7 +272,7 @@ def test_an_engine_that_draws_by_another_model_ends_the_run(
     words = rl(schooled.resolve(), lens / "train.parquet", run)
     ended = vtune(*words, *setting(checkpoints__every=1))
     assert ended.code == 1
-    assert "the log-probabilities of the engine (transformers) and of the training differ by 0.6" in ended.err
+    assert "the engine (transformers) and the trainer differ in log-probability by 0.6" in ended.err
     assert "try another rollout.engine" in ended.err
     # What was trained on such tokens is not kept.
     assert [folder.name for folder in complete(run / "checkpoints")][-1] == "step-000002"

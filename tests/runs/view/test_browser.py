@@ -603,7 +603,7 @@ def test_a_list_follows_a_running_run(browser: Any, tmp_path: Path) -> None:
     with served_here(run) as address:
         one = Watched(browser)
         one.page.goto(f"{address}#/0?q=step%3A9")
-        one.page.wait_for_selector("text=Nothing is like that.")
+        one.page.wait_for_selector("text=Nothing matches.")
         write_trajectories(run / "trajectories" / "step-000009.parquet", [LOOKED])
         one.page.wait_for_selector("text=step-000009/0")
         one.closed(address)

@@ -174,5 +174,5 @@ def test_every_answer_is_guarded_and_in_ascii(page: TestClient) -> None:
 def test_a_port_that_is_taken_is_told_with_the_one_option_that_the_command_has(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(RecipeError) as refused:
         run_view([run], taken.getsockname()[1], data=(), ready=lambda facts: None)
-    assert "cannot be listened on" in refused.value.what
+    assert "cannot listen on" in refused.value.what
     assert refused.value.fix == "choose another --port (0 takes a free one)"

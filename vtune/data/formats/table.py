@@ -188,7 +188,7 @@ def writer_of(name: str) -> Writer:
     if writer is None:
         ours = plain in OURS[FORMATS.kind]
         raise RecipeError(
-            f"the format `{name}` is only read",
+            f"the format `{name}` can be imported but not exported",
             fix=or_yours(f"choose one of {', '.join(written())}") if ours else "give its Format `writes`",
         )
     return writer

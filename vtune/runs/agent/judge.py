@@ -23,7 +23,10 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
     if reward.judge is None or reward.service is not None or not answers + looks:
         return
     if "temperature" in ping_judge(reward.judge, pictures=looks > 0):
-        say(f"the judge {reward.judge.model} takes no temperature: it is asked without, and may vary")
+        say(
+            f"the judge {reward.judge.model} accepts no temperature: it is asked without one, and its "
+            "replies may vary"
+        )
 
 
 def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
@@ -44,7 +47,10 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
             error.what, where=error.where, fix=f"check the model that `{section}` names, then start again"
         ) from None
     if "temperature" in refused:
-        say(f"{endpoint.model} of `{section}` takes no temperature: it is asked without, and may vary")
+        say(
+            f"{endpoint.model} of `{section}` accepts no temperature: it is asked without one, and "
+            "its replies may vary"
+        )
 
 
 def check_summariser(tools: ToolsRecipe | None) -> None:

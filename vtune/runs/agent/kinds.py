@@ -52,7 +52,7 @@ def check_tensor_parallel(gpus: int, shape: "Shape | None", *, kind: str) -> Non
         return
     if kind != "vllm":
         raise RecipeError(
-            f"rollout.tensor_parallel is {gpus}, and {kind} does not draw on several GPUs",
+            f"rollout.tensor_parallel is {gpus}, but {kind} does not generate on several GPUs",
             fix="set rollout.engine to vllm (`vtune eval --vllm`), or tensor_parallel to 1",
         )
     if shape is None:

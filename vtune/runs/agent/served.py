@@ -49,7 +49,7 @@ def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
     if is_scripted(model):
         if not questions or kind == "vllm":
             raise RecipeError(
-                f"{model} has replies to the questions of a suite, and nothing to draw from",
+                f"{model} is a file of replies to a suite's questions, not a model to generate with",
                 fix="give it to `vtune eval`, without --vllm",
             )
         return "scripted"
@@ -59,7 +59,10 @@ def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
         return kind
     address_of(model)
     if kind == "vllm":
-        raise RecipeError(f"{model} draws where it is", fix="leave out --vllm, or give a folder of weights")
+        raise RecipeError(
+            f"{model} is behind an endpoint: vLLM here cannot generate with it",
+            fix="leave out --vllm, or give a folder of weights",
+        )
     return "openai"
 
 

@@ -95,15 +95,15 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
             if TOOLS[name].opened is not None and name not in run:
                 key = TOOLS[name].section or name
                 raise RecipeError(
-                    f"sample {sample.id!r} offers {name}, and no section tools.{key} says how it runs",
-                    fix="write it, for a suite into its agent (vtune/tools/README.md), or let them offer "
-                    "others: `vtune data import … --tools`, `tools` of a source (data recipe), `offers` of "
-                    "a suite",
+                    f"sample {sample.id!r} offers {name}, but no section tools.{key} says how to run it",
+                    fix="add that section (for a suite, to its agent; see vtune/tools/README.md), or "
+                    "change what the samples offer: `vtune data import … --tools`, `tools` of a "
+                    "source (data recipe), `offers` of a suite",
                 )
             if not STYLES[prompt].tells_of(name):
                 raise RecipeError(
-                    f"sample {sample.id!r} offers {name}, of which the prompt `{prompt}` says nothing",
-                    fix="set rollout.prompt to tools, or let it offer what the prompt is for",
+                    f"sample {sample.id!r} offers {name}, which the prompt `{prompt}` does not describe",
+                    fix="set rollout.prompt to tools, or let the sample offer what the prompt is for",
                 )
         for name in sample.tools:
             if name in run and (check := run[name][0].check_sample) is not None:

@@ -79,9 +79,9 @@ def prepared(asked: RerunWith, audited: Audited, path: Path) -> Reruns:
     exchanges = asked_exchanges(asked.exchanges)
     if len({step_of(file) for file in audited.files}) > 1:
         raise RecipeError(
-            "each step of a run was drawn with different weights, and --model has those of one",
+            "each step of a run was generated with different weights, but --model has those of one step",
             where=str(path),
-            fix=f"name the file of one step, e.g. {audited.files[-1]}, and the checkpoint that drew it",
+            fix=f"name the file of one step, e.g. {audited.files[-1]}, and the checkpoint that generated it",
         )
     drawn = drawn_as(audited.settings, asked.agent)
     judged = judged_by(audited)

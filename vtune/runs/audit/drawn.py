@@ -62,9 +62,9 @@ def drawn_as(settings: str, agent: str | None) -> Drawn | AgentRecipe:
         found = load_recipe(Path(settings), Drawn)
     else:
         raise RecipeError(
-            "nothing says how these trajectories were drawn",
+            "nothing says how these trajectories were generated",
             where=settings,
-            fix="name the agent that drew them with --agent, e.g. --agent codev",
+            fix="name the agent that generated them with --agent, e.g. --agent codev",
         )
     if found.call_images != "shown":
         raise RecipeError(

@@ -244,8 +244,8 @@ def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path, wi
         raise DataError(
             f"no trajectory has a look: what is done in {_listed(drawn_in)} is an act",
             where=str(path),
-            fix="read `vtune report` and `vtune show`, which say what the acts came to; faithful or not are "
-            "calls of tools, in rows that name no environment",
+            fix="use `vtune report` and `vtune show`, which report what the acts achieved; only tool "
+            "calls in rows that name no environment can be faithful or not",
         )
     if not rows:
         levels = reward.evidence
@@ -253,8 +253,9 @@ def _check_judged(rows: Sequence[AuditRow], reward: RewardRecipe, path: Path, wi
             "no trajectory answers a question that needs a look: none has boxes, and neither its ability nor "
             "its source is named",
             where=str(path),
-            fix=f"name those of the data in reward.evidence, then draw again: search_abilities is "
-            f"[{', '.join(levels.search_abilities)}], search_sources [{', '.join(levels.search_sources)}]",
+            fix="name the data's abilities or sources in reward.evidence, then generate the "
+            f"trajectories again: search_abilities is [{', '.join(levels.search_abilities)}], "
+            f"search_sources [{', '.join(levels.search_sources)}]",
         )
     check_scored(rows, reward.max_unscored)
 

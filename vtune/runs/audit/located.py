@@ -93,7 +93,7 @@ def locate(path: Path, data: tuple[str, ...]) -> Audited:
         raise DataError(
             "this is a file of samples, not of trajectories",
             where=str(path),
-            fix="give a run, or a Parquet file of trajectories, and these samples behind --data",
+            fix="give a run, or a Parquet file of trajectories, and give these samples with --data",
         )
     folder = path if path.is_dir() else path.parent
     files: tuple[Path, ...] = (path,)

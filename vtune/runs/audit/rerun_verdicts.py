@@ -35,8 +35,8 @@ def judged_by(audited: Audited) -> JudgedBy:
         return JudgedBy(rule)
     if rule.asks_model and audited.has_grader:
         raise RecipeError(
-            f"the answers were graded by a model, for the protocol {source.protocol}; answers that are drawn "
-            "again cannot be",
+            f"the answers were graded by a model, for the protocol {source.protocol}; answers that "
+            "are generated again cannot be",
             where=audited.settings,
             fix="evaluate with a protocol that reads answers itself, e.g. `--protocol vtune`, or without a "
             "`grader`, and audit that folder",

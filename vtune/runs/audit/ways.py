@@ -87,7 +87,7 @@ def ways_of(
         if len(rewards) > 1:
             raise RecipeError(
                 f"--looks {AUTO} asks one model, and {len(rewards)} are named",
-                fix=f"add --looks {evidence_model.NAME}, or --looks {BOTH} to hold them against boxes",
+                fix=f"add --looks {evidence_model.NAME}, or --looks {BOTH} to compare them with boxes",
             )
         return [Way(AUTO, rewards[0], None)]
     if looks in EVIDENCE and EVIDENCE[looks].reads_text:
@@ -123,7 +123,7 @@ def _with_judges(reward: RewardRecipe, urls: Sequence[str], models: Sequence[str
         return [reward]
     if len(urls) not in (1, len(models)):
         raise RecipeError(
-            f"{len(models)} models of judges at {len(urls)} endpoints",
+            f"{len(models)} judge models for {len(urls)} endpoints",
             fix="give one --judge-url for all of them, or one for each --judge-model, in the same order",
         )
     if len(set(models)) < len(models):

@@ -77,7 +77,8 @@ def check_pass_rate(spec: PassRate) -> None:
         if spec.rollout.temperature not in (0.0, 1.0):
             raise RecipeError(
                 f"rollout.temperature of pass_rate is {spec.rollout.temperature}",
-                fix="vllm gives log-probabilities of what it draws from: set 0 or 1",
+                fix="set 0 or 1: vLLM's log-probabilities are those of the tempered distribution "
+                "that it samples from",
             )
     kind_of(spec.model, spec.engine)
     check_model(resolved(spec.model), spec.openai, spec.rollout)

@@ -47,14 +47,14 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> Needs:
         place = f"sample {sample.id!r}, source {item.source!r}"
         if verifier.reads_iou and sample.verifier_parm.get("iou") is None:
             raise RecipeError(
-                f"pass_rate: verifier `{sample.verifier}` needs to know how tight a box has to be",
+                f"pass_rate: verifier `{sample.verifier}` needs an IoU threshold for boxes",
                 where=place,
                 fix="set it in the filter, e.g. `verifier_parm: {iou: 0.5}`, or name other rows in `rows`",
             )
         if verifier.asks_judge and spec.judge is None:
             raise RecipeError(
-                f"pass_rate: verifier `{sample.verifier}` has answers compared by a model, "
-                "and the filter names none",
+                f"pass_rate: verifier `{sample.verifier}` needs a model to compare answers, but the "
+                "filter names none",
                 where=place,
                 fix="set `judge` of the filter, or name other rows in `rows`",
             )

@@ -20,16 +20,16 @@ def doubts(sample: Sample, options: Options) -> Iterator[str]:
     """
     if options.tools is None and (unoffered := _unoffered(sample)):
         yield (
-            f"`tools_kwargs` of {', '.join(unoffered)}, which the row does not offer: say by --tools what "
-            "the model may call (none for no tool), which takes system turns out as well"
+            f"`tools_kwargs` of {', '.join(unoffered)}, which the row does not offer: name with "
+            "--tools what the model may call (none for no tool); this also removes system turns"
         )
     if options.tools is None and (unserved := unserved_call(sample)):
         yield (
-            f"a prompt that speaks of {unserved.call}, a call that nobody runs: "
+            f"a prompt that mentions {unserved.call}, a call that no tool handles: "
             + (
-                "say by --tools what the model may call (none for no tool), which takes these words out"
+                "name with --tools what the model may call (none for no tool); this also removes these words"
                 if unserved.removable
-                else "take these words out of the rows"
+                else "remove these words from the rows"
             )
         )
     numbers = sample.verifier == math.NAME and _FOUR_NUMBERS.fullmatch(sample.ground_truth)

@@ -51,13 +51,11 @@ def export_data(
     writer, plain = writer_of(name), plain_name(name)
     if writer.columns is None and out.suffix != ".jsonl":
         raise RecipeError(
-            f"{out} is not called .jsonl, and `{name}` writes JSON lines", fix="give --out another name"
+            f"{out} does not end in .jsonl, but `{name}` writes JSON lines", fix="give --out another name"
         )
     if writer.columns is not None and out.suffix.lower() in OTHER_FORMATS:
         # Trainers read a file as its name says.
-        raise RecipeError(
-            f"{out} is called {out.suffix}, and `{name}` writes Parquet", fix="call it .parquet"
-        )
+        raise RecipeError(f"{out} ends in {out.suffix}, but `{name}` writes Parquet", fix="call it .parquet")
     check_file_output(out, inputs=[path])
     problems: list[Problem] = []
     found = _rows(plain, writer, path, None if strict else problems, show=show)

@@ -187,8 +187,8 @@ class _Reading:
                 if record.id in self._places:  # also where one file was given twice
                     raise DataError(
                         f"id {record.id!r} is also in {self._places[record.id]}",
-                        fix="repeat samples in a data recipe, not in files; name files of one name anew, or "
-                        "give each row an id",
+                        fix="to repeat samples, use a data recipe; rename files that share a name, "
+                        "or give each row an id",
                     )
                 self._check(record, pictures, here)
                 self.doubts.update(doubts(record, self._options))

@@ -271,14 +271,14 @@ def check_sample(sample: Sample, pictures: Opening, place: str, places: dict[str
         if x1 <= 1 < width and y1 <= 1 < height:
             raise DataError(
                 f"evidence {list(item.bbox)} lies in the first pixel of image {item.image}",
-                fix="write pixels of the stored image; for shares of its sides, a map of columns (format hf) "
-                "has `space: relative_1`",
+                fix="write it in pixels of the stored image; for fractions of its sides, import as "
+                "hf with `space: relative_1` in the column map",
             )
         if not (x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height):
             raise DataError(
                 f"evidence {list(item.bbox)} leaves image {item.image}, which is {width}x{height}",
-                fix="write xyxy in pixels of the stored image; for other corners or spaces, a map of columns "
-                "(format hf) has `corners` and `space`",
+                fix="write xyxy in pixels of the stored image; for other corners or spaces, import "
+                "as hf with `corners` and `space` in the column map",
             )
 
 

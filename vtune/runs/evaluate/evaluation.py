@@ -101,9 +101,9 @@ def _checked(suite: EvalSuite, model: str, limit: int | None, *, own_data: bool 
         check_script(model, asked, suite.rollouts, part=limit is not None)
     elif suite.rollouts > 1 and suite.rollout.temperature == 0:
         say(
-            f"rollouts is {suite.rollouts} and rollout.temperature 0: each question is drawn "
-            f"{suite.rollouts} times, and all replies to it are most likely the same; "
-            "--set rollout.temperature=1.0 draws others"
+            f"rollouts is {suite.rollouts} and rollout.temperature is 0: each question is asked "
+            f"{suite.rollouts} times, but all its replies are most likely the same; --set "
+            "rollout.temperature=1.0 varies them"
         )
     return found
 
@@ -144,7 +144,8 @@ def _check_kind(suite: EvalSuite, model: str, kind: Kind) -> None:
     if suite.rollout.temperature not in (0.0, 1.0):
         raise RecipeError(
             f"rollout.temperature is {suite.rollout.temperature}",
-            fix="vllm gives log-probabilities of what it draws from: set 0 or 1, or leave out --vllm",
+            fix="set 0 or 1, or leave out --vllm: vLLM's log-probabilities are those of the tempered "
+            "distribution that it samples from",
         )
 
 

@@ -69,7 +69,8 @@ def thresholds_of(reward: RewardRecipe) -> tuple[float, ...]:
         return ()
     if reward.iou.schedule not in ("fixed", "average"):
         raise RecipeError(
-            f"reward.iou.schedule is {reward.iou.schedule}, and an evaluation has no course",
+            f"reward.iou.schedule is {reward.iou.schedule}, but an evaluation has no training steps "
+            "to schedule it by",
             fix="set it to fixed, with one threshold, or to average",
         )
     return reward.iou.thresholds

@@ -80,7 +80,7 @@ def asked(words: str) -> Asked:
     names = [suite.name for suite in suites]
     if twice := [name for name in names if names.count(name) > 1]:
         raise RecipeError(
-            f"suite `{twice[0]}` is named twice", fix="name it once: groups bring their members"
+            f"suite `{twice[0]}` is named twice", fix="name it once: a group includes its members"
         )
     if not suites and not groups:
         raise RecipeError("no suite is named", fix="`vtune eval --list` shows what there is")

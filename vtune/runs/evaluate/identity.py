@@ -121,11 +121,14 @@ def finished_before(
             again = (
                 f"{len(unscored)}; it has another model or other settings now, and is asked about all replies"
             )
-        say(f"{out} is finished, but for what the grader left unscored: {again}")
+        say(f"{out} is finished, except for replies that the grader left unscored: {again}")
         return None
     _check_same(before, now, out, finished=True)
     if failed := _failed(result, out / "trajectories.parquet"):
-        say(f"{out} is finished, but for {failed} rollout(s) without a score: drawn, or scored, again")
+        say(
+            f"{out} is finished, except for {failed} rollout(s) without a score, which are generated "
+            "or scored again"
+        )
         return None
     say(f"{out} is finished: nothing is left to do")
     return result
@@ -261,7 +264,8 @@ def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resum
     if corrected:
         names = ", ".join(corrected)
         say(
-            f"{names}: not as {out} began; it adds scorers alone, so what is drawn stays, and is scored by it"
+            f"{names} has changed since {out} began; it adds only scorers, so the rollouts stay and "
+            "are scored by it"
         )
         write_atomically(file, json.dumps(before, indent=2) + "\n")
     write_atomically(written_suite(out), dump_recipe(keep_uses(suite, out)))

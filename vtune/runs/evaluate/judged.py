@@ -82,7 +82,7 @@ def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
     """
     if rule.needs_judge and grader is None:
         raise RecipeError(
-            f"protocol `{protocol}` lets a model grade these questions, and the suite names none",
+            f"protocol `{protocol}` has a model grade these questions, but the suite names none",
             fix="--set 'grader={base_url: …, model: …}', or --protocol vtune, which needs no model",
         )
 

@@ -65,8 +65,8 @@ class AgentRecipe(Strict):
     def _draws_nothing_again(self) -> Self:
         if self.reward.counterfactual is not None:
             raise ValueError(
-                "`reward.counterfactual` is of training; of what was drawn, "
-                "`vtune faithfulness --counterfactual` says it"
+                "`reward.counterfactual` is for training only; for finished rollouts, use `vtune "
+                "faithfulness --counterfactual`"
             )
         return self
 
@@ -152,8 +152,8 @@ def _check_whole(values: Mapping[str, Any]) -> None:
     missing = [key for key in AgentRecipe.model_fields if fields[key].is_required() and key not in values]
     if missing:
         raise RecipeError(
-            f"the suite has a `rollout` of its own, and not {', '.join(missing)}: it says all of an agent's "
-            "settings itself, or leaves `rollout` to its agent",
+            f"the suite has a `rollout` of its own, but not {', '.join(missing)}: it must give all of "
+            "an agent's settings itself, or leave `rollout` to its agent",
             fix="take `rollout` out, and set single keys with --set rollout.…; or name an agent of your own, "
             f"from `vtune recipes copy agent/{values['agent']} mine.yaml`",
         )

@@ -100,7 +100,9 @@ def _memory(recipe: RLRecipe | SFTRecipe) -> Check:
     found = plan(recipe, machine_of(None, None))
     where = found["machine"]["said"]
     if found["fits"] is None:
-        return Check("memory", "warn", "the model's size is not known", "see --shape of a --dry-run")
+        return Check(
+            "memory", "warn", "the model's size is not known", "name its shape with --dry-run --shape"
+        )
     text = "; ".join([f"{found['peak_gb']:g} of {found['room_gb']:g} GB ({where})", *found["notes"]])
     if found["fits"]:
         return Check("memory", "ok", text)

@@ -145,7 +145,7 @@ def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine)
             slowly[TOGETHER] = 1
         for rows in (8, 1):
             sets = {**slowly, "rollout.max_batch": rows}
-            yield Remedy(sets, "the training process draws by itself, slowly")
+            yield Remedy(sets, "the training process generates by itself, slowly")
     elif engine_of(values) == "transformers":
         if machine.kind == "gpu":
             share = max(rollout["gpu_memory"], _least_share(values, shape, machine))
@@ -154,7 +154,7 @@ def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine)
                 sets, "its KV cache takes the room that there is, not what every conversation may need"
             )
         for size in _halves(rollout["max_batch"], 1):
-            yield Remedy({"rollout.max_batch": size}, "fewer conversations are drawn at a time")
+            yield Remedy({"rollout.max_batch": size}, "fewer conversations are generated at a time")
 
 
 def _halves(value: int, least: int) -> list[int]:
@@ -207,7 +207,7 @@ def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
 def _then(values: Mapping[str, Any], shape: Shape, machine: Machine) -> list[str]:
     """What a recipe is like with all that is advised."""
     step = step_of(values, shape, machine)["step"]
-    drawing = f", of which {step['seconds, rollout']:.0f} draw" if draws(values) else ""
+    drawing = f", {step['seconds, rollout']:.0f} of them to generate" if draws(values) else ""
     notes = vllm_notes(values, shape, machine, phases_of(values, shape, machine))
     return [*notes, f"a step takes about {step['seconds']:.0f} s{drawing}"]
 

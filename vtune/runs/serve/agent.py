@@ -50,7 +50,7 @@ def read_agent(name: str, overrides: list[str]) -> AgentRecipe:
     settings = load_recipe(find(name, AGENTS), AgentRecipe, overrides)
     if settings.offers is None:
         raise RecipeError(
-            f"{name} leaves it to samples which tools they offer, and a request says nothing of them",
+            f"{name} leaves the choice of tools to the samples, but a request does not name any",
             fix="name them: --set 'offers=[python]', or --set 'offers=[]' for none",
         )
     return settings
@@ -192,7 +192,7 @@ class AgentService:
         """
         if asked.model != self._name:
             raise UnknownModel(
-                f"there is no model {asked.model[:80]!r}", fix=f"the one that there is is {self._name!r}"
+                f"there is no model {asked.model[:80]!r}", fix=f"the model here is called {self._name!r}"
             )
         for number, data in enumerate(asked.images):
             await asyncio.to_thread(self._check, number, data)

@@ -93,7 +93,7 @@ def listen(host: str, port: int, *, options: str = "--port (0 takes a free one) 
         listener.listen(BACKLOG)
     except OSError as error:
         raise RecipeError(
-            f"{host}:{port} cannot be listened on: {error.strerror}",
+            f"cannot listen on {host}:{port}: {error.strerror}",
             fix=f"choose another {options}",
         ) from None
     return listener

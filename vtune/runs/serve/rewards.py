@@ -114,7 +114,7 @@ def read_reward(name: str) -> RewardRecipe:
     reward = load_recipe(path, Rewarded).reward
     if reward.asks_in_batches:
         raise RecipeError(
-            "`reward.judge.batch`: a batch may take a day, and who asks a service waits for its scores",
+            "`reward.judge.batch`: a batch may take a day, and a client of the service waits for its scores",
             where=str(path),
             fix="set it to false",
         )

@@ -121,10 +121,12 @@ def check_mismatch(update: StepStats, engine: str) -> None:
     if update.mismatch_mean is None or not update.mismatch_mean > MISMATCH:
         return
     raise RunFailed(
-        f"the log-probabilities of the engine ({engine}) and of the training differ by "
-        f"{update.mismatch_mean:.2g} nats per token, for the same weights; rounding explains some hundredths",
-        fix="the engine computes another model than the one in training: try another rollout.engine, or the "
-        "version of it that vtune names; a checkpoint from before is continued with --resume",
+        f"the engine ({engine}) and the trainer differ in log-probability by "
+        f"{update.mismatch_mean:.2g} nats per token, for the same weights; rounding explains a few "
+        "hundredths",
+        fix="the engine does not compute the model that is being trained: try another "
+        "rollout.engine, or the version of it that vtune names; --resume continues from an "
+        "earlier checkpoint",
     )
 
 

@@ -80,7 +80,8 @@ def load_suites(
             raise RecipeError(
                 f"rollout.temperature is {suite.rollout.temperature}",
                 where=f"eval suite {one.name}",
-                fix="vllm gives log-probabilities of what it draws from: set 0 or 1 in its `settings`",
+                fix="set 0 or 1 in its `settings`: vLLM's log-probabilities are those of the "
+                "tempered distribution that it samples from",
             )
         if suite.rollout.tensor_parallel not in (1, tensor_parallel):
             raise RecipeError(

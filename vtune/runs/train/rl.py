@@ -132,8 +132,8 @@ def doubts(recipe: RLRecipe) -> list[str]:
     longest = min(recipe.rollout.max_turns * recipe.rollout.max_new_tokens, recipe.rollout.max_tokens)
     if overlong is not None and overlong.limit - overlong.buffer >= longest:
         found.append(
-            f"advantage.overlong begins behind {overlong.limit - overlong.buffer} sampled tokens, and no "
-            f"conversation has more than {longest}: no reply is penalised; lower its limit"
+            f"advantage.overlong begins after {overlong.limit - overlong.buffer} sampled tokens, but "
+            f"no conversation has more than {longest}: no reply is penalised; lower its limit"
         )
     return found
 
@@ -245,8 +245,8 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
         say(f"warning: {problem}")
     if samples < recipe.prompts_per_step:
         say(
-            f"warning: prompts_per_step is {recipe.prompts_per_step}, and the data have {samples} samples: "
-            "a step asks some of them several times"
+            f"warning: prompts_per_step is {recipe.prompts_per_step}, and the data have {samples} "
+            "samples: a step asks some of them several times"
         )
     return {
         "samples": samples,

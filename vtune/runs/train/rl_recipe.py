@@ -79,7 +79,7 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
     if world % gpus:
         raise RecipeError(
             f"{world} processes do not split into groups of rollout.tensor_parallel {gpus}",
-            fix="let it divide the processes of each machine (--gpus)",
+            fix="choose a tensor_parallel that divides the processes per machine (--gpus)",
         )
     if recipe.prompts_per_step % world:
         raise RecipeError(
@@ -89,15 +89,15 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
     iou = recipe.reward.iou
     if recipe.rollout.interrupt and iou is not None and iou.schedule == "adaptive":
         raise RecipeError(
-            "rollout.interrupt is true, and reward.iou is adaptive: the threshold of a step comes of the one "
-            "before it, which is drawn at the same time",
+            "rollout.interrupt is true, and reward.iou is adaptive: the threshold of a step depends "
+            "on the step before it, which is generated at the same time",
             fix="set reward.iou.schedule to staged, or interrupt to false and staleness to 1 at most",
         )
     rollouts = recipe.prompts_per_step * recipe.group_size
     if rollouts // world % recipe.updates_per_step:
         raise RecipeError(
             f"{rollouts // world} rollouts per process do not split into {recipe.updates_per_step} updates",
-            fix="let it divide prompts_per_step x group_size / processes",
+            fix="choose an updates_per_step that divides prompts_per_step x group_size / processes",
         )
     if recipe.rollout.temperature != 1.0:
         raise RecipeError(
@@ -115,32 +115,36 @@ def check_machine(recipe: RLRecipe, processes: int) -> None:
     size = recipe.rollout.tensor_parallel
     if processes % size:
         raise RecipeError(
-            f"rollout.tensor_parallel {size} would spread a vLLM over machines of {processes} processes",
-            fix="let it divide the processes of each machine (--gpus)",
+            f"rollout.tensor_parallel {size} would spread one vLLM over several machines, which have "
+            f"{processes} processes each",
+            fix="choose a tensor_parallel that divides the processes per machine (--gpus)",
         )
 
 
 def _check_engine(rollout: TrainingRollout) -> None:
     if rollout.servers and rollout.tensor_parallel > 1:
         raise RecipeError(
-            f"rollout.tensor_parallel is {rollout.tensor_parallel}, and rollout.servers are shared among GPUs"
-            " as they were started",
+            f"rollout.tensor_parallel is {rollout.tensor_parallel}, but vLLM servers "
+            "(rollout.servers) are split over GPUs when they are started",
             fix="set rollout.servers to [], or tensor_parallel to 1",
         )
     check_tensor_parallel(rollout.tensor_parallel, None, kind=rollout.engine)
     if rollout.adapters == "alone" and (rollout.engine != "vllm" or rollout.tensor_parallel > 1):
         why = "this one is shared among GPUs" if rollout.engine == "vllm" else "there is none"
         raise RecipeError(
-            f"rollout.adapters is alone: they go to a vLLM of one GPU, and {why}",
+            f"rollout.adapters is alone, which needs a vLLM on one GPU; {why}",
             fix="set rollout.adapters to merged, or rollout.engine to vllm and tensor_parallel to 1",
         )
     if rollout.engine == "vllm":
         return
     if rollout.servers:
-        raise RecipeError("rollout.servers are vLLM's", fix="set rollout.engine to vllm, or servers to []")
+        raise RecipeError(
+            "rollout.servers works only with rollout.engine vllm",
+            fix="set rollout.engine to vllm, or servers to []",
+        )
     if rollout.staleness:
         raise RecipeError(
-            f"rollout.staleness is {rollout.staleness}, and the transformers engine draws with the weights "
-            "that are trained",
+            f"rollout.staleness is {rollout.staleness}, but the transformers engine generates with "
+            "the very weights that are being trained",
             fix="set rollout.engine to vllm, or staleness to 0",
         )

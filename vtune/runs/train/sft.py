@@ -365,6 +365,6 @@ def _too_long(
         f"{len(long)} of {of} {'is' if len(long) == 1 else 'are'} longer than max_tokens "
         f"({recipe.max_tokens}), the longest with {most} tokens",
         where=f"trace of {longest!r}",
-        fix=f"raise max_tokens to {most}{least} (a run that has begun continues with --resume), "
-        "or start anew, with a lower images.max_pixels or without what is too long",
+        fix=f"raise max_tokens to {most}{least} (a run that has begun continues with --resume), or "
+        "start a new run, with a lower images.max_pixels or without the traces that are too long",
     )

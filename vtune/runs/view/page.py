@@ -136,8 +136,9 @@ class _Held:
     def _note(self) -> str:
         there = sum(one.index.table.num_rows for one in self._opened)
         note = (
-            f"This file holds {len(self.ones)} of {there} trajectories: samples that were drawn several "
-            f"times, and examples of every source and outcome. Pictures have {SIDE} pixels a side at most."
+            f"This file holds {len(self.ones)} of {there} trajectories: samples that were rolled out "
+            f"several times, and examples of every source and outcome. Pictures are at most {SIDE} "
+            "pixels per side."
         )
         if self._width > 1:
             note += (

@@ -53,7 +53,7 @@ export async function filmPage(places, sample, frames, all, load, only = null) {
     only ? h("a", { href: base }, "all steps and models") : null);
   return [h("h1", {}, `Sample ${clean(sample)}`),
     h("p", { class: "quiet" }, "What calls showed of the same picture, over steps and models; evidence is dashed."),
-    other, ...(rows.length ? await strip(places, rows, load) : [h("p", {}, "No trajectory is of this sample.")])];
+    other, ...(rows.length ? await strip(places, rows, load) : [h("p", {}, "There is no trajectory of this sample.")])];
 }
 
 export async function groupPage(places, place, one, load) {

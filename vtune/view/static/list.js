@@ -30,7 +30,7 @@ export function placesPage(places, runs) {
     link.toggleAttribute("hidden", chosen.length < 2);
     link.setAttribute("href", runAddress(chosen));
   } }));
-  const link = h("a", { hidden: true, href: "#/" }, "compare those that are ticked");
+  const link = h("a", { hidden: true, href: "#/" }, "compare the ticked ones");
   const audited = runs.map((run) => run.headline.rows.filter((row) => row.name.startsWith(DEPENDENT)));
   const some = audited.some((found) => found.length);
   const columns = runs.some((run) => named(run, SCORE)) ? [SCORE, ...COLUMN] : COLUMN;
@@ -76,7 +76,7 @@ export function listPage(place, query, found, ask) {
   const last = found.first + found.trajectories.length;
   return [h("h1", {}, place.name), place.problem ? h("p", { class: "text error" }, place.problem) : null, form, h("div", { class: "filters" }, ...selects),
     h("p", {}, `${found.found} of ${found.all}${found.all < place.there ? ` that this file holds, of ${place.there}` : ""}${found.trajectories.length < found.found ? `, ${found.first + 1} to ${last} shown` : ""}`),
-    found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, found.all < place.there ? "Nothing in this file is like that." : "Nothing is like that."),
+    found.trajectories.length ? table(["key", ...heads, "question"], rows) : h("p", {}, found.all < place.there ? "Nothing in this file matches." : "Nothing matches."),
     found.hint ? h("p", { class: "facts" }, found.hint) : null,
     h("p", { class: "facts" }, found.first > 0 ? h("a", { href: more(Math.max(found.first - ROWS, 0)) }, "those before") : null,
       last < found.found ? h("a", { href: more(last) }, "those after") : null)];

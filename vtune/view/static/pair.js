@@ -40,7 +40,7 @@ export function pairPage(places, sides, found, go) {
     h("p", {}, `${found.samples} samples are scored in both: ${percent(found.accuracy[0])} → ${percent(found.accuracy[1])} right. `
       + `${second} gained, ${first} lost.`),
     table(cells[0], cells.slice(1).map(([name, ...counts]) => h("tr", {}, h("th", { scope: "row" }, name), ...counts.map((one) => h("td", { class: "number" }, one))))),
-    h("p", { class: "quiet" }, "A sample that was drawn several times is right where half of its rollouts are.",
+    h("p", { class: "quiet" }, "A sample with several rollouts counts as right where half of them are.",
       ...(sides.every(({ number: place }) => places[place].kind === "evaluation") ? [" How sure the difference is: ", h("code", {}, "vtune compare"), "."] : [])),
     ...KINDS.flatMap(([kind, title]) => listed(places, sides, names, title, found[kind]))];
 }
