@@ -49,9 +49,7 @@ def lens(
             "broken and reversed.",
         ),
     ] = None,
-    cue: Annotated[
-        CueName | None, typer.Option("--cue", help="With --shortcut: which cue (default: shade).")
-    ] = None,
+    cue: Annotated[CueName | None, typer.Option("--cue", help="With --shortcut; default: shade.")] = None,
     careful: Annotated[
         float | None,
         typer.Option(
@@ -72,10 +70,7 @@ def lens(
     if shortcut is None and (cue is not None or careful is not None or feedback):
         raise typer.BadParameter("only with --shortcut", param_hint="--cue, --careful, --feedback")
     if shortcut is not None and (level != 1 or guessable):
-        raise typer.BadParameter(
-            "only with level 1 and without --guessable: every puzzle must need a look",
-            param_hint="--shortcut",
-        )
+        raise typer.BadParameter("only on level 1, and without --guessable", param_hint="--shortcut")
     from vtune.data.shortcut import CHANCE, Shortcut
     from vtune.report.values import render_values
     from vtune.runs.data.lens import make_lens, make_shortcut
@@ -204,8 +199,7 @@ def traces(
     if run is not None and prompt is not None:
         raise RecipeError(
             "--prompt has no effect with --run: a trajectory keeps the prompt that its policy read",
-            fix="leave it out; in the recipe that trains on these traces, set rollout.prompt as in "
-            "the run's recipe",
+            fix="leave it out, and set rollout.prompt as in the run's recipe when you train on the traces",
         )
     if run is not None and tiny is not None:
         raise RecipeError(

@@ -61,7 +61,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in the 
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Check the recipe, estimate memory and time, print it, and start nothing."
+        "--dry-run", help="Check and print the recipe, estimate memory and time, and start nothing."
     ),
 ]
 Gpus = Annotated[

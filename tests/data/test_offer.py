@@ -99,7 +99,7 @@ def test_a_sample_that_asks_in_no_words_of_others_only_gets_the_tools() -> None:
     ],
 )
 def test_words_about_tools_that_are_not_offered_are_an_error(text: str, tools: tuple, word: str) -> None:
-    with pytest.raises(DataError, match=f"speaks of {word}, which is not offered") as caught:
+    with pytest.raises(DataError, match=f"mentions {word}, which is not offered") as caught:
         offering(asking(text), tools)
     assert caught.value.fix
 

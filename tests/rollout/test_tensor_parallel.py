@@ -232,7 +232,7 @@ def test_a_model_must_split_over_the_gpus_that_share_it(name: str, gpus: int, sa
     [
         (
             lambda: check_tensor_parallel(2, None, kind="transformers"),
-            "transformers does not draw",
+            "transformers does not generate",
         ),
         (lambda: check_devices(64), "tensor_parallel is 64, and this machine has"),
         (

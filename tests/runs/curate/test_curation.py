@@ -878,7 +878,7 @@ def test_a_source_may_keep_its_data_sets_and_says_what_its_rows_offer(tmp_path: 
         "b": {"rows": 2, "share": pytest.approx(2 / 3)},
     }
     (dropped,) = drops(tmp_path / "out")
-    assert (dropped["filter"], "speaks of image_zoom_in_tool" in dropped["reason"]) == ("valid", True)
+    assert (dropped["filter"], "mentions image_zoom_in_tool" in dropped["reason"]) == ("valid", True)
 
 
 def test_no_row_keeps_a_name_that_metrics_give_to_a_row_of_their_own(tmp_path: Path) -> None:

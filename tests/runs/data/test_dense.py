@@ -165,7 +165,7 @@ def test_an_interrupted_command_goes_on_when_it_is_given_again(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--encoder", "m"], "of which family"),
+        (["--encoder", "m"], "required with --encoder"),
         (["--family", "e5"], "only with --encoder"),
         (["--search", "hnsw"], "only with --encoder"),
         (["--encoder", "m", "--family", "e5", "--pictures"], "not with --pictures"),

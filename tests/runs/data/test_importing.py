@@ -107,7 +107,7 @@ def test_parquet_is_not_written_under_the_name_of_another_format(ending: str, tm
     ):
         ended = vtune("data", *command)
         assert ended.code == 2
-        assert f"x{ending} is called {ending}, and " in ended.err
+        assert f"x{ending} ends in {ending}, but " in ended.err
         assert ".parquet" in ended.err
     assert not out.exists()
 
@@ -209,7 +209,7 @@ def test_a_row_whose_words_nobody_knows_is_left_out(tmp_path: Path) -> None:
     result = import_data("verl", [file], tmp_path / "out.parquet", options=options, strict=False)
     (problem,) = result["problems"]
     assert (result["kept"], problem["row"]) == (1, 0)
-    assert "speaks of <tool_call>, which is not offered" in problem["what"]
+    assert "mentions <tool_call>, which is not offered" in problem["what"]
 
 
 def test_traces_have_made_their_calls(tmp_path: Path) -> None:
@@ -697,7 +697,7 @@ def test_a_prompt_that_asks_for_calls_that_nobody_runs_is_told_until_it_is_taken
     }
     file, out = lines(tmp_path / "rows.jsonl", [row]), tmp_path / "out.parquet"
     ((doubt, count),) = import_data("verl", [file], out, options=Options(), strict=False)["doubts"].items()
-    assert (doubt[:30], count) == ("a prompt that speaks of <searc", 1)
+    assert (doubt[:30], count) == ("a prompt that mentions <search", 1)
     options = Options(tools=("text_search_tool",))
     assert import_data("verl", [file], out, options=options, strict=False)["doubts"] == {}
     (sample,) = read_samples(out)

@@ -398,7 +398,7 @@ def test_stored_replies_are_regraded_from_what_was_asked_before(
     assert regrade(out, "lmms-eval")["score"]["score"] == pytest.approx(2 / 3)
     assert len(judge.requests) == 2
     evaluated(SUITE, "vtune", tiny, data[SUITE], tmp_path / "plain")
-    with pytest.raises(RecipeError, match="lets a model grade"):
+    with pytest.raises(RecipeError, match="has a model grade"):
         regrade(tmp_path / "plain", "official")
     other = Grader(base_url=judge.endpoint().base_url, model="judge", api_key_env=None)
     assert regrade(tmp_path / "plain", "official", other)["score"]["score"] == 1.0

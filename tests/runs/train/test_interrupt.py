@@ -157,7 +157,7 @@ def test_each_token_is_weighed_against_the_weights_that_drew_it(
         ({"rollout__staleness": -1}, "greater than or equal to 0"),
         (
             {"rollout__staleness": 3, "rollout__interrupt": True},
-            "staleness is 3, and the transformers",
+            "staleness is 3, but the transformers",
         ),
         ({"rollout__adapters": "alone"}, "needs a vLLM on one GPU; there is none"),
         (
