@@ -163,7 +163,7 @@ def test_what_cannot_be_audited_is_refused_with_a_remedy(evaluated: Path, lens: 
         ),
         ([tmp_path], "there are no trajectories", "a folder of `vtune rl` or `vtune eval`"),
         ([tmp_path / "missing.parquet", *data], "there is no file or folder", "give a run folder"),
-        ([lens / "heldout.parquet"], "a file of samples, not of trajectories", "behind --data"),
+        ([lens / "heldout.parquet"], "a file of samples, not of trajectories", "these samples with --data"),
         ([file], "which samples these trajectories answer", "--data"),
         ([file, "--data", lens / "train.parquet"], "no sample has the id", "--data"),
         ([file, "--data", tmp_path / "gone.parquet"], "gone.parquet: there is no such file", "--data PATH"),

@@ -102,5 +102,5 @@ def test_boxes_without_a_threshold_are_refused_before_the_start(
 def test_an_evaluation_has_one_threshold_and_no_course(tiny: Path, data: Path, tmp_path: Path) -> None:
     ended = vtune(*evaluation(tiny, data, tmp_path / "eval", *setting(reward__iou=ADAPTIVE)))
     assert ended.code == 2
-    assert "an evaluation has no course" in ended.err
+    assert "an evaluation has no training steps" in ended.err
     assert not (tmp_path / "eval").exists()
