@@ -47,8 +47,8 @@ Against = Annotated[
     str | None,
     typer.Option(
         "--against",
-        help="Explain why the result differs from that of another finished evaluation, given by its "
-        "folder; with --out alone, for the one already finished there.",
+        help="Explain why the result differs from that of another finished evaluation (its folder, or "
+        "published:SUITE/ROW); with --out alone, for the one already finished there.",
     ),
 ]
 

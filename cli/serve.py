@@ -18,7 +18,7 @@ Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to lis
 TokenFile = Annotated[
     Path | None, typer.Option("--token-file", help="File with the token that requests must carry.")
 ]
-MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Size of one request.")]
+MaxMb = Annotated[int, typer.Option("--max-mb", min=1, help="Largest request, in MiB.")]
 
 
 @app.callback()

@@ -25,7 +25,7 @@ class Binding:
     host: str
     """Name or address."""
     port: int
-    """0 takes a free one."""
+    """0 picks a free one."""
     token: str | None
     """What requests must carry; needed where others than this machine can reach the service."""
     max_bytes: int
@@ -73,12 +73,12 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
 
 
-def listen(host: str, port: int, *, options: str = "--port (0 takes a free one) or --host") -> socket.socket:
+def listen(host: str, port: int, *, options: str = "--port (0 picks a free one) or --host") -> socket.socket:
     """A socket that listens.
 
     Args:
         host: Name or address.
-        port: 0 takes a free one.
+        port: 0 picks a free one.
         options: That name another address, for the remedy.
 
     Raises:
