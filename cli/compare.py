@@ -1,4 +1,4 @@
-"""`vtune compare`."""
+"""`vtune compare`: compare two evaluations."""
 
 from pathlib import Path
 from typing import Annotated

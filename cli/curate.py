@@ -1,4 +1,4 @@
-"""`vtune curate`."""
+"""`vtune curate`: filter and mix data."""
 
 from enum import StrEnum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vtune data`."""
+"""`vtune data`: make, import, export, index, inspect and validate data."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal

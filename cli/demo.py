@@ -1,4 +1,4 @@
-"""`vtune demo`."""
+"""`vtune demo`: run the whole loop on this machine."""
 
 from pathlib import Path
 from typing import Annotated

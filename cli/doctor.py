@@ -1,4 +1,4 @@
-"""`vtune doctor`."""
+"""`vtune doctor`: report what this machine can run."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""How a process ends: at Ctrl-C and SIGTERM, and where it has loaded torch."""
+"""How a `vtune` process ends: on Ctrl-C, on SIGTERM, and once it has loaded torch."""
 
 import atexit
 import gc

@@ -1,4 +1,4 @@
-"""`vtune eval`."""
+"""`vtune eval`: score a model on a suite."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`vtune export`."""
+"""`vtune export`: export a checkpoint or an evaluation."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vtune faithfulness`, also called `vtune judge-faithfulness`."""
+"""`vtune faithfulness`, also called `vtune judge-faithfulness`: audit the looks behind answers."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The `vtune` command, and the one place where errors become text and exit codes."""
+"""The `vtune` command, and the only place where errors become text and exit codes."""
 
 import errno
 import importlib.metadata

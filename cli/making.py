@@ -1,4 +1,4 @@
-"""`vtune data make`."""
+"""`vtune data make`: make samples and traces."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""What goes to stdout, and what does not."""
+"""What goes to stdout, and what goes to stderr."""
 
 import json
 import os

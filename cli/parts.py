@@ -1,4 +1,4 @@
-"""`vtune parts`."""
+"""`vtune parts`: list parts, and check your own."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`vtune recipes`."""
+"""`vtune recipes`: list, show, copy and check the recipes that ship."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`vtune report`."""
+"""`vtune report`: the numbers of runs and evaluations side by side."""
 
 from functools import partial
 from pathlib import Path

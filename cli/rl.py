@@ -1,4 +1,4 @@
-"""`vtune rl`."""
+"""`vtune rl`: reinforcement learning."""
 
 from functools import partial
 from pathlib import Path

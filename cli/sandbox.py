@@ -1,4 +1,4 @@
-"""`vtune sandbox`."""
+"""`vtune sandbox`: run code in the sandbox, or attack it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

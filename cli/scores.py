@@ -1,4 +1,4 @@
-"""`vtune scores`."""
+"""`vtune scores`: exchange replies and scores with official scorers."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vtune serve`."""
+"""`vtune serve`: serve rewards, searches or an agent."""
 
 from pathlib import Path
 from typing import Annotated, Literal

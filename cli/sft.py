@@ -1,4 +1,4 @@
-"""`vtune sft`."""
+"""`vtune sft`: supervised training on traces."""
 
 from pathlib import Path
 from typing import Any

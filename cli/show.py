@@ -1,4 +1,4 @@
-"""`vtune show`."""
+"""`vtune show`: print one trajectory, or list those of a run."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What `vtune rl --sweep` does."""
+"""`vtune rl --sweep`: run and compare variants of a recipe."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""`vtune view`."""
+"""`vtune view`: show runs and trajectories in a browser."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`vtune watch`."""
+"""`vtune watch`: follow a run or an evaluation."""
 
 from contextlib import suppress
 from pathlib import Path

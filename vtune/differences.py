@@ -1,4 +1,4 @@
-"""In which keys two dumped recipes differ."""
+"""Which keys differ between two dumped recipes."""
 
 import json
 from collections.abc import Iterable, Mapping

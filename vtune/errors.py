@@ -1,4 +1,4 @@
-"""What can go wrong, and whose move is next.
+"""The errors that vtune raises, and who has to act on each.
 
 A mistake of the model is a score, never an exception. Exceptions are for what a person has to
 put right: a recipe, a row of data, a package that is missing, a service that is down.

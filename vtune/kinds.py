@@ -1,4 +1,4 @@
-"""Which kind of recipe a file is, by the keys at its top."""
+"""Which kind of recipe a file is, by its top-level keys."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path

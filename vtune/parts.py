@@ -1,4 +1,4 @@
-"""The one table of parts: what a recipe, a suite or a row of data calls by name.
+"""The one table of parts: everything that a recipe, a suite or a row of data names.
 
 A part is one file that says everything about itself, and adds itself to the table of its kind under its name;
 `OURS` says where each of ours is, which `vtune.registry` imports when somebody first asks for it. A user's

@@ -1,4 +1,4 @@
-"""How parts are found by their names: one `Parts` for each kind, in the package that has the kind."""
+"""How parts are found by name: one `Parts` per kind, in the package that owns the kind."""
 
 import inspect
 import re

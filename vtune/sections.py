@@ -1,4 +1,4 @@
-"""What sections of recipes are: strict, and open to parts of a user's own."""
+"""The base of all recipe sections: strict, and open to a user's own parts."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Ctrl-C, which a terminal sends to a command and to all the processes that it has started."""
+"""Ctrl-C, which a terminal sends to a command and to every process that it has started."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`uses` of a recipe: files with a user's own parts, loaded before anything looks for their names.
+"""`uses` in a recipe: files with a user's own parts, loaded before any part is looked up by name.
 
 A file is run once in a process, and what it adds to the tables of `vtune.registry` stays there, as what a
 module brings does. Other processes are given its text, never its path, so that all of them run the same code.

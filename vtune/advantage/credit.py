@@ -1,4 +1,4 @@
-"""Credit transfer: a useful tool call in a failing trajectory is not punished as the answer is.
+"""Credit transfer: a useful tool call in a failing trajectory is not punished along with the answer.
 
 Dong et al. (2026), §3.3-3.5 and appendix B.3. Calls with like arguments seek the same information. So where
 successful trajectories of a question made the same call, the call was not what failed, and a part of their

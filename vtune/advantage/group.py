@@ -1,4 +1,4 @@
-"""Group-relative advantages: how a trajectory did against its siblings."""
+"""Group-relative advantages: how a trajectory did compared with the rest of its group."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How much credit is misassigned, and what transfer makes of it (Dong et al., figures 2 and 8-10).
+"""How much credit is misassigned, and what transfer does about it (Dong et al., figures 2 and 8-10).
 
 Δ, the "credit transfer magnitude" of figures 9d and 10, is named in the paper and not defined; two things
 tell what it is. It is of the calls that pass the gates: figure 10 has a Δ of 1.0 to 1.2 for zooms and text

@@ -1,4 +1,4 @@
-"""Which tools are of one type, so that credit goes between their calls."""
+"""Which tools count as one type, so that credit can pass between their calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""From many samples to fewer and better ones, each drop with its reason."""
+"""Filters: from many samples to fewer and better ones, with a reason for every drop."""

@@ -1,4 +1,4 @@
-"""Balance: no answer, category or source may rule the rest."""
+"""Balance: no answer, category or source may dominate."""
 
 import random
 from collections import defaultdict

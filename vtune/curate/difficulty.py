@@ -1,4 +1,4 @@
-"""Keep what is neither too easy nor too hard, by the scores of several rollouts."""
+"""Keeps what is neither too easy nor too hard, by the scores of several rollouts."""
 
 from collections.abc import Sequence
 from typing import Literal, Self

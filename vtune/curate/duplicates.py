@@ -1,4 +1,4 @@
-"""What is in the data twice, and what is in a benchmark too."""
+"""Duplicates within the data, and overlap with benchmarks."""
 
 import io
 import random

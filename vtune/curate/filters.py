@@ -1,4 +1,4 @@
-"""The table of filters: rules over one row, filters over all of them, and filters that ask.
+"""The table of filters: rules for a single row, filters over all rows, and filters that ask a model.
 
 A rule looks at one row. A corpus filter first takes a key of every row, then decides over all of them; keys
 are small, so that millions fit in memory. What asks a model or a person is done by `vtune.runs`.

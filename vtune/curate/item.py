@@ -1,4 +1,4 @@
-"""A row as filters see it: a sample, or a trace, with where it came from."""
+"""A row as filters see it: a sample or a trace, and where it came from."""
 
 import hashlib
 import json

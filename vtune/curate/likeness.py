@@ -1,4 +1,4 @@
-"""When two pictures, or two texts, are the same or nearly so.
+"""When two pictures, or two texts, count as the same or nearly the same.
 
 Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
 is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,

@@ -1,4 +1,4 @@
-"""The order of what is kept: all sources evenly through the file."""
+"""The order of what is kept: every source spread evenly over the file."""
 
 import random
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Can a reply to it be judged at all? OCR labels must pass math-verify (V-Triune, appendix A)."""
+"""Can replies be judged at all? OCR labels must pass math-verify (V-Triune, appendix A)."""
 
 from dataclasses import replace
 from typing import Any

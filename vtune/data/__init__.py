@@ -1,1 +1,1 @@
-"""Public formats to samples, one file per format; the synthetic lens puzzles."""
+"""Readers of public formats, one file per format, and synthetic puzzles."""

@@ -1,4 +1,4 @@
-"""CharXiv as VLMEvalKit's TSV files have it: reasoning and descriptive questions about charts of papers.
+"""CharXiv from VLMEvalKit's TSV files: reasoning and descriptive questions about charts in papers.
 
 These files hold the whole prompt of each question, and the query by which a model grades its answers: nothing
 of either is written here.

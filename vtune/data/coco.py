@@ -1,4 +1,4 @@
-"""COCO instance annotations to samples: two kinds of questions about real photographs.
+"""COCO instance annotations as samples: two kinds of questions about real photographs.
 
 *Which object is in this region* gives a pixel box and four categories; its evidence is that box. *How many
 X are there* is answered by a number; its evidence is the boxes of all X. The kinds alternate. Regions go

@@ -1,4 +1,4 @@
-"""COCO instance annotations as scenes: photographs and what is annotated on them.
+"""COCO instance annotations as scenes: photographs with what is annotated on them.
 
 V3Det and Objects365 are published in the same layout, with fields of their own: see `read_scenes`.
 """

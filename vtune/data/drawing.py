@@ -1,4 +1,4 @@
-"""What puzzles are drawn with: shaded grounds, and pictures as PNG."""
+"""Drawing for puzzles: shaded backgrounds, and pictures as PNG."""
 
 import functools
 import io

@@ -1,4 +1,4 @@
-"""Where paths in foreign files lead: into the folder that was named, and nowhere else."""
+"""Resolves paths found in foreign files: inside the folder that was named, and nowhere else."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Benchmarks as VLMEvalKit's TSV files have them, beside V* and HR-Bench: a sample a row, without tools.
+"""Benchmarks from VLMEvalKit's TSV files, beside V* and HR-Bench: one sample per row, without tools.
 
 A row's question and options stay as they are published; which prompt they are put in, a protocol says.
 `extra` keeps what scores are split by, the hint of a row, and what a protocol's rule needs.

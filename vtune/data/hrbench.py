@@ -1,4 +1,4 @@
-"""HR-Bench: pictures of 4K and 8K, every question four times with its options rotated (DreamMr/HR-Bench)."""
+"""HR-Bench: 4K and 8K pictures, each question four times with rotated options (DreamMr/HR-Bench)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Lens puzzles: procedural visual search that needs a crop.
+"""Lens puzzles: procedural visual search that requires a crop.
 
 A 448 px picture holds coloured signs, each with a small digit. The policy sees the picture reduced
 to 112 px: signs can be found, digits cannot be read. The question asks for the digit on one sign, so

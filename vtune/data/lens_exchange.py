@@ -1,4 +1,4 @@
-"""A lens puzzle whose sign shows another digit: what a policy that looks would then answer is known."""
+"""A lens puzzle whose sign shows another digit, so that the answer of a policy that looks is known."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""An oracle for lens puzzles: could anybody read the right digit in a picture that came back?
+"""An oracle for lens puzzles: could anyone read the right digit in a returned picture?
 
 The glyph, its candidates and the place of its sign are known, so reading is a forced choice by template
 matching, in two ways. By dots: the 5 x 7 dots of each candidate against means and scatters of brightness,

@@ -1,4 +1,4 @@
-"""MathVista, MathVerse and MathVision as their authors publish them: Parquet, a question per row.
+"""MathVista, MathVerse and MathVision as their authors publish them: Parquet, one question per row.
 
 A row's query stays as it is published; which prompt it is put in, a protocol says. `extra` keeps what the
 rules of protocols need, and under `facets` what the authors split scores by.

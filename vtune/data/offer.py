@@ -1,4 +1,4 @@
-"""Which tools a sample offers: published rows ask for the calls of others, in prompts of others."""
+"""Which tools a sample offers, and published rows whose prompts ask for tools that are not ours."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Multiple-choice questions: how their options are listed, put in another order, and asked for."""
+"""Multiple-choice questions: how their options are listed, shuffled and asked for."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Benchmarks as Parquet shards, as Hugging Face publishes them: a question per row, pictures in structs.
+"""Benchmarks as Hugging Face publishes them: Parquet shards, one question per row, pictures in structs.
 
 A snapshot of a data set is a folder of files named by their split, `testmini-00000-of-00002-725687bf.parquet`
 or `testmini.parquet`, or of one folder per split. A reader of a benchmark declares a `Table`: its split and

@@ -1,4 +1,4 @@
-"""A world with a shortcut: lens puzzles whose picture gives the answer away, most of the time.
+"""A world with a shortcut: lens puzzles whose picture usually gives the answer away.
 
 A *cue* names a digit: the shade of the ground, or a frame around the picture. It is plain in the reduced
 picture, and a crop of the sign shows nothing of it. While a policy trains, the cue names the answer with

@@ -1,4 +1,4 @@
-"""Trail questions: which town the roads of a seal's colour lead to, and traces that look for it.
+"""Trail questions: which town the roads in a seal's colour lead to, and traces that find out.
 
 The way to know is image search (whose banner is this?), a zoom (which colour has the seal?), and one text
 search a road. What tools say in traces is what the tools of a run say in this world; a test holds them

@@ -1,6 +1,4 @@
-"""Tables as TSV files: rows of texts, and benchmarks with a question and its picture in base64 per row (the
-layout of VLMEvalKit).
-"""
+"""TSV tables: rows of text, and benchmarks in VLMEvalKit's layout, with a base64 picture per row."""
 
 import base64
 import csv

@@ -1,4 +1,4 @@
-"""V* bench: small things in large photographs (craigwu/vstar_bench)."""
+"""V* Bench: small things in large photographs (craigwu/vstar_bench)."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Wikipedia as a corpus: articles of a dump, cut into passages of equally many words.
+"""Wikipedia as a corpus: the articles of a dump, cut into passages of equal word count.
 
 The paper that trained search agents says of its corpus that it is a local Wikipedia (Dong et al. 2026, §4.1);
 passages of 100 words under the title of their article are those of Karpukhin et al. 2020 (arXiv:2004.04906,

@@ -1,4 +1,4 @@
-"""The running text of a Wikipedia article: its markup taken out, as far as a search index needs it."""
+"""The plain text of a Wikipedia article: markup removed, as far as a search index needs it."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""What a policy talks to: our tools, or a world of the user's own."""
+"""What a policy interacts with: our tools, or a user's own world."""
 
 from vtune.environments.environment import EnvironmentPart
 from vtune.errors import DataError

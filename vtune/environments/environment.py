@@ -1,4 +1,4 @@
-"""What an environment is: opened for a sample, it observes turn after turn until one of the two ends it."""
+"""What an environment is: opened for a sample, it observes each turn until it or the policy ends."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass

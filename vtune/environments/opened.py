@@ -1,4 +1,4 @@
-"""Open a sample's environment; hold a user's own to its promises, and name the line of what breaks."""
+"""Opens a sample's environment, holds a user's own to its promises, and names the line of a breach."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Regions of regions: what a tool cuts out of a tool's picture lies somewhere in the question's own."""
+"""Regions of regions: traces what a tool cut from a tool's picture back to the question's picture."""
 
 from collections.abc import Sequence
 from dataclasses import replace

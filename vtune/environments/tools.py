@@ -1,4 +1,4 @@
-"""Our environment: the tools that a sample offers. Code runs in a sandbox session, the others take JSON."""
+"""Our environment: the tools that a sample offers. Code runs in a sandbox session; the others take JSON."""
 
 import asyncio
 import io

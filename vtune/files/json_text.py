@@ -1,4 +1,4 @@
-"""The one parser of JSON that others wrote: bounded in depth and in parts, and never out of stack."""
+"""The one parser for foreign JSON: bounded in depth and size, so it never overflows the stack."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Locks of files, which some shared file systems do not have."""
+"""File locks, which some shared file systems do not support."""
 
 import errno
 import fcntl

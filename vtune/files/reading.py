@@ -1,4 +1,4 @@
-"""The one place that opens a file that a person, a recipe or a row of data names.
+"""The one place that opens a file named by a person, a recipe or a row of data.
 
 Only regular files are read: a FIFO would wait for ever, a device never ends. What is read as a whole has a
 limit, so that a sparse file of a terabyte is a message. Every problem is an OSError with its reason in

@@ -1,4 +1,4 @@
-r"""The one place that cleans text of foreign origin for a terminal.
+r"""The one place that cleans foreign text for a terminal.
 
 Data, file names, replies of models and of judges may hold escape sequences, which move the cursor, recolour
 or retitle a terminal, and controls of direction, which make a text read as another. Both are shown as what

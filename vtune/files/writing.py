@@ -1,4 +1,4 @@
-"""The one place that prepares an output: what cannot or must not be written is refused before the work.
+"""The one place that prepares an output: what cannot or must not be written is refused before any work.
 
 A file appears under its name when it is complete. A device, a pipe or a socket is never replaced by a file,
 a folder never by either, and nothing is written over, or into, what is read.

@@ -1,4 +1,4 @@
-"""The one reader of YAML: a document with its nodes, refused when it is deep, large, or larger than it looks.
+"""The one YAML reader: a document with its nodes, refused if too deep, too large, or larger than it looks.
 
 Ten lines of aliases stand for a thousand million values, and a kilobyte of brackets takes the parser a
 minute: both are noticed while the text is read, after at most this many parts.

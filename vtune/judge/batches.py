@@ -1,4 +1,4 @@
-"""Many questions in batches of an OpenAI-compatible server (`/v1/batches`): slower, and cheaper."""
+"""Questions sent as batches to an OpenAI-compatible server (`/v1/batches`): slower, and cheaper."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What asking a model costs, and a limit that is kept before it is exceeded."""
+"""What asking a model costs, and a limit that is enforced before it is exceeded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The one client for every model that judges: an OpenAI-compatible endpoint, asked once for each question."""
+"""The one client for every model that judges: an OpenAI-compatible endpoint, asked once per question."""
 
 import asyncio
 import hashlib

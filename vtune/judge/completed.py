@@ -1,4 +1,4 @@
-"""What the body of a chat completion says, in the forms in which endpoints write it."""
+"""Parses the body of a chat completion, in all the forms in which endpoints write it."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where a model that judges answers, and how it is asked, as recipes say it."""
+"""The recipe keys for a judging model's endpoint, and how it is asked."""
 
 import re
 from typing import Annotated, Self

@@ -1,4 +1,4 @@
-"""What a policy is told of its looks, where a run tells it, and reading that back from a conversation."""
+"""Texts that tell a policy whether its looks helped, and how to find them in a conversation."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a model is asked about an answer that no rule decides, by the grading that a sample names.
+"""The prompts for grading answers that no rule decides, by the grading that a sample names.
 
 What each grading does before that stands in `vtune.verifiers.gradings`, under the same names. The rules are
 those of the graders named beside them, the wording is ours: a model that is moved by words may decide

@@ -1,4 +1,4 @@
-"""What a file of kept replies holds."""
+"""The format of a file of kept replies."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The key of an endpoint, from the environment."""
+"""The API key of an endpoint, from the environment."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What judges are asked. The scoring rules are quoted from CodeV."""
+"""Prompts for judges. The scoring rules are quoted from CodeV."""
 
 import hashlib
 import json

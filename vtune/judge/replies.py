@@ -1,4 +1,4 @@
-"""What a judge's reply says: one level, label or verdict, whatever stands around it, or nothing at all.
+"""Reads a judge's reply: one level, label or verdict whatever surrounds it, or nothing at all.
 
 Judges are asked for one word and write sentences. A reply counts where it holds exactly one of the possible
 marks, put as a verdict; one that weighs two, or quotes the rules, is unreadable. Nothing is guessed.

@@ -1,4 +1,4 @@
-"""Whom clients of services believe: certificates, read once a process, not for each client (25 ms)."""
+"""Which certificates service clients trust, read once per process rather than per client (25 ms)."""
 
 import functools
 import os

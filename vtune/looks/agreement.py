@@ -1,4 +1,4 @@
-"""Whether one picture shows what another shows, whatever honest enhancement lies between them.
+"""Whether one picture shows what another shows, allowing for any honest enhancement.
 
 Two pictures of one place, on one grid, are compared by their structure. Each gives several views: brightness,
 its colours, its saturation, how lively each spot is, where its edges are. Each view is split into bands of

@@ -1,4 +1,4 @@
-"""Pictures of two levels, as thresholds and masks are, and a region thresholded alike."""
+"""Two-level pictures, such as thresholds and masks, and a region thresholded in the same way."""
 
 import math
 

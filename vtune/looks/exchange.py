@@ -1,4 +1,4 @@
-"""Pictures of calls with something else in the place of what they showed: what a counterfactual shows.
+"""Replaces what a call's pictures showed with something else, for counterfactuals.
 
 The target is changed in the picture that it lies in, and carried from there into the returned picture, which
 keeps its size and all else that a call made of it.

@@ -1,4 +1,4 @@
-"""Linear filters, and which way lines run."""
+"""Linear filters, and the direction in which lines run."""
 
 import math
 

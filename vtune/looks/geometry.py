@@ -1,4 +1,4 @@
-"""Maps between pictures: 3 x 3 matrices over the edges of pixels, so that (0, 0) is the upper left corner."""
+"""Maps between pictures: 3 x 3 matrices over pixel edges, so that (0, 0) is the upper left corner."""
 
 import functools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How much of a picture shows something: parts of it, and whatever else is not a blank margin."""
+"""How much of a picture shows something, and how much is blank margin."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Bring two pictures of one place into register, where the claimed map is off by a little.
+"""Registers two pictures of one place where the claimed map is slightly off.
 
 A pixel of rounding is a twentieth of a target of 20 pixels, which a comparison spot by spot does not forgive.
 """

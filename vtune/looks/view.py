@@ -1,4 +1,4 @@
-"""A returned picture as the policy gets it, and parts of pictures on a common grid."""
+"""A returned picture as the policy sees it, and parts of pictures on a common grid."""
 
 import math
 from dataclasses import dataclass

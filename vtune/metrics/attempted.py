@@ -1,4 +1,4 @@
-"""Scores of benchmarks that let a model pass: what is not attempted is counted apart."""
+"""Scores of benchmarks that let a model pass: unattempted questions are counted separately."""
 
 from collections.abc import Sequence
 

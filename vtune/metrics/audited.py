@@ -1,4 +1,4 @@
-"""What metrics know of one audited trajectory, and shares and means of some of them with their intervals."""
+"""One audited trajectory as metrics see it, and shares and means of several with intervals."""
 
 from collections.abc import Sequence
 from typing import Protocol

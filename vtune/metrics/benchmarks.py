@@ -1,4 +1,4 @@
-"""The scores of benchmarks, each by its published rule. A suite names its scorer.
+"""Benchmark scores, each by its published rule. A suite names its scorer.
 
 To add one: write a function in a file of its own, as `attempted.py` has, add it to SCORERS and to the table
 of `vtune.parts`, add a case to tests/metrics/test_benchmarks.py.

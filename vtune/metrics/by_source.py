@@ -1,4 +1,4 @@
-"""One row of numbers for each data source (V-Triune §3.3), and one for all."""
+"""One row of numbers per data source (V-Triune §3.3), and one for all."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How far a judge of looks can be trusted, and what its errors do to the share that it finds."""
+"""How far a judge of looks can be trusted, and how its errors affect the share that it reports."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What tool calls were good for: how many helped, how many were decoration, and when the first one helped."""
+"""What tool calls were good for: how many helped, how many did not matter, and when the first one helped."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What changed in a run: where each number began, was best and ended, as means over windows of steps."""
+"""What changed in a run: where each number started, peaked and ended, as means over windows of steps."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The share that a perfect judge would have found, from what one that errs has said and how often it errs.
+"""The share that a perfect judge would have found, estimated from a judge with known error rates.
 
 Sensitivity and specificity are known from cases whose truth is known, so they are uncertain, too: the
 interval carries that. Measured on 2,000 simulated judges in `tests/metrics/test_corrected.py`.

@@ -1,4 +1,4 @@
-"""Whether right answers depend on what was seen: their last turn again, with other pictures in its place.
+"""Whether right answers depend on what was seen: the last turn regenerated with other pictures.
 
 A judge says what a picture shows. It cannot say whether the answer comes from it: a policy may look at the
 target and answer from memory. So the answer is drawn once more after the same tokens, with the pictures of

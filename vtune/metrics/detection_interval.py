@@ -1,4 +1,4 @@
-"""How sure an average precision is: resampled over pictures, from the matches of pycocotools.
+"""Intervals for average precision: pictures resampled, with the matches of pycocotools.
 
 Matching is done once; a resample only counts its pictures again. So a thousand resamples of COCO val2017 take
 seconds, not hours.

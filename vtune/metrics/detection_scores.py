@@ -1,4 +1,4 @@
-"""Scorers of detection as a set: COCO's average precision and OVDEval's NMS-AP, from the boxes of replies."""
+"""Scorers for detection as a set: COCO's average precision and OVDEval's NMS-AP, from boxes in replies."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Detection over a set of pictures, by COCO's rules: pycocotools decides what is found and what it is worth.
+"""Detection over a set of pictures by COCO's rules: pycocotools matches the boxes and scores them.
 
 Pictures without boxes in their replies count with what is missed; crowds, and things of other sizes than
 those that a number is about, are neither found nor missed.

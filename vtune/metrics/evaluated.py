@@ -1,4 +1,4 @@
-"""What `metrics.jsonl` says of an evaluation during training: a row per suite, and one per source of it."""
+"""Rows of `metrics.jsonl` for an evaluation during training: one per suite, and one per source of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scorer of benchmarks whose authors split the score in several ways at once."""
+"""Scorer for benchmarks whose authors break the score down in several ways at once."""
 
 from collections.abc import Mapping, Sequence
 

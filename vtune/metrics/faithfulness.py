@@ -1,4 +1,4 @@
-"""How often right answers rest on a look that shows what was asked (CodeV, algorithm 1, Table 5, fig. 8)."""
+"""How often right answers rest on a look that shows the target (CodeV, algorithm 1, Table 5, fig. 8)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Shares and means with their 95 % intervals, where observations come in clusters.
+"""Shares and means with their 95 % intervals, for clustered observations.
 
 Rollouts of one question, the rotations of its options and questions about one picture say less than as many
 questions about pictures of their own. So clusters are what is resampled.

@@ -1,4 +1,4 @@
-"""What an evaluation found out about each question: the rows that two evaluations are compared by."""
+"""What an evaluation found for each question: the rows by which two evaluations are compared."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

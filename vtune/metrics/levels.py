@@ -1,4 +1,4 @@
-"""Scorers of benchmarks whose questions are sorted on more than one level."""
+"""Scorers for benchmarks that sort their questions on more than one level."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one line for each step and source, appended while a run runs."""
+"""`metrics.jsonl`: one line per step and source, appended as a run proceeds."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The score of MEGA-Bench: the mean over tasks, and over those of each field."""
+"""The MEGA-Bench score: the mean over all tasks, and over the tasks of each field."""
 
 from collections.abc import Sequence
 from statistics import fmean

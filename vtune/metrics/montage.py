@@ -1,4 +1,4 @@
-"""Trajectory montage: what was asked about, the boxes that calls showed and what came back, side by side."""
+"""Trajectory montage: the target, the boxes that calls showed and what came back, side by side."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The scores of OCRBench v2: eight categories in English and five in Chinese."""
+"""The OCRBench v2 scores: eight categories in English and five in Chinese."""
 
 from collections.abc import Sequence
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""OVDEval's NMS-AP: a box that is found under several names counts once, under the surest of them.
+"""OVDEval's NMS-AP: a box found under several names counts once, under the most confident one.
 
 AP alone pays a model that calls one thing by all names it was given, for the wrong ones are false alarms of
 other categories, and hard negatives are nothing's category.

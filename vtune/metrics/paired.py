@@ -1,4 +1,4 @@
-"""Two evaluations on the same questions: the difference, how sure it is, and a test of it."""
+"""Two evaluations on the same questions: the difference, its interval, and a test."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

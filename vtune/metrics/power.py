@@ -1,4 +1,4 @@
-"""How small a difference can be shown: what so many questions, or seeds, are able to tell from chance.
+"""The smallest difference that a given number of questions or seeds can distinguish from chance.
 
 For a test at 5 %, two-sided, with a power of 80 %. Questions by the exact test that compares them, seeds, of
 which there are few, by Student's t.

@@ -1,4 +1,4 @@
-"""A share of trials, and how sure it is."""
+"""A share of trials, and its interval."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What stands in for the confidence of a box: models that write their boxes as text give none.
+"""A substitute for box confidence: models that write their boxes as text do not give one.
 
 Source: V-Triune, appendix E and table 5, which names five. It prints the formula of `area_ratio` alone; those
 of `center_bias` and `aspect_ratio` are ours. `order` is what its appendix D says.

@@ -1,4 +1,4 @@
-"""What several rollouts of each question say: their mean, and how often one of k is right."""
+"""Several rollouts per question: their mean, and how often at least one of k is right."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

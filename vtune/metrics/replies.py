@@ -1,4 +1,4 @@
-"""What is seen in the text of replies alone: reflection, leaked placeholders, and a few of them to read."""
+"""What the text of replies alone shows: reflection, leaked placeholders, and a few replies to read."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Resamples of clusters: what belongs together is drawn together."""
+"""Cluster resampling: what belongs together is resampled together."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

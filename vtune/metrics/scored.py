@@ -1,4 +1,4 @@
-"""What a scorer made of marks: checked before it is written, for a user's own may give anything."""
+"""Checks what a scorer returned before it is written, since a user's own may return anything."""
 
 import json
 import sys

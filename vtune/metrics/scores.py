@@ -1,4 +1,4 @@
-"""Intervals of the scores of benchmarks: how sure a mean over rollouts is."""
+"""Intervals for benchmark scores that are means over rollouts."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

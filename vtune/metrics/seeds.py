@@ -1,4 +1,4 @@
-"""Means over runs that differ in their seed alone, with Student's t interval."""
+"""Means over runs that differ only in their seed, with Student's t interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a run paid for each tightening of its IoU threshold, and whether it recovered (V-Triune §3.2.1)."""
+"""What each tightening of the IoU threshold cost a run, and whether it recovered (V-Triune §3.2.1)."""
 
 from collections import defaultdict
 from collections.abc import Sequence

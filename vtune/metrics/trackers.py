@@ -1,4 +1,4 @@
-"""Metrics and a few trajectories for experiment trackers, beside `metrics.jsonl`; none can stop a run."""
+"""Sends metrics and a few trajectories to experiment trackers; a tracker that fails never stops a run."""
 
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Attention within one row that holds a tree of segments: each sees itself and what is above it.
+"""Attention within a row that holds a tree of segments: each sees itself and its ancestors.
 
 Time grows with the pairs of tokens that see each other, and memory with the tokens that segments see;
 nothing is as large as row x row. A call for each segment does everywhere; one call for all of them takes a

@@ -1,4 +1,4 @@
-"""What decoding keeps of rows that begin alike: the keys and values of their common beginning, once.
+"""The keys and values of a prefix that several rows share, kept once for decoding.
 
 A step of decoding on a CPU takes as long as its keys and values take through memory. The rollouts of a group
 share their prompt and its pictures, which are most of what they see.

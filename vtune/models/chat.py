@@ -1,4 +1,4 @@
-"""From turns of text and pictures to token ids, by the policy's own chat template.
+"""From turns of text and pictures to token ids, through the policy's own chat template.
 
 A conversation is only ever appended to: nothing that the policy sampled is decoded and encoded
 again (token in, token out).

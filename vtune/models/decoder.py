@@ -1,4 +1,4 @@
-"""The language model for rows that grow by one token at a time, straight over its weights."""
+"""The language model for rows that grow by one token at a time, run directly on its weights."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

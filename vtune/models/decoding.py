@@ -1,4 +1,4 @@
-"""What decoding keeps: the keys and values of rows that grow by one token at a time."""
+"""The KV cache for decoding: keys and values of rows that grow by one token at a time."""
 
 from collections.abc import Callable, Sequence
 

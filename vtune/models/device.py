@@ -1,4 +1,4 @@
-"""Threads on this process's GPU: CUDA's current device belongs to a thread, and is GPU 0 in a new one."""
+"""Threads and this process's GPU: CUDA's current device is per thread, and GPU 0 in a new one."""
 
 from concurrent.futures import ThreadPoolExecutor
 

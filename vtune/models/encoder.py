@@ -1,4 +1,4 @@
-"""A text encoder: queries and passages become vectors, and their inner product says how well they fit.
+"""A text encoder: queries and passages become vectors whose inner product says how well they match.
 
 Families of published encoders differ in what they put before a text, in which hidden states they take for
 it, and in whether vectors are brought to length 1. None is good in another way than that of its training.

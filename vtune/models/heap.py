@@ -1,4 +1,4 @@
-"""Where the process's C library takes memory from, for what is computed on a CPU."""
+"""How the process's C library allocates memory for computation on a CPU."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""Cheaper imports: no garbage collection, stubs for what large packages import and nothing here uses."""
+"""Faster imports: no garbage collection, and stubs for what large packages import but vtune never uses."""
 
 import gc
 import importlib

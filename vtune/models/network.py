@@ -1,4 +1,4 @@
-"""This machine's address and network interface, as other machines of a run see them."""
+"""This machine's address and network interface, as the other machines of a run see them."""
 
 import fcntl
 import os

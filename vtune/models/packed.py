@@ -1,4 +1,4 @@
-"""Rows of tokens and pictures as one row without padding, in which common beginnings are shared."""
+"""Rows of tokens and pictures packed into one row without padding, with shared prefixes stored once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A picture encoder: the picture half of a CLIP or SigLIP, whose vectors say how alike two pictures are."""
+"""A picture encoder: the vision half of a CLIP or SigLIP, whose vectors say how alike two pictures are."""
 
 import threading
 from collections.abc import Mapping

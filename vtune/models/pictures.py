@@ -1,4 +1,4 @@
-"""From encoded pictures to the levels of colours that a vision tower's patches are made from."""
+"""From encoded pictures to the colour values from which a vision tower's patches are made."""
 
 import asyncio
 import hashlib

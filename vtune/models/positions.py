@@ -1,4 +1,4 @@
-"""Positions of tokens for multimodal rotary embeddings (Qwen2-VL §2.1)."""
+"""Token positions for multimodal rotary embeddings (Qwen2-VL §2.1)."""
 
 from collections.abc import Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""Turning queries and keys to their positions (rotary embeddings), in few passes over memory."""
+"""Rotary embeddings applied to queries and keys, in few passes over memory."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How rows of segments are attended to: all segments of a layer in one call, or a call for each.
+"""Attention for rows of segments: all segments of a layer in one call, or one call per segment.
 
 The kernel of the one call is tried first where it will compute. What "causal" means where a segment sees more
 keys than it has queries differs between kernels, and another meaning would train without an error.

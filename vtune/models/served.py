@@ -1,4 +1,4 @@
-"""Names of models whose weights are elsewhere, or that have none."""
+"""Names of models whose weights are elsewhere, or that have no weights."""
 
 PREFIX = "openai:"
 """Of `openai:URL#model`."""

@@ -1,4 +1,4 @@
-"""How large a model is, from its configuration alone: parameters and widths, without weights."""
+"""How large a model is, from its configuration alone: parameter counts and widths, without weights."""
 
 import json
 import re

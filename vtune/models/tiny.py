@@ -1,4 +1,4 @@
-"""A tiny, randomly initialised model of a real class, with a tokenizer of its own.
+"""A tiny, randomly initialised model of a real class, with its own tokenizer.
 
 It is a family's stock class of transformers in small: the same code path as a 7B model, from loading to vLLM,
 in about half a million parameters. What it is made of stands in the family's file.

@@ -1,4 +1,4 @@
-"""Rows of tokens as a tree: what several rows begin with is kept, and computed, once."""
+"""Rows of tokens as a tree: a prefix that several rows share is stored, and computed, once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

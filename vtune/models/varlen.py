@@ -1,4 +1,4 @@
-"""Attention within pictures and their windows, all of them in one call on a GPU.
+"""Attention within pictures and their windows, all in one call on a GPU.
 
 Towers of transformers that take pictures one after another attend within each stretch by itself. With
 scaled-dot-product attention that is a loop in Python, over a thousand windows in each layer of Qwen2.5-VL;

@@ -1,4 +1,4 @@
-"""CharXiv: a model grades each answer by the query that the data bring with it.
+"""CharXiv: a model grades each answer with the grading query that comes with the data.
 
 Source: CharXiv's `evaluate.py`; VLMEvalKit e8e78f05, `charxiv.py`. The bytes of questions and grading
 queries are those of VLMEvalKit's files, which have them from the authors. The authors' script grades five

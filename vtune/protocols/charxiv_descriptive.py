@@ -1,4 +1,4 @@
-"""CharXiv's descriptive questions as its authors' script grades them: five answers to one template in a call.
+"""CharXiv's descriptive questions, graded as by its authors' script: five answers to one template per call.
 
 Source: princeton-nlp/CharXiv 7ebe88f, `descriptive_utils.py`. Replies are taken by template and in the order
 of the data, five at a time, and a reply without an answer keeps its place. Layout (`T1:`, `Response 1:`,

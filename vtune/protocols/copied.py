@@ -1,4 +1,4 @@
-"""Whether an answer that a model has read out of a reply is one that the reply can have given.
+"""Whether an answer that a model extracted from a reply can really have come from it.
 
 A model that reads may put an answer in another form: a letter for an option, a number without its unit, a
 fraction for a decimal. What has neither a number nor most of its words from the reply was not read out of it,

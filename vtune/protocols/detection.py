@@ -1,4 +1,4 @@
-"""Detection over a set of pictures: as the data put it, scored over all boxes by the authors' evaluation.
+"""Detection over a set of pictures: asked as the data ask, and scored by the authors' evaluation.
 
 COCO's is pycocotools, OVDEval's its released eval.py: the scorers `coco` and `ovdeval`, which suites name.
 Neither says in which words a model is asked; those of the suites' data are V-Triune's.

@@ -1,4 +1,4 @@
-"""EvalScope: multiple choice with a last line `ANSWER: [LETTER]`, and how it is read.
+"""EvalScope: multiple choice with a last line `ANSWER: [LETTER]`, and how it is parsed.
 
 Source: EvalScope fde259d2 (2026-08-22), `evalscope/utils/multi_choices.py` and its page on V*.
 """

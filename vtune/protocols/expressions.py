@@ -1,4 +1,4 @@
-"""RefCOCO as lmms-eval and VLMEvalKit ask and read it: a box that is right from IoU 0.5 on.
+"""RefCOCO as lmms-eval and VLMEvalKit ask and read it: a box is right from IoU 0.5 up.
 
 Sources: lmms-eval 75571cfe (`tasks/refcoco/utils_rec.py`), VLMEvalKit e8e78f05
 (`vlmeval/dataset/refcoco.py`).

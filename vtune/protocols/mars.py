@@ -1,4 +1,4 @@
-"""SenseNova-MARS: its readings of multiple choice, which look for tags themselves, and of short answers.
+"""SenseNova-MARS: its parsing of multiple choice, which looks for tags itself, and of short answers.
 
 Source: SenseNova-MARS ce052d7, `em_score_mcq` of `verl/utils/reward_score/tool.py` and `inference/eval.py`.
 It knows the letters A to D. Its rows bring their prompts; of benchmarks that it does not ship the text is

@@ -1,4 +1,4 @@
-"""How VLMEvalKit matches an answer with options without a model; other harnesses have taken parts of it over.
+"""How VLMEvalKit matches answers to options without a model; other harnesses copied parts of it.
 
 Source: VLMEvalKit e8e78f05 (2026-08-18), `utils/matching_util.py`.
 """

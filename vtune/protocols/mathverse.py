@@ -1,4 +1,4 @@
-"""MathVerse: a model reads the answer out of a reply, then a model compares it with the truth.
+"""MathVerse: one model call extracts the answer from a reply, another compares it with the truth.
 
 Source: MathVerse's `extract_answer.py` and `score_answer.py`; VLMEvalKit e8e78f05, `utils/mathverse.py`;
 lmms-eval 75571cfe, `mathverse/mathverse_evals.py`, which compares at once. There is no rule without a model

@@ -1,4 +1,4 @@
-r"""MathVision (MATH-V): what is asked, which answer a reply gives, and when it is right.
+r"""MathVision (MATH-V): what is asked, how the answer is parsed, and when it is right.
 
 Source: `evaluation/utils.py` of its authors, which lmms-eval 75571cfe uses (`mathvision/eval_utils.py`);
 VLMEvalKit e8e78f05, `utils/mathv.py`. Both run what a model wrote through Python's `eval`; here its value is

@@ -1,4 +1,4 @@
-"""MathVista: what is asked, which answer a reply gives, and when it is right.
+"""MathVista: what is asked, how the answer is parsed, and when it is right.
 
 Source: `extract_answer.py` and `calculate_score.py` of its authors, which lmms-eval 75571cfe uses; VLMEvalKit
 e8e78f05, `utils/mathvista.py`. Upstream lets a model read what its rules do not: here that is `judge`.

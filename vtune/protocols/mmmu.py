@@ -1,4 +1,4 @@
-"""The rules of MMMU's evaluation for letters and for open answers, which MMMU-Pro and lmms-eval build on.
+"""MMMU's evaluation rules for letters and open answers, on which MMMU-Pro and lmms-eval build.
 
 Source: `eval_utils.py` of MMMU and `evaluate.py` of MMMU-Pro. Both pick a random option where none is read;
 here that is a number beside the grade.

@@ -1,4 +1,4 @@
-"""The scripts that the authors of a benchmark publish with it.
+"""The scripts that a benchmark's authors publish with it.
 
 V*'s own script compares the likelihoods of the options, which needs no reply: it has no rule here.
 """

@@ -1,4 +1,4 @@
-"""What the papers say they did: tables 3 to 5 of CodeV, table 3 of V-Triune, table 1 of Dong et al.
+"""What the papers report doing: tables 3 to 5 of CodeV, table 3 of V-Triune, table 1 of Dong et al.
 
 CodeV evaluates with a fork of VLMEvalKit on the content of `<answer>`; V-Triune's CountBench is
 VLMEvalKit's too, its ScreenSpot-Pro, COCO and OVDEval the authors', its OCRBench v2 lmms-eval's. Where a

@@ -1,4 +1,4 @@
-"""What a question about a place knows: the box that is right, and the size of its picture."""
+"""What a question about a place knows: the correct box, and the size of its picture."""
 
 from typing import Any
 

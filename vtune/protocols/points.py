@@ -1,4 +1,4 @@
-"""ScreenSpot-Pro as three scripts ask and read it: a point, or a box whose middle is the point.
+"""ScreenSpot-Pro as three scripts ask and read it: a point, or a box whose centre is the point.
 
 Sources: likaixin2000/ScreenSpot-Pro-GUI-Grounding bd8bbbb (`eval_screenspot_pro.py`, `models/gpt4x.py`,
 `models/qwen2_5vl.py`), lmms-eval 75571cfe (`tasks/screenspot_pro/utils.py`), VLMEvalKit e8e78f05

@@ -1,4 +1,4 @@
-"""Models that read answers for a protocol: their prompts, and what their replies say.
+"""Models that extract answers for a protocol: their prompts, and how their replies are parsed.
 
 Upstream's prompts have long lists of examples; these say the same task in words of ours, so a score names
 their hash. An answer is quoted, so that it cannot pass for anything else.

@@ -1,4 +1,4 @@
-"""OCRBench v2 and MEGA-Bench: the question as it is, whichever harness asks."""
+"""OCRBench v2 and MEGA-Bench: the question unchanged, whichever harness asks."""
 
 from vtune.protocols import vtune as ours
 from vtune.protocols.expressions import ask_as_is

@@ -1,4 +1,4 @@
-"""The rule of MME-RealWorld: the first capital A to E, after some phrases were taken out.
+"""MME-RealWorld's rule: the first capital A to E, after some phrases are removed.
 
 Source: its evaluation script; its copies in VLMEvalKit e8e78f05 and lmms-eval 75571cfe, which have put in two
 commas.

@@ -1,4 +1,4 @@
-"""Questions that search agents are asked, with short answers in words: how each protocol grades them.
+"""Search-agent questions with short answers: how each protocol grades them.
 
 A question stays as its row has it; what a system turn says is the agent's. A judged rule has the verifier of
 the sample ask a model (see `vtune.verifiers.gradings`); the others read alone.

@@ -1,4 +1,4 @@
-"""A question of each kind, as its reader makes it: what the promises of protocols are tried on."""
+"""A question of each kind, as its reader makes it, for testing what protocols promise."""
 
 from collections.abc import Mapping
 from dataclasses import replace

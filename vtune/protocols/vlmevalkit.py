@@ -1,4 +1,4 @@
-"""VLMEvalKit: its prompts, its matching of options without a model, and its rules of single benchmarks.
+"""VLMEvalKit: its prompts, its option matching without a model, and its rules for single benchmarks.
 
 Source: VLMEvalKit e8e78f05 (2026-08-18), `vlmeval/dataset/image_mcq.py`, `image_vqa.py` and
 `utils/matching_util.py`. Its prompts for single models (Qwen's, by `use_custom_prompt`) are not these.

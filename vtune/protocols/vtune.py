@@ -1,4 +1,4 @@
-"""Our own: the suite says how multiple choice is put, and the verifier of each sample reads the answer."""
+"""Our own protocol: the suite sets how multiple choice is asked; each sample's verifier reads the answer."""
 
 from vtune.errors import DataError
 from vtune.protocols import PROTOCOLS

@@ -1,4 +1,4 @@
-"""Why two results differ: the verdict, a row for each cause, and the commands that would measure the rest."""
+"""Why two results differ: the verdict, a row per cause, and the commands that would measure the rest."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

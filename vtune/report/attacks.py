@@ -1,4 +1,4 @@
-"""What a suite of attacks has shown, and what one piece of code did in the sandbox."""
+"""The results of an attack suite, and what one piece of code did in the sandbox."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `vtune faithfulness` has found in the folders of runs and evaluations, beside their own numbers."""
+"""What `vtune faithfulness` found in run and evaluation folders, beside their own numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

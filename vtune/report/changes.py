@@ -1,4 +1,4 @@
-"""What changed in runs, before any table: one line a change, what got worse first."""
+"""What changed in runs, shown before any table: one line per change, the worst first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Two evaluations compared: a verdict, and the table that it is drawn from."""
+"""Two evaluations compared: a verdict, and the table behind it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Counterfactual re-runs as tables: what right answers depend on, and how that agrees with the judge."""
+"""Counterfactual re-runs as tables: what right answers depend on, and whether the judge agrees."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Credit misassignment and its transfer as tables (Dong et al., figures 2 and 8-10)."""
+"""Credit misassignment and credit transfer as tables (Dong et al., figures 2 and 8-10)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What curation has left, as tables (the funnel is laid out like V-Triune's Table 4)."""
+"""What curation kept, as tables (the funnel is laid out like V-Triune's Table 4)."""
 
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""One page about a curation: the funnel, and examples of what each filter dropped. It needs no other file."""
+"""A self-contained page about a curation: the funnel, and examples of what each filter dropped."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""Which curves belong together: the table behind the charts of a run and the order of its numbers."""
+"""Which curves belong together: the table behind a run's charts and the order of its numbers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The table in which `vtune demo` ends."""
+"""The table that `vtune demo` prints at its end."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

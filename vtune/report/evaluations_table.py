@@ -1,4 +1,4 @@
-"""Several evaluations as one table for elsewhere, a row for each."""
+"""Several evaluations as one exported table, a row for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeGuard

@@ -1,4 +1,4 @@
-"""What a model, or its code, wrote, for a terminal."""
+"""Text that a model or its code wrote, made safe for a terminal."""
 
 from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""What `vtune recipes check` found: a table for each pair of writer and reader, then what is wrong."""
+"""What `vtune recipes check` found: a table per pair of writer and reader, then what is wrong."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

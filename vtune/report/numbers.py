@@ -1,4 +1,4 @@
-"""Numbers as people read them in a terminal."""
+"""Numbers formatted for a terminal."""
 
 from collections.abc import Sequence
 

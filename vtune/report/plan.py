@@ -1,4 +1,4 @@
-"""What a dry run has found, as lines that stand above the recipe as comments."""
+"""The findings of a dry run, as comment lines above the recipe."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: a live bar in a terminal, a line now and then elsewhere."""
+"""A run's progress on stderr: a live bar in a terminal, an occasional line elsewhere."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Samples as one page of HTML that needs no other file: pictures reduced, boxes drawn over them."""
+"""Samples as one self-contained HTML page: pictures scaled down, with boxes drawn on them."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

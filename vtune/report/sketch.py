@@ -1,4 +1,4 @@
-"""Boxes on a picture, drawn with characters: where they lie, in any terminal."""
+"""Boxes on a picture, drawn with characters, so that any terminal shows where they lie."""
 
 from collections.abc import Sequence
 

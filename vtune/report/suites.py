@@ -1,4 +1,4 @@
-"""Suites: which there are, and groups of them after an evaluation."""
+"""The list of suites, and groups of suites after an evaluation."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sweeps: one row per variant, with intervals over seeds, differences of pairs, and what they could show."""
+"""Sweeps: one row per variant, with intervals over seeds, paired differences and statistical power."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

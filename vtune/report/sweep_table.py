@@ -1,4 +1,4 @@
-"""Sweeps as tables for elsewhere: CSV with every number, and LaTeX with those that are held out."""
+"""Sweeps as exported tables: CSV with every number, and LaTeX with the held-out ones."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Tables of estimates for elsewhere: CSV with the ends of every interval, and LaTeX to paste into a paper."""
+"""Exported tables of estimates: CSV with interval bounds, and LaTeX to paste into a paper."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Runs side by side: one table for each source, one row for each number, a curve for each run."""
+"""Runs side by side: one table per source, one row per number, one curve per run."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

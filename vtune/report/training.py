@@ -1,4 +1,4 @@
-"""Progress of training: in a terminal the screen of `vtune watch`, elsewhere a line now and then."""
+"""Training progress: the screen of `vtune watch` in a terminal, an occasional line elsewhere."""
 
 import time
 from collections.abc import Mapping, Sequence

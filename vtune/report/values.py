@@ -1,4 +1,4 @@
-"""A result of nested values as tables: for verbs whose result is short."""
+"""A result of nested values as tables, for verbs with short results."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How far a run is, for a terminal: one screen, or one line where there is none."""
+"""A run's progress for `vtune watch`: a full screen in a terminal, otherwise one line."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The part of the reward for the answer."""
+"""The answer part of the reward."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Did the looks behind the answers show what was asked about? (CodeV, algorithm 1, lines 4-12)."""
+"""Did the looks behind the answers show the target? (CodeV, algorithm 1, lines 4-12)."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within limits of memory, and parsed where that holds up nobody else.
+"""Request bodies, read within memory limits and parsed without holding up other requests.
 
 Python's JSON parser keeps the interpreter to itself until it is done, in a thread as well. So what could take
 long is counted first, at the speed of memory, and refused.

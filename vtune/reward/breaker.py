@@ -1,4 +1,4 @@
-"""When a server that failed is asked again: a circuit breaker (Nygard, Release It!, ch. 5)."""
+"""When a failed server is tried again: a circuit breaker (Nygard, Release It!, ch. 5)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The chance level of an audit: how often the same looks would have shown what other questions ask about.
+"""The chance level of an audit: how often the same looks would have shown another question's target.
 
 One call may show half of a picture, so two calls show any target: faithful, and blind. A look that was made
 for its question shows the targets of others far more rarely. Neither CodeV nor its Table 5 has such a number;

@@ -1,4 +1,4 @@
-"""What has to be right before a run for its trajectories to be scored, and when a run has to stop."""
+"""What must hold before a run so that its trajectories can be scored, and when a run has to stop."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Scores from reward services (`vtune serve rewards`): what waits at the same time shares requests."""
+"""Scores from reward services (`vtune serve rewards`): concurrent scores share requests."""
 
 import asyncio
 import time

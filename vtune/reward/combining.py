@@ -1,4 +1,4 @@
-"""From the parts of a reward to its total."""
+"""Combines the parts of a reward into its total."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Connections to reward servers: one session of aiohttp, whose connections are kept open and used again."""
+"""Connections to reward servers: one aiohttp session that keeps its connections open for reuse."""
 
 import io
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Do the thoughts lead to the answer? A reward that CodeV tries, and leaves out."""
+"""Do the thoughts lead to the answer? A reward that CodeV tried and did not adopt."""
 
 import re
 

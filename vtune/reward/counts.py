@@ -1,4 +1,4 @@
-"""What a reward service has done, for Prometheus."""
+"""Prometheus metrics of a reward service."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 

@@ -1,4 +1,4 @@
-"""The evidence judge by boxes: geometry and pixels say what a call shows."""
+"""The evidence judge `boxes`: geometry and pixels decide what a call shows."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What an evidence judge is: who says what the pictures of a call show. The table of them."""
+"""What an evidence judge is, and the table of those that exist."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

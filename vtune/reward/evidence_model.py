@@ -1,4 +1,4 @@
-"""The evidence judge by a model: a vision-language model says what a call shows."""
+"""The evidence judge `model`: a vision-language model decides what a call shows."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The evidence judge of searches: a call shows the target where a passage that it returned holds the answer.
+"""The evidence judge for searches: a call shows the target if a returned passage contains the answer.
 
 Only tools that search are believed: what a policy's own code prints is its own writing.
 """

@@ -1,4 +1,4 @@
-"""Red flags: calls that are not a look, seen in what they did, never in thoughts or code (CodeV §4.3).
+"""Red flags: calls that are not looks, by what they did, never by thoughts or code (CodeV §4.3).
 
 Operations on a whole picture (turning, contrast, a drawn box, a filter) are honest ones: template 13.1 asks
 for them. So a region counts as a mere crop only where the returned picture shows it unchanged, at any size.

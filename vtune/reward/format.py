@@ -1,4 +1,4 @@
-"""Are the tags well formed, and in order?"""
+"""The format part of the reward: are the tags well formed, and in order?"""
 
 import re
 from collections.abc import Sequence

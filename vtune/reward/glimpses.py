@@ -1,4 +1,4 @@
-"""Which targets the regions that a call shows hold, and how large they are in what it shows."""
+"""Which targets lie in the regions that a call shows, and how large they appear there."""
 
 import math
 from dataclasses import dataclass

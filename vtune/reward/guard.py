@@ -1,4 +1,4 @@
-"""Who may ask a reward service, and how much at once."""
+"""Who may use a reward service, and how much at once."""
 
 import asyncio
 import hmac

@@ -1,4 +1,4 @@
-"""Which regions of the inputs a call lets the policy see: claimed, verified, legible and pointed.
+"""Which input regions a call lets the policy see: claimed, verified, legible and pointed.
 
 A call claims regions (`Crop`). A claim is believed where the pixels that were returned agree with the region
 (`vtune.looks`), where the policy gets enough of them to read it, and where the call points at something: one

@@ -1,4 +1,4 @@
-"""What a part of the reward is: a score with its reason, and a weight in the recipe. The table of them."""
+"""What a part of the reward is: a score with its reason, weighted by the recipe; and their table."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Preflight of a run: do its judge and reward services live, take its key or token, and judge as it wants?"""
+"""Preflight of a run: do its judge and reward services respond, accept its key, and judge as it expects?"""
 
 import asyncio
 import io

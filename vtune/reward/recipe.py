@@ -1,4 +1,4 @@
-"""The `reward` section of a recipe. What a run pays for stands in its recipe.
+"""The `reward` section of a recipe: everything that a run rewards.
 
 Only keys that are younger than recipes in run folders have a default: what these meant without them, or,
 where that could be faked, what is safe.

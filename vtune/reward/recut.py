@@ -1,4 +1,4 @@
-"""What a model judge gets to see of a call: our own cuts of the regions that its pictures verifiably show.
+"""What a model judge sees of a call: our own crops of the regions that its pictures verifiably show.
 
 Never the pictures themselves: whoever writes the code could write to the judge in them. What the code printed
 is text of that kind: it is quoted, and the judge that reads it can only lower what the cuts have earned

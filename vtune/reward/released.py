@@ -1,4 +1,4 @@
-"""`POST /judge` of V-Triune's published reward server: its requests, unchanged, judged by our verifiers.
+"""`POST /judge` of V-Triune's published reward server: the same requests, judged by our verifiers.
 
 The shape of requests and replies is that server's (reward_server/reward_serving_fastapi.py), and so are how
 the parts are weighed and the format is scored. What is judged is left to the verifiers, whose docstrings say

@@ -1,4 +1,4 @@
-"""From trajectories to rewards: the answer, the form, and what the tool calls showed."""
+"""From trajectories to rewards: the answer, the format, and what the tool calls showed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Any of several reward servers: retries, a second server for slow requests, circuit breakers."""
+"""Several reward servers as one: retries, a second server for slow requests, circuit breakers."""
 
 import asyncio
 import json

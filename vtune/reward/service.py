@@ -1,4 +1,4 @@
-"""The reward service: `reward/score.py` behind HTTP, so that a local and a remote run cannot disagree."""
+"""The reward service: `reward/score.py` behind HTTP, so that local and remote runs cannot disagree."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What goes over HTTP between a run and its reward service: our records as JSON.
+"""The JSON that goes over HTTP between a run and its reward service.
 
 A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a
 sample's pictures (no verifier looks at them), tokens, the user's turns, of what code printed what no judge

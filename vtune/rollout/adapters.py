@@ -1,4 +1,4 @@
-"""Low-rank adapters on their way to vLLM: their two matrices alone, in a folder as peft writes one."""
+"""Low-rank adapters on their way to vLLM: only their matrices, in a folder as peft writes it."""
 
 import shutil
 import uuid

@@ -1,4 +1,4 @@
-"""The loop of CodeV §2.2 and §4.2: draw a turn, hand it to the environment, show what comes back, again."""
+"""The agent loop of CodeV §2.2 and §4.2: generate a turn, run it, show the observation, repeat."""
 
 import asyncio
 import io

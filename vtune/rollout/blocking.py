@@ -1,4 +1,4 @@
-"""Code of a user's own that keeps the event loop, so that every conversation waits for it."""
+"""Detects a user's own code that blocks the event loop, which makes every conversation wait."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What a turn did, as a record names it."""
+"""What a turn did, in the form in which records store it."""
 
 from vtune.environments import environment_of, name_of
 from vtune.schema.sample import Sample

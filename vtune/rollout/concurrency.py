@@ -1,4 +1,4 @@
-"""A semaphore with priorities: places for conversations that run at the same time, the oldest step first."""
+"""A semaphore with priorities: limits concurrent conversations, oldest step first."""
 
 import asyncio
 import heapq

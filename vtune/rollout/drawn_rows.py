@@ -1,4 +1,4 @@
-"""What the rows of a batch have drawn so far, and which of them a token ends."""
+"""The tokens sampled so far for each row of a batch, and which rows a token ends."""
 
 from collections.abc import Sequence
 from math import isnan

@@ -1,4 +1,4 @@
-"""What a rollout needs from whatever draws the tokens: token ids in, token ids out."""
+"""What a rollout needs from whatever generates: token ids in, token ids out."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

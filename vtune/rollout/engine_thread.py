@@ -1,4 +1,4 @@
-"""An engine in a thread and an event loop of its own, which goes on while this process's loop is blocked."""
+"""An engine in its own thread and event loop, which runs on while this process's loop is blocked."""
 
 import asyncio
 import threading

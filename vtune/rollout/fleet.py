@@ -1,4 +1,4 @@
-"""Several vLLM servers as if they were one: new weights for all of them at the same time."""
+"""Several vLLM servers treated as one: new weights reach all of them at the same time."""
 
 import asyncio
 import time

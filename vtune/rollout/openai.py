@@ -1,4 +1,4 @@
-"""Rollouts by a model behind an OpenAI-compatible endpoint: messages and pictures out, words back."""
+"""Rollouts by a model behind an OpenAI-compatible endpoint: messages and pictures out, text back."""
 
 import base64
 import io

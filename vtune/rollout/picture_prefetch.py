@@ -1,4 +1,4 @@
-"""Pictures of one conversation, prefetched: read by threads before the event loop needs them."""
+"""Prefetches a conversation's pictures: threads read them before the event loop needs them."""
 
 from collections.abc import Sequence
 

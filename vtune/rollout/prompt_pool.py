@@ -1,4 +1,4 @@
-r"""Many ways to ask for the same: a pool of sentences against the luck of one wording (V-Triune, appendix B).
+r"""A pool of phrasings for the same request, so that no single wording decides (V-Triune, appendix B).
 
 V-Triune found reasoning to vary with the wording of what follows a question, and draws it for each prompt:
 one of ten ways to ask for thoughts and one of ten to say where the answer goes. The sentences are ours; those

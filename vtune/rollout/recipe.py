@@ -1,4 +1,4 @@
-"""What a recipe says about rollouts."""
+"""The recipe sections for rollouts."""
 
 from typing import Literal, Self
 

@@ -1,4 +1,4 @@
-"""One turn of a stored conversation regenerated: after the same tokens, with other pictures or with no look.
+"""Regenerates one turn of a stored conversation from the same tokens, with other pictures or no look.
 
 Nothing is encoded anew: what stood before the turn is the record's own token ids. A picture that takes the
 place of another has its size, so that it fills as many of them.

@@ -1,4 +1,4 @@
-"""`scripted:FILE`: a policy whose replies are written down, by question and turn.
+"""`scripted:FILE`: a policy whose replies are read from a file, by question and turn.
 
 A JSON object per line: `id` of the question; `turns`, what the policy writes in each of its turns, none where
 it fails; `rollout`, for which of several (left out: for all that have no line of their own); `cut`, where the

@@ -1,4 +1,4 @@
-"""What sends weights, or adapters alone, to servers through a folder that they see."""
+"""Sends weights, or adapters alone, to servers through a folder that they can read."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Calls of vLLM servers, and what their failures mean."""
+"""Requests to vLLM servers, and what their failures mean."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rollouts by vLLM servers of their own, over HTTP: token ids and pictures out, token ids back."""
+"""Rollouts by separate vLLM servers over HTTP: token ids and pictures out, token ids back."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Conversations that wait for their environments for so long that somebody should look."""
+"""Warns about conversations that have waited suspiciously long for their environments."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""How long everything stood still for something: the part of its time that nothing else covered."""
+"""How long everything stood still for something: the part of its time not overlapped by other work."""
 
 import time
 from collections.abc import Iterator

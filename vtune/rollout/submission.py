@@ -1,4 +1,4 @@
-"""A turn as vLLM is asked for it, and what its answer means: the same in this process and over HTTP.
+"""A turn as a request to vLLM, and how its answer is read: the same in this process and over HTTP.
 
 vLLM expands placeholders itself, and would expand an expanded prompt once more without a word. So it gets one
 placeholder per picture, and what it made of the prompt is compared with ours.

@@ -1,4 +1,4 @@
-"""Tensor parallelism: processes that share a vLLM, which the first of them has, on all their GPUs."""
+"""Tensor parallelism: processes that share one vLLM, held by the first of them, on all their GPUs."""
 
 import asyncio
 import os

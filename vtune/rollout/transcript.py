@@ -1,4 +1,4 @@
-"""The book of one conversation: what was said, by whom, and which tokens the policy sampled."""
+"""The transcript of one conversation: what was said, by whom, and which tokens the policy sampled."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Weights on their way to vLLM, through its transfer API: pause, start, send, finish, resume."""
+"""Weight transfer to vLLM through its transfer API: pause, start, send, finish, resume."""
 
 import asyncio
 import ipaddress

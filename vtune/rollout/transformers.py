@@ -1,4 +1,4 @@
-"""Rollouts with the training model itself, through transformers: no server, no second copy of the weights."""
+"""Rollouts with the training model itself through transformers: no server, no second copy of the weights."""
 
 import asyncio
 import hashlib

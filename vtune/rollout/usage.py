@@ -1,4 +1,4 @@
-"""What a model behind an endpoint was paid for: a line per turn, summed up when all is done."""
+"""Usage of a model behind an endpoint: one line per turn, summed up at the end."""
 
 import json
 from collections.abc import Iterator

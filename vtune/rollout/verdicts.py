@@ -1,4 +1,4 @@
-"""Feedback on looks: what a judge says of a look stands in the observation that the policy reads."""
+"""Feedback on looks: a judge's verdict on a look, added to the observation that the policy reads."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The environment of vLLM's own processes, which is not that of the training."""
+"""Environment variables for vLLM's own processes, which differ from those of training."""
 
 import contextlib
 import os

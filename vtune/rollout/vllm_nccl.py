@@ -1,4 +1,4 @@
-"""Weights from the training to vLLM servers on other GPUs: a broadcast by NCCL."""
+"""Weight transfer to vLLM servers on other GPUs, by NCCL broadcast."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""What is read of the outputs of a vLLM in this process, and what it need not make for them."""
+"""How outputs of a vLLM in this process are read, and which of their parts it need not produce."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any

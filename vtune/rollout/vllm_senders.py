@@ -1,4 +1,4 @@
-"""Weights from the training to vLLM: by handles to memory of the same GPU, or through files.
+"""Weight transfer to vLLM by memory handles on the same GPU, or through files.
 
 The backends at its end run in vLLM's own processes.
 """

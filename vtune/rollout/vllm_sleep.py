@@ -1,4 +1,4 @@
-"""What vLLM's memory holds when it wakes from sleep on a GPU."""
+"""Clears what vLLM's GPU memory holds when it wakes from sleep."""
 
 from typing import Any
 

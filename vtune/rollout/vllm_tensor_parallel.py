@@ -1,4 +1,4 @@
-"""A process of a tensor-parallel group that has no vLLM: that of the first draws for it, on its GPU too."""
+"""A process of a tensor-parallel group without its own vLLM: the first one's generates on its GPU too."""
 
 from vtune.models.device import release_cache
 from vtune.models.pictures import Pixels

@@ -1,4 +1,4 @@
-"""Conversations with a model whose tokens nobody here sees: turns stay words, and pictures stay pictures."""
+"""Conversations with a model whose tokens are not visible: turns stay text, pictures stay pictures."""
 
 from collections.abc import Sequence
 from math import ceil, floor, sqrt

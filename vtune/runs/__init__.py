@@ -1,1 +1,1 @@
-"""Each verb from top to bottom, a room for each kind of story."""
+"""Each verb from top to bottom, one package per group of verbs."""

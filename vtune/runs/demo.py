@@ -1,6 +1,4 @@
-"""The whole loop on one machine: puzzles, a tiny model, a cold start, RL, evaluation, audit; or two rewards
-where a picture gives the answer away.
-"""
+"""`vtune demo`: the whole loop with a tiny model, or two rewards compared where pictures have a shortcut."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The run folder: what a run was asked, where it ran, and what it is allowed to continue."""
+"""The run folder: what the run was asked to do, where it ran, and what may resume in it."""
 
 import functools
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""Settings of the interpreter for commands in which many wait for the event loop."""
+"""Interpreter settings for commands in which many tasks share the event loop."""
 
 import functools
 import gc

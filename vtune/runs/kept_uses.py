@@ -1,4 +1,4 @@
-"""The files of a user's own parts that a run folder keeps: a run goes on with them and with no others."""
+"""A user's own part files kept in the run folder: a run resumes with those and no others."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress

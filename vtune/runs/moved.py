@@ -1,4 +1,4 @@
-"""Inputs of a run that lie elsewhere when it continues: they are known by what they hold."""
+"""Inputs that have moved by the time a run resumes: they are recognised by their contents."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whether a run can begin in a folder, and the lock that keeps others out of it."""
+"""Whether a run can start in a folder, and the lock that keeps others out of it."""
 
 import fcntl
 from collections.abc import Iterator

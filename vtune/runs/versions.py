@@ -1,4 +1,4 @@
-"""Whether the packages that are installed are those that vtune asks for."""
+"""Whether the installed packages are those that vtune requires."""
 
 import importlib.metadata
 from typing import Any

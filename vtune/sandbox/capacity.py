@@ -1,4 +1,4 @@
-"""How many sessions of the sandbox a machine has room for."""
+"""How many sandbox sessions a machine has room for."""
 
 import resource
 from pathlib import Path

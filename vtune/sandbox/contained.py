@@ -1,4 +1,4 @@
-"""Is code such that nothing but its session's names, files and answers can be different after it?
+"""Can code change nothing except its session's names, files and answers?
 
 Most of what models write cuts, enlarges and saves pictures. A process that has run nothing else can take in
 the next trajectory when it has forgotten the names and the files of the last one: it is forked and confined

@@ -1,4 +1,4 @@
-"""Turn a file that a session left into a picture for the model, here or in a confined process."""
+"""Decodes a file that a session left into a picture for the model, here or in a confined process."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The trainer's end of the fork server: start it, ask it for sessions, see whether it lives, end it."""
+"""The trainer's end of the fork server: start it, request sessions, check that it is alive, end it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What the names in code stand for, as far as imports and assignments show without running it.
+"""What the names in code refer to, as far as imports and assignments show without running it.
 
 Names are followed in the order of the code. Where a name may stand for one thing or another, it stands for
 nothing known: what blocks that may not run have changed, and what functions read that was given two meanings.

@@ -1,4 +1,4 @@
-"""Inputs that the trainer has decoded, as files of pixels: the sessions of a group need not do it again."""
+"""Inputs that the trainer decoded, as files of pixels that the sessions of a group share."""
 
 import os
 from collections import OrderedDict

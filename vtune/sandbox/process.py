@@ -1,4 +1,4 @@
-"""The trainer's end of one session process: its channel, its output file, its life.
+"""The trainer's end of one session process: its channel, its output file, its lifetime.
 
 Once it has run a model's code it is stopped whenever it has no question to answer, so it can neither work nor
 write behind our back. The exception is one whose code was all contained: it waits unstopped for its next use.

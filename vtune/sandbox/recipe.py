@@ -1,4 +1,4 @@
-"""What a recipe says about the sandbox."""
+"""The `sandbox` section of a recipe."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Make code that a model wrote parse, without changing code that already does.
+"""Makes a model's code parse, without changing code that already does.
 
 CodeV, appendix 12: "auto-format and patch minor issues (e.g., indentation …)".
 """

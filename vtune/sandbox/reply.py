@@ -1,4 +1,4 @@
-"""What a session says of a call: untrusted, so checked before it becomes a record."""
+"""What a session says about a call: untrusted, so it is checked before it becomes a record."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A look at the code before it runs: does it name something that no honest picture tool needs?
+"""Scans code before it runs: does it name something that no honest picture tool needs?
 
 It follows import aliases and simple assignments, so it reports `os.remove` for `from os import remove as r`
 and `r(p)`, and says nothing about `names.remove(n)`. A name that may be harmless is let through. It is a sign

@@ -1,4 +1,4 @@
-"""One trajectory's code: a process that keeps its state from call to call, and a folder."""
+"""One trajectory's code: a process that keeps its state between calls, and a folder."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""Turns of the event loop: much that could be done at the same moment does not hold up all else."""
+"""Turns on the event loop, so that many tasks that are ready at once do not hold up everything else."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What a caller of the sandbox gives and gets."""
+"""What callers pass to the sandbox, and what they get back."""
 
 from dataclasses import dataclass
 from typing import Literal

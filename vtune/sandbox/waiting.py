@@ -1,4 +1,4 @@
-"""Waiting for file descriptors inside the running event loop, without threads."""
+"""Waits for file descriptors inside the running event loop, without threads."""
 
 import asyncio
 import math

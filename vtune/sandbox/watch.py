@@ -1,4 +1,4 @@
-"""The clock and the quotas of a call while it runs."""
+"""The time limit and the quotas of a call while it runs."""
 
 import time
 

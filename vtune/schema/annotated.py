@@ -1,4 +1,4 @@
-"""A picture with all that is annotated on it: what detection is scored by, as a set over many pictures."""
+"""A picture with all its annotations, by which detection is scored as a set over many pictures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an audit has found in a folder, for reports and pages."""
+"""What an audit found in a folder, for reports and pages."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Boxes: xyxy in pixels of a stored image, and the little geometry that everybody shares."""
+"""Boxes: xyxy in pixels of a stored picture, and the little geometry that everything shares."""
 
 from math import isfinite
 

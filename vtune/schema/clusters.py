@@ -1,4 +1,4 @@
-"""Which questions belong together: those about the same pictures, or put in several versions."""
+"""Which questions belong together: those about the same pictures, or versions of one question."""
 
 import hashlib
 from pathlib import Path

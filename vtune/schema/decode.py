@@ -1,4 +1,4 @@
-"""Pictures from Pillow as everybody sees them: on white, with 8 bits; and what it raises for damaged ones."""
+"""Pictures from Pillow as everything sees them: on white, 8-bit; and what damaged ones raise."""
 
 import io
 import struct

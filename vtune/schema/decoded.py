@@ -1,4 +1,4 @@
-"""Encoded pictures as arrays, each decoded once: a group's rollouts and all calls share their inputs."""
+"""Encoded pictures as arrays, each decoded once: all rollouts and calls of a group share their inputs."""
 
 import numpy as np
 from numpy.typing import NDArray

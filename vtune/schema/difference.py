@@ -1,4 +1,4 @@
-"""Where two records differ: what a format that is written lost on the way."""
+"""Where two records differ: what a written format lost on the way."""
 
 import hashlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Reading the values of a row with a check of each; an error names the full column and the remedy."""
+"""Reads and checks the values of a row; an error names the full column and the remedy."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the head of an encoded picture says, read in plain Python: safe for bytes that nobody vouches for.
+"""Reads the header of an encoded picture in plain Python: safe for untrusted bytes.
 
 No decoder runs, no memory is taken by what a head promises. It is read before anything else is done with a
 picture from outside; `vtune.schema.pixels` has the limits.

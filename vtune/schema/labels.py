@@ -1,4 +1,4 @@
-"""What people said about trajectories: one line of JSON each, the last one about a trajectory counts."""
+"""People's labels of trajectories, one JSON object per line; the last one about a trajectory counts."""
 
 import json
 import os

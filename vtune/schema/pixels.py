@@ -1,4 +1,4 @@
-"""The one door from encoded bytes to pixels: limits that a picture from outside passes before it is decoded.
+"""The one way from encoded bytes to pixels: limits that a foreign picture must pass before it is decoded.
 
 Bytes from outside are rows of data sets, thumbnails of searches, requests to services, and above all what a
 policy's code leaves behind. A file of some kilobytes can hold a picture that costs gigabytes or minutes: one

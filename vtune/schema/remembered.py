@@ -1,4 +1,4 @@
-"""What took long to make and will be asked for again, by any thread, within a bound of bytes."""
+"""A thread-safe cache for what is slow to compute, bounded in bytes."""
 
 import threading
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""What a `data_source` may be called: metrics have a row for each, beside rows of their own."""
+"""Valid names for a `data_source`: metrics have a row for each, beside rows of their own."""
 
 from vtune.errors import DataError
 

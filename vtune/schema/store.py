@@ -1,4 +1,4 @@
-"""Random access to record files that may be larger than memory, in a reproducible shuffled order."""
+"""Random access to record files that may exceed memory, in a reproducible shuffled order."""
 
 import random
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Text search in an index of passages (`vtune data index`), memory-mapped: BM25 by bm25s."""
+"""Text search in an index of passages (`vtune data index`): memory-mapped BM25, by bm25s."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""An index of passages, built as a stream: what a corpus takes on disk it never takes in memory.
+"""Builds an index of passages as a stream, so that a corpus never has to fit in memory.
 
 Words become numbers; each portion of passages is sorted by word and put on disk; then all portions are
 merged, one range of words after the other. What comes out is what bm25s reads.

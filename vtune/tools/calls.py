@@ -1,4 +1,4 @@
-"""Calls in the tool template: a tag around JSON that the policy writes, another around what comes back."""
+"""Calls in the tool template: a tag around JSON that the policy writes, another around the result."""
 
 import json
 import re

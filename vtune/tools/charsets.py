@@ -1,4 +1,4 @@
-"""The text of a page in whatever charset it has: what is said of it counts, then what its bytes show."""
+"""The text of a page in any charset: the declared one first, then whatever its bytes suggest."""
 
 import codecs
 import re

@@ -1,4 +1,4 @@
-"""Text search in a dense index of passages (`vtune data index --encoder`): vectors by an encoder, usearch."""
+"""Text search in a dense index of passages (`vtune data index --encoder`): an encoder's vectors, usearch."""
 
 import asyncio
 import json

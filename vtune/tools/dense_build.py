@@ -1,4 +1,4 @@
-"""A dense index of passages, built as a stream that may be interrupted: nothing is embedded twice.
+"""Builds a dense index of passages as a stream that can be resumed: nothing is embedded twice.
 
 Passages and vectors are appended to files, and a journal says how far these are good; whatever lies behind
 that is cut off when the same build is started again. Large indexes then get graphs, one for each part.

@@ -1,4 +1,4 @@
-"""Search engines behind JSON: how each is asked, and where its answer has its results."""
+"""Search engines with JSON interfaces: how each is queried, and where its response has the results."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

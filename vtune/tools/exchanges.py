@@ -1,4 +1,4 @@
-"""What the web answered: every exchange is kept under the hash of its request, and can be replayed.
+"""A record of web requests: every response is kept under its request's hash, and can be replayed.
 
 The file holds JSON lines in the order of their keys, so that it is the same whoever asked first. New lines go
 to `FILE.journal`; closing puts both together and replaces the file at once. After a kill the journal is taken

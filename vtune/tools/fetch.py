@@ -1,4 +1,4 @@
-"""Pages of the web, read with limits of size, time and redirects, and from no address of one's own network.
+"""Reads web pages within limits of size, time and redirects, and never from a local network address.
 
 Names are resolved here, and the connection goes to the address that was looked at: a name that resolves to
 another one the second time leads nowhere else.

@@ -1,4 +1,4 @@
-"""Hosts that are blocked: how a recipe writes them, and which addresses are theirs."""
+"""Blocked hosts: how a recipe lists them, and which addresses belong to them."""
 
 import ipaddress
 from collections.abc import Sequence

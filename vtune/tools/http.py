@@ -1,4 +1,4 @@
-"""Questions to services over HTTP: asked again while there is time, and given up when it has passed."""
+"""HTTP requests to services: retried while there is time, then given up."""
 
 import asyncio
 import random

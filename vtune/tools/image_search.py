@@ -1,4 +1,4 @@
-"""image_search_tool: what is known about pictures that look like the question's."""
+"""image_search_tool: what is known about pictures that resemble the question's."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""What a model sees of a tool call, and what is kept of it."""
+"""What a model sees of a tool call, and what the record keeps of it."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What text searches find."""
+"""What text searches return."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Indexes of passages of either kind, BM25 or dense: built where that takes a model, checked, and opened."""
+"""Indexes of passages, BM25 or dense: built (where that takes a model), checked and opened."""
 
 import importlib.util
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""An index of local pictures with texts: which of them look like this one?"""
+"""An index of local pictures with texts: which of them resemble this one?"""
 
 import asyncio
 import io

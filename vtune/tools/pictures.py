@@ -1,4 +1,4 @@
-"""What picture searches look at, and what they find."""
+"""What picture searches take, and what they return."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

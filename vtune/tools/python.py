@@ -1,4 +1,4 @@
-"""The python tool: run a model's code in its session and show what came of it."""
+"""The python tool: runs a model's code in its session and shows what came of it."""
 
 from vtune.sandbox import Execution
 from vtune.tools import TOOLS

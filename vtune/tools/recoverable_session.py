@@ -1,4 +1,4 @@
-"""A session that recovers from a sandbox that died under it: its calls are replayed in a new one."""
+"""A session that survives the death of its sandbox: its calls are replayed in a new one."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self

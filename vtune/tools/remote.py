@@ -1,4 +1,4 @@
-"""Searches by a service (`vtune serve search`)."""
+"""Searches through a service (`vtune serve search`)."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What tools that ask over HTTP say in a recipe alike."""
+"""Recipe keys that all tools with HTTP requests share."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A cache that coalesces requests: the same question gets the same result, also while it is under way."""
+"""A cache that coalesces requests: identical calls share one result, even while it is in progress."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable

@@ -1,4 +1,4 @@
-"""Text of any script in parts that can be compared: words, and characters where no space parts words."""
+"""Text in any script as comparable parts: words, or characters where spaces do not separate words."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""Many small records in one file, found by number: only what is asked for is ever read."""
+"""Many small records in one file, found by number: only what is needed is read."""
 
 import json
 import os

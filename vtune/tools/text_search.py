@@ -1,4 +1,4 @@
-"""text_search_tool: a query, answered by the passages that an index or the web finds, or by their summary."""
+"""text_search_tool: answers a query with passages from an index or the web, or with their summary."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager

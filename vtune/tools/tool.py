@@ -1,4 +1,4 @@
-"""What every tool with a JSON schema has in common: how it is described, and what it is given."""
+"""What every tool with a JSON schema has in common: its description and its arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager

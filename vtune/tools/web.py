@@ -1,4 +1,4 @@
-"""Text search on the web through the Serper API: answers are kept, and can be replayed without the web."""
+"""Web text search through the Serper API: responses are kept, and can be replayed without the web."""
 
 import json
 from collections.abc import Mapping, Sequence

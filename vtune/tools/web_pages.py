@@ -1,4 +1,4 @@
-"""Text search on the web that reads what it finds, and reverse image search, over one record."""
+"""Web text search that reads the pages it finds, and reverse image search, sharing one record."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""How text becomes the words that an index knows."""
+"""How text is split into the words of an index."""
 
 import re
 from itertools import pairwise

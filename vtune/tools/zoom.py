@@ -1,4 +1,4 @@
-"""image_zoom_in_tool: look closer at a part of a picture. Our own code crops; nothing of the model's runs."""
+"""image_zoom_in_tool: zooms in on part of a picture. Our own code crops; none of the model's runs."""
 
 import asyncio
 import hashlib

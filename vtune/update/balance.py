@@ -1,4 +1,4 @@
-"""An update's items over the processes by their cost: it ends when the slowest process does."""
+"""Balances an update's items over processes by cost, because the slowest process decides when it ends."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

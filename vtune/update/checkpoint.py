@@ -1,4 +1,4 @@
-"""Checkpoints: a folder that is there is complete."""
+"""Checkpoints: a folder that exists is complete."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""DeepSpeed trains: with `starting.py`, the only file that knows it."""
+"""Training with DeepSpeed: besides `starting.py`, the only file that knows it."""
 
 import math
 from collections import defaultdict

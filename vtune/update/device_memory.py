@@ -1,4 +1,4 @@
-"""Turns a GPU that runs out of memory in an update into an error with a remedy."""
+"""Turns out-of-memory failures of a GPU during an update into an error with a remedy."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

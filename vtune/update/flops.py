@@ -1,4 +1,4 @@
-"""Operations that an update needs, for the share of a GPU's peak at which it runs (MFU)."""
+"""Operations that an update needs, from which model FLOPs utilisation (MFU) is computed."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The training forward: log-probability and entropy of the tokens that count, and of no others."""
+"""The training forward pass: log-probability and entropy of the tokens that count, and no others."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Weights that are not trained: a checkpoint's state has none, and `--resume` takes them from the model."""
+"""Frozen weights: checkpoints' states leave them out, and `--resume` takes them from the model."""
 
 import hashlib
 from collections.abc import Iterator

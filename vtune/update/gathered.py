@@ -1,4 +1,4 @@
-"""Gathered weights: a copy of the model that takes them unsplit, adapters merged, for rollouts and files."""
+"""Gathered weights: an unsharded copy of the model with merged adapters, for rollouts and files."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Files that are held in memory until there is time to write them."""
+"""Files held in memory until there is time to write them."""
 
 from collections import deque
 from collections.abc import Iterator

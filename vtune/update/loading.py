@@ -1,4 +1,4 @@
-"""The starting weights: whole on every GPU, or split by ZeRO-3 as they come, so that none holds all."""
+"""Loads the starting weights: whole on every GPU, or sharded by ZeRO-3 as they arrive."""
 
 from collections.abc import Callable
 

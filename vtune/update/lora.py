@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA, Hu et al. 2021), laid into a model by peft and merged back by arithmetic."""
+"""Low-rank adapters (LoRA, Hu et al. 2021), added to a model by peft and merged back arithmetically."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What training keeps in the memory of one GPU, by part: arithmetic on sizes, nothing is allocated.
+"""Estimates the memory of training on one GPU, by part: arithmetic on sizes, nothing is allocated.
 
 Figures are bytes. What autograd keeps of a layer was read from the tensors that it saves (transformers 5,
 scaled-dot-product attention) and is compared with a real model in the tests.

@@ -1,4 +1,4 @@
-"""From log-probabilities to what a micro-batch is trained on: its loss, and its sums for the record."""
+"""From log-probabilities to a micro-batch's loss, and its sums for the metrics."""
 
 from collections.abc import Callable
 from typing import NamedTuple

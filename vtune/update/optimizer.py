@@ -1,4 +1,4 @@
-"""The optimiser, which may be held, and measures the gradient of each group of layers."""
+"""The optimiser, which can skip a step and measures the gradient of each layer group."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

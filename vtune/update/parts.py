@@ -1,4 +1,4 @@
-"""The parts of a model, and leaving some of them as they are."""
+"""The parts of a model, and freezing some of them."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which process this is, of how many."""
+"""Which process this is, and of how many."""
 
 import os
 from dataclasses import dataclass, replace

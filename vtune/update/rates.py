@@ -1,4 +1,4 @@
-"""How fast machines are: published peaks, what of them a run may expect, and what was measured."""
+"""Machine speeds: published peaks, the fraction that a run can expect, and measurements."""
 
 import re
 from dataclasses import dataclass

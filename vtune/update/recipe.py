@@ -1,4 +1,4 @@
-"""What a recipe says about an update."""
+"""The recipe sections for updates."""
 
 from typing import Annotated, Any, Literal, Self, get_args
 

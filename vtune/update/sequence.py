@@ -1,4 +1,4 @@
-"""Which processes share rows (sequence parallelism), and whether a model lets them."""
+"""Which processes share rows (sequence parallelism), and whether a model supports it."""
 
 from collections.abc import Sequence
 from itertools import chain

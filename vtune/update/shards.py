@@ -1,4 +1,4 @@
-"""The weights of a checkpoint as a plain Hugging Face folder, of which each process writes its share."""
+"""A checkpoint's weights as a plain Hugging Face folder, of which each process writes its share."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a process computes of an update: micro-batches in step with the others, pictures read ahead."""
+"""One process's share of an update: micro-batches in step with the others, pictures read ahead."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Processes that train together find each other, and DeepSpeed is set up in each."""
+"""Connects the processes that train together, and sets up DeepSpeed in each."""
 
 import logging
 import os

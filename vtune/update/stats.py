@@ -1,4 +1,4 @@
-"""What an update was like: its loss, its gradient, and how far rollout and training are apart."""
+"""Statistics of an update: its loss, its gradient, and how far rollout and training differ."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What DeepSpeed is asked to split among processes, and what is gathered together again."""
+"""The DeepSpeed ZeRO configuration: what is sharded among processes, and what is gathered again."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Judges of answers.
+"""Verifiers, which judge answers.
 
 To add one: write a file with its two functions, the form of its answers and its case, which adds itself to
 `VERIFIERS`; see `vtune.parts`. What every verifier promises is tested by its case: the model's mistakes are

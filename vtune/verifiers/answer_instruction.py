@@ -1,4 +1,4 @@
-"""The end of a question: where its answer goes, and what the answer looks like.
+"""The end of a question: where its answer goes, and what it should look like.
 
 A reply is read in one place and in one form (`answer_in`, and the form that its verifier states); a policy
 that is not told both cannot be right. So whoever puts a question takes its end from here.

@@ -1,4 +1,4 @@
-"""Boxes as models write them, and as ground truths hold them."""
+"""Boxes as models write them, and as ground truth stores them."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Boxes for people to look at: of a ground truth and of a reply, in pixels of the stored picture."""
+"""Boxes of a ground truth and of a reply, in pixels of the stored picture, for people to look at."""
 
 from collections.abc import Iterable
 

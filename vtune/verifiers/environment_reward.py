@@ -1,4 +1,4 @@
-"""Samples that are judged by what they are about: the reward that their environment gives at the end."""
+"""Samples judged by their environment: its final reward is the verdict."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Gradings: how verifier `judge` reads and compares an answer before a model is asked.
+"""Gradings: how the verifier `judge` reads and compares an answer before a model is asked.
 
 A sample names one in `grading` of its `verifier_parm`; none: ours. What the model is asked stands in
 `vtune.judge.graders`, under the same names.

@@ -1,4 +1,4 @@
-"""Grounding: is this where the thing is that was asked for?"""
+"""Grounding: is this where the requested thing is?"""
 
 from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict

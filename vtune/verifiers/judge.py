@@ -1,4 +1,4 @@
-"""Free answers: does a model say that it means the same?"""
+"""Free-form answers: does a model say that they mean the same?"""
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample

@@ -1,4 +1,4 @@
-r"""The value of a small expression in LaTeX or plain arithmetic; nothing is run.
+r"""The value of a small expression in LaTeX or plain arithmetic; nothing is executed.
 
 Fractions, roots, powers, products, `\pi`, parentheses and commas between thousands: what the harnesses let
 latex2sympy and Python's `eval` work out. What has letters in it has no value.

@@ -1,4 +1,4 @@
-"""The time that math-verify has, in seconds of processor time."""
+"""The time limit for math-verify, in seconds of CPU time."""
 
 import logging
 import signal

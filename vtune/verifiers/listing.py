@@ -1,4 +1,4 @@
-"""Whether verifiers pay for a reply that lists answers instead of giving one."""
+"""Whether verifiers reward a reply that lists answers instead of giving one."""
 
 import json
 from collections.abc import Sequence

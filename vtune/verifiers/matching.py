@@ -1,4 +1,4 @@
-"""Which predicted box stands for which box of the ground truth."""
+"""Which predicted box matches which ground-truth box."""
 
 from collections import defaultdict
 from collections.abc import Sequence

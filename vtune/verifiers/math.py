@@ -1,4 +1,4 @@
-"""Mathematical answers: is it the same value? (math-verify decides)."""
+"""Mathematical answers: is it the same value, according to math-verify?"""
 
 import re
 import unicodedata

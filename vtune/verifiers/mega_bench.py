@@ -1,4 +1,4 @@
-"""Answers to MEGA-Bench: field by field by the metrics of the task, or by the official scorer."""
+"""MEGA-Bench answers, scored field by field with the task's metrics, or by the official scorer."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Metrics of MEGA-Bench by name, those of lists, sets, objects and places among them.
+"""MEGA-Bench's metrics by name, including those of lists, sets, objects and places.
 
 Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics`; each names its class there.
 """

@@ -1,4 +1,4 @@
-"""Metrics of MEGA-Bench for texts and numbers: (answer, truth) -> score.
+"""MEGA-Bench's metrics for texts and numbers: (answer, truth) -> score.
 
 Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics/scoring`; each names its class there. An answer is
 a text, or whatever JSON held. Where upstream fails on an answer's form it scores 0; here that is one of

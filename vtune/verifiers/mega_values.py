@@ -1,4 +1,4 @@
-"""Values in the answers of MEGA-Bench: lists, sets, objects, boxes and points that are written as texts.
+"""Values in MEGA-Bench's answers: lists, sets, objects, boxes and points written as text.
 
 Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics/scoring/common/conversions.py`. What is not of the
 form that is asked for is empty, or an error of those that `mega_metrics.FAILURES` lists.

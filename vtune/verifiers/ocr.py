@@ -1,4 +1,4 @@
-"""Text in pictures: was it read right?"""
+"""Text in pictures: was it read correctly?"""
 
 import unicodedata
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The reply that says the ground truth: whether a verifier gives it full marks, without a model."""
+"""A reply that gives the ground truth: does its verifier award full marks, without a model?"""
 
 from vtune.errors import DataError
 from vtune.schema.sample import Sample

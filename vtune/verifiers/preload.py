@@ -1,4 +1,4 @@
-"""Preloaded by the server that forks workers: what verifies is imported once, before a reply comes."""
+"""Preloaded by the server that forks workers, so that verifiers are imported once, before any reply."""
 
 import signal
 

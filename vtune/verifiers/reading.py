@@ -1,4 +1,4 @@
-"""Texts in pictures as OCRBench v2 scores them: by a metric of the question, or by the official scorer."""
+"""Text in pictures as OCRBench v2 scores it: by the question's metric, or by the official scorer."""
 
 import json
 from collections.abc import Sequence

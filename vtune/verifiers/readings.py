@@ -1,4 +1,4 @@
-"""Metrics of OCRBench v2 that are a few lines each: (answer, truths) -> score in [0, 1].
+"""OCRBench v2's short metrics: (answer, truths) -> score in [0, 1].
 
 Source: Yuliang-Liu/MultimodalOCR 794c36d, `OCRBench_v2/eval_scripts` (`eval.py`, `vqa_metric.py`,
 `IoUscore_metric.py`, `TEDS_metric.py` for key information). Nothing that a model wrote is run.

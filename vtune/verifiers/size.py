@@ -1,4 +1,4 @@
-"""How large the numbers of an expression are, read from its text: before anything computes them.
+"""How large the numbers of an expression are, estimated from its text before anything computes them.
 
 An answer such as `9^{9^{9^{9}}}` keeps math-verify busy until its time limit, and memory with it. What is
 refused here is only what a million digits do not hold, or what is nested deeper than any parser follows; an

@@ -1,4 +1,4 @@
-"""Spaces of coordinates: pixels of the stored picture, thousandths of it, or pixels as the policy saw it."""
+"""Coordinate spaces: pixels of the stored picture, thousandths of it, or pixels as the policy saw it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

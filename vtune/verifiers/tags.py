@@ -1,4 +1,4 @@
-"""Reading the tags that a reply is asked to use."""
+"""Reads the tags that a reply is asked to use."""
 
 import re
 from collections.abc import Iterator

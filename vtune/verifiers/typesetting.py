@@ -1,4 +1,4 @@
-r"""What a text says without how it is set: `\text{light blue}`, `$B$` and `**B**` are light blue and B.
+r"""Text without its typesetting: `\text{light blue}`, `$B$` and `**B**` are light blue and B.
 
 Models set words so in the `\boxed{}` that V-Triune's questions ask for, and its files some ground truths.
 """

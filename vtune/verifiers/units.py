@@ -1,4 +1,4 @@
-"""The unit that an answer ends in. math-verify drops it from both sides, so to it 45 m is 45 cm."""
+"""The unit at the end of an answer. math-verify drops units, so to it 45 m equals 45 cm."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a verifier is, and what all of them read in the same way."""
+"""What a verifier is, and what all verifiers read in the same way."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Verdicts for a running loop: cheap verifiers inline, the others in processes of their own."""
+"""Verdicts for a running loop: cheap verifiers inline, the others in separate processes."""
 
 import asyncio
 import pickle

@@ -1,4 +1,4 @@
-"""One process that verifies what it is asked, at the other end of a socket."""
+"""A process that verifies what it is sent over a socket."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A pool of workers that share one queue of questions."""
+"""A pool of workers that share one queue of requests."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,1 +1,1 @@
-"""The read model of viewers: where trajectories lie, an index of them, and one of them as a document."""
+"""The read model of viewers: where trajectories are, an index of them, and one as a document."""

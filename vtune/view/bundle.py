@@ -1,4 +1,4 @@
-"""The viewer's page as one file: its modules, its style and the values that it shows, without a network."""
+"""The viewer's page as one file: its modules, style and values, usable without a network."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""One trajectory, or one sample, as a document of plain values: what a page and a terminal show of it."""
+"""One trajectory, or one sample, as a document of plain values, for pages and terminals."""
 
 import os
 from collections.abc import Mapping, Sequence

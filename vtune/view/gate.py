@@ -1,4 +1,4 @@
-"""Who may ask a viewer: pages of its own, by the name of this machine, with the token in the address."""
+"""Who may query a viewer: its own pages, by this machine's name, with the token in the address."""
 
 import hmac
 import json

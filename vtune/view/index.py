@@ -1,4 +1,4 @@
-"""The index of a place: its facts in Arrow files that are mapped, one for each file of trajectories.
+"""The index of a place: its facts in memory-mapped Arrow files, one per file of trajectories.
 
 A part is named after the name, the size and the time of the file that it is about, so an index is never
 wrong: a file that is new or was written again has no part yet, and parts of files that are gone are removed.

@@ -1,4 +1,4 @@
-"""What can be looked at: a run, an evaluation, or one file of trajectories, traces or samples."""
+"""What can be viewed: a run, an evaluation, or one file of trajectories, traces or samples."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The tokens of one trajectory with what its record holds of each, and why the rest is not there."""
+"""The tokens of one trajectory with what its record holds for each, and why the rest is missing."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,1 +1,1 @@
-"""Published layouts of data sets, one file per layout; `table` names them."""
+"""Published layouts of datasets, one file per layout; `table` names them."""

@@ -1,4 +1,4 @@
-"""Benchmarks as they are published, with the readers that evaluation uses."""
+"""Benchmarks in their published layouts, read by the readers that evaluation uses."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""From the parts of a foreign row to a sample, with the checks and the messages of our own reader."""
+"""Builds a sample from the parts of a foreign row, with the checks and messages of our own reader."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

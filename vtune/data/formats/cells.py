@@ -1,4 +1,4 @@
-"""Rows of files of text as they are written: CSV and TSV, whose cells are texts, and JSON.
+"""Rows of text files as written: CSV and TSV, whose cells are text, and JSON.
 
 Libraries guess types by the look of the cells. 007 becomes 7, an id of 17 digits another one, and a date a
 timestamp, all of it before anybody could object.

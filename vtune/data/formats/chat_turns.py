@@ -1,4 +1,4 @@
-"""Turns of a chat as trainers store them: roles, parts, calls in turns of their own or in `tool_calls`."""
+"""Chat turns as trainers store them: roles, parts, calls in separate turns or in `tool_calls`."""
 
 import json
 from collections.abc import Mapping, Sequence

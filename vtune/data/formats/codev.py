@@ -1,4 +1,4 @@
-"""CodeV's data for reinforcement training: the layout of DeepEyes with `env_name` "code"."""
+"""CodeV's data for reinforcement learning: DeepEyes' layout with `env_name` "code"."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Cold-start traces as other trainers have them: chat turns (ms-swift, TRL) or ShareGPT (LLaMA-Factory).
+"""Cold-start traces of other trainers: chat turns (ms-swift, TRL) or ShareGPT (LLaMA-Factory).
 
 Tool calls stand in the turns themselves (`<code>`, `<tool_call>`), in turns of their own, or in `tool_calls`;
 here they become part of what the assistant writes, in the template of `vtune.tools.calls`.

@@ -1,4 +1,4 @@
-"""DeepEyes-Datasets-47k: verl's layout with `env_name`; three files, one of which has a column more.
+"""DeepEyes-Datasets-47k: verl's layout with `env_name`; three files, one with an extra column.
 
 `data_0.1.2_visual_toolbox_v2` (source vstar) and `data_v0.8_visual_toolbox_v2` (source chart, column
 `rationale`) are zoomed into and judged by a model; `data_thinklite_reasoning_acc` has no tool and is

@@ -1,4 +1,4 @@
-"""Detection as a set: a question about each picture, with all that is annotated on it for a scorer of sets.
+"""Detection scored as a set: one question per picture, with all its annotations for the scorer.
 
 Unlike the format `coco`, which makes tasks to train on, nothing is dropped: crowds and tiny things are scored
 as COCO scores them. Boxes are in pixels of the stored picture.

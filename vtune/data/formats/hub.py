@@ -1,4 +1,4 @@
-"""Any data set of Hugging Face `datasets`: a hub name, a folder or a file, with a map of its columns.
+"""Any dataset that Hugging Face `datasets` loads: a hub name, folder or file, with a column map.
 
 CSV, TSV and JSON are read here, as they are written: `datasets` guesses types by the look of the cells. So is
 Parquet on this machine: it ends at the first file that has other columns than the one before, or no row.

@@ -1,4 +1,4 @@
-"""Which verifier judges a row that names none."""
+"""Which verifier judges a row that does not name one."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a trace has beside its turns, in rows of other trainers: read from the turns, or kept beside them."""
+"""What a trace holds besides its turns, in other trainers' rows: read from the turns, or kept beside them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which published layout a file looks like, so that none is read as another."""
+"""Which published layout a file looks like, so that one is not read as another."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""MEGA-Bench: 440 tasks of its core, each with its own metrics, in eight fields (TIGER-Lab/MEGA-Bench)."""
+"""MEGA-Bench: its 440 core tasks, each with its own metrics, in eight fields (TIGER-Lab/MEGA-Bench)."""
 
 import ast
 import json

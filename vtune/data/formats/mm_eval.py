@@ -1,4 +1,4 @@
-"""A folder of mm-eval: rows as their source has them; its `metadata.json` says what their columns mean."""
+"""An mm-eval folder: rows as in their source, with `metadata.json` to explain the columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""OCRBench v2: 10,000 questions of 30 types about texts in pictures, English and Chinese."""
+"""OCRBench v2: 10,000 questions of 30 types about text in pictures, in English and Chinese."""
 
 import ast
 import json

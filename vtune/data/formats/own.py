@@ -1,4 +1,4 @@
-"""What a sample knows and a foreign layout has no column for, kept in `extra_info` of files that we write.
+"""Fields of a sample that a foreign layout has no column for, kept in `extra_info` of exported files.
 
 Other trainers pass `extra_info` on and do not look into it, so our files come back whole.
 """

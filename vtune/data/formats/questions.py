@@ -1,4 +1,4 @@
-"""Rows of a question, pictures and an answer: EasyR1, VisualProbe, ThinkLite, and what a column map says."""
+"""Rows with a question, pictures and an answer: EasyR1, VisualProbe, ThinkLite, or by a column map."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Boxes as data sets hold them: what a question is about, and ground truths that are boxes."""
+"""Boxes as datasets store them: the region that a question is about, and boxes as ground truth."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Rows that say in `reward_model` how they are judged, as verl's do and all that are made of it."""
+"""Rows that name their judge in `reward_model`: verl's, and every layout derived from it."""
 
 from vtune.data.formats.table import Glance
 

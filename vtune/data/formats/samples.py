@@ -1,4 +1,4 @@
-"""Samples as JSON lines: the columns of a sample file, an object per line, with pictures in base64.
+"""Samples as JSON lines: the columns of a sample file, one object per line, with pictures in base64.
 
 What a file of samples holds comes back from it unchanged. A line that a person writes may leave out what has
 a default, name pictures by paths and give `prompt` as a text.

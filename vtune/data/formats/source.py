@@ -1,4 +1,4 @@
-"""Rows of the files in which data sets are published: Parquet, JSON lines, JSON."""
+"""Reads the rows of published dataset files: Parquet, JSON lines, JSON."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A few rows of each published layout, with questions of ours: what an import yields, without the data.
+"""A few made-up rows of each published layout, to show what an import yields without the data.
 
 Columns, prompts, system turns and answer forms are those that the data sets print. Whoever wants to know what
 becomes of such rows sends these through the import itself.

@@ -1,4 +1,4 @@
-"""A few rows of the benchmarks of mathematics and charts, as `specimens` has of the other layouts."""
+"""A few rows of the mathematics and chart benchmarks (see `specimens`)."""
 
 import base64
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A few rows of the benchmarks that bring scorers of their own (see `specimens`)."""
+"""A few rows of the benchmarks that have their own scorers (see `specimens`)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""A few rows of the benchmarks of search agents, as `specimens` has of the other layouts."""
+"""A few rows of the search-agent benchmarks (see `specimens`)."""
 
 import base64
 import hashlib

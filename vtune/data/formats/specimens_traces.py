@@ -1,4 +1,4 @@
-"""A few traces of each published layout of cold starts; see `specimens.py`."""
+"""A few traces of each published cold-start layout (see `specimens`)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A few rows of the benchmarks that are TSV files, as `specimens` has of the other layouts."""
+"""A few rows of the benchmarks that are TSV files (see `specimens`)."""
 
 import csv
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The published layouts of data sets, by name."""
+"""The published layouts of datasets, by name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Thyme-SFT: cold-start traces whose whole conversation stands in one text, read and written.
+"""Thyme-SFT: cold-start traces that store a whole conversation in one text, read and written.
 
 A response holds `<code>` blocks and, behind each, what the sandbox answered, in `<sandbox_output>`. Here
 these become turns: what the policy writes, and what it is shown, which is never trained on.

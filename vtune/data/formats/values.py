@@ -1,4 +1,4 @@
-"""Values as data sets publish them, read with patience: pictures, texts, conversations, options."""
+"""Values as datasets publish them, read leniently: pictures, texts, conversations, options."""
 
 import base64
 import binascii

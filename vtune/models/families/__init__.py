@@ -1,4 +1,4 @@
-"""Families of vision-language models: one file each, with all that vtune has to know of it.
+"""Families of vision-language models: one file each, with everything that vtune has to know about it.
 
 Nothing here needs torch until a model is read.
 """

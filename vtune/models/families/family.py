@@ -1,4 +1,4 @@
-"""What a family of vision-language models says about itself."""
+"""What a family of vision-language models declares about itself."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The template in which Qwen's models were taught to call tools, as NousResearch's Hermes models were before.
+"""The tool-call template that Qwen's models were trained on, as NousResearch's Hermes models were before.
 
 Conversations, traces and rewards are written in it: `vtune.tools.calls` reads and writes its calls.
 """

@@ -1,4 +1,4 @@
-"""The widths of a model, and the arithmetic on them that every family does alike."""
+"""The widths of a model, and the arithmetic on them that all families share."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which engine draws a run's rollouts."""
+"""Opens the engine that generates a run's rollouts."""
 
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""What is shown in the place of what calls showed: the exchanges of counterfactual re-runs, by name."""
+"""What counterfactual re-runs show in place of what calls showed: the exchanges, by name."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a policy is told of its looks, where a recipe has `rollout.feedback`: by the judge of the reward."""
+"""Feedback on looks for recipes with `rollout.feedback`: what the reward's judge tells the policy."""
 
 import asyncio
 

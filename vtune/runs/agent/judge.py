@@ -1,4 +1,4 @@
-"""Before a run: whether the models that its recipe asks answer: the judge, and what sums searches up."""
+"""Checks before a run that its models respond: the judge, and the one that summarises searches."""
 
 from vtune.errors import ServiceError
 from vtune.judge.endpoint import JudgeEndpoint

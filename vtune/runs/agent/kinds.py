@@ -1,4 +1,4 @@
-"""The kinds of engines, by the names that recipes and commands have for them; without importing one."""
+"""The kinds of engines, by their names in recipes and commands; none is imported here."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal

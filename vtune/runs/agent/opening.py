@@ -1,4 +1,4 @@
-"""An agent, opened: an engine with the sandbox and the tools that a recipe says, closed together."""
+"""Opens an agent: an engine with the sandbox and tools of a recipe, all closed together."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager

@@ -1,4 +1,4 @@
-"""Whether prompts leave room for a reply, as far as that can be known before weights are loaded."""
+"""Whether prompts leave room for a reply, as far as that is known before weights are loaded."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What an audit and a reward share that draw the last turn of a conversation again."""
+"""What audits and rewards share that regenerate the last turn of a conversation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

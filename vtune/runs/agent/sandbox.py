@@ -1,4 +1,4 @@
-"""The sandbox that a recipe describes."""
+"""Opens the sandbox that a recipe describes."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Conversations that are scored as each of them ends, while the others still run."""
+"""Scores each conversation as it ends, while the others still run."""
 
 import asyncio
 from collections.abc import Callable, Sequence

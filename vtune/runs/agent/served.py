@@ -1,4 +1,4 @@
-"""A model without weights here, behind an endpoint or a file of replies, as a run's policy.
+"""A model without local weights, behind an endpoint or a file of replies, as a run's policy.
 
 It is met before the run and opened, and of an endpoint the results say what it has cost.
 """

@@ -1,4 +1,4 @@
-"""The part of a recipe that says which tools beside code run, and how; opened for a run."""
+"""The recipe section for tools other than code: which ones run, and how they are opened."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager

@@ -1,4 +1,4 @@
-"""Tools in a record that nothing here is called: the record is read as it was written."""
+"""Tools in a record whose names vtune does not know: the record is read as it was written."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""`vtune sandbox attack`: a suite of hostile snippets against the sandbox of this machine."""
+"""`vtune sandbox attack`: a suite of hostile snippets against this machine's sandbox."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""How the trajectories of a run were drawn: what its model is opened with, to draw a turn of them again."""
+"""How a run's trajectories were generated: the model and settings needed to regenerate a turn."""
 
 from pathlib import Path
 from typing import Any, Literal

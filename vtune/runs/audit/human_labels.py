@@ -1,4 +1,4 @@
-"""What people said about audited trajectories, beside what verifiers and judges said: how far both agree."""
+"""People's labels of audited trajectories, and how far verifiers and judges agree with them."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which samples stored trajectories answer, and by which settings they are judged."""
+"""Which samples stored trajectories answer, and the settings by which they are judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One program against one puzzle, as a rollout would run it: what its calls were paid, and were worth."""
+"""One program on one puzzle, run as in a rollout: what its calls earned, and what they were worth."""
 
 import asyncio
 import io

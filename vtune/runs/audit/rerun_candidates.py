@@ -1,4 +1,4 @@
-"""Audited trajectories as counterfactual re-runs need them: where each stands, and what the judge said."""
+"""Audited trajectories as candidates for counterfactual re-runs: their place, and the judge's verdict."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

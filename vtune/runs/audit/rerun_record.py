@@ -1,4 +1,4 @@
-"""What has been drawn again, a line of JSON each: it is not drawn another time."""
+"""What has been regenerated, one JSON object per line, so that it is not generated again."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One right answer as a turn to be drawn again, and what came of that turn."""
+"""One right answer as a turn to regenerate, and what came of that turn."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Verdicts on answers that are drawn again: by what judged the answers before them."""
+"""Verdicts on regenerated answers, by whatever judged the originals."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`vtune sandbox attack --reward`: programs that try to be paid for looks that show nothing.
+"""`vtune sandbox attack --reward`: programs that try to earn reward for looks that show nothing.
 
 First random programs, of which an oracle reader says whether anybody could read the answer in what came back;
 then an evolutionary search for those that are paid most and show least, blind and with the target known.

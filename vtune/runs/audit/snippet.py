@@ -1,4 +1,4 @@
-"""`vtune sandbox run`: one piece of code in the sandbox, as a model's code would run."""
+"""`vtune sandbox run`: one piece of code in the sandbox, run as a model's code would be."""
 
 import asyncio
 import io

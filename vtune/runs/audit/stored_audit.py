@@ -1,4 +1,4 @@
-"""A stored trajectory with its audit and its place in a file: what labels and re-runs are compared with."""
+"""A stored trajectory with its audit and its place in a file, for comparison with labels and re-runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What an audit says of each trajectory, a line for each, beside the run: to spot-check, and to publish."""
+"""An audit's verdicts, one line per trajectory, kept beside the run to spot-check and publish."""
 
 import json
 from collections.abc import Mapping, Sequence

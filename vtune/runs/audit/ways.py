@@ -1,4 +1,4 @@
-"""How an audit judges what calls show: by the recipe's judges, by boxes, by one or more models."""
+"""How an audit judges what calls show: by the recipe's judges, by boxes, or by one or more models."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The filter `contamination`: the benchmarks that training data must keep apart from."""
+"""The filter `contamination`: the benchmarks that training data must not overlap with."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`vtune curate`: sources -> filters -> mix, in the order in which the rows go through."""
+"""`vtune curate`: sources -> filters -> mix, in the order in which rows pass through."""
 
 import hashlib
 import json

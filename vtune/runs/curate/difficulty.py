@@ -1,4 +1,4 @@
-"""How hard a sample is for a model: rollouts of it, each drawn once and kept."""
+"""How hard a sample is for a model, by rollouts that are generated once and kept."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The rows on their way through the filters: one look after the other, and what models say."""
+"""Passes rows through the filters: one look at a time, and the questions that models answer."""
 
 import asyncio
 import hashlib

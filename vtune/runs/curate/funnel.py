@@ -1,4 +1,4 @@
-"""What became of the rows of each source: counts for the funnel, reasons and examples."""
+"""What became of each source's rows: counts for the funnel, reasons and examples."""
 
 import hashlib
 import heapq

@@ -1,4 +1,4 @@
-"""The filter `labels`: samples that people doubted while they looked at runs, until one of them decides."""
+"""The filter `labels`: samples that people doubted while viewing runs, until one of them decides."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What passed, as one file: all sources evenly through it."""
+"""Writes what passed as one file, with all sources spread evenly over it."""
 
 import os
 import random

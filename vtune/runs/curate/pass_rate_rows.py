@@ -1,4 +1,4 @@
-"""What the rows of a `pass_rate` need, seen before a rollout is drawn."""
+"""Checks that rows have what a `pass_rate` filter needs, before any rollout is generated."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What makes a model, or tools, these and no others: by it, replies are found again."""
+"""Fingerprints of models and tools, by which kept replies are found again."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A data recipe: sources, the filters that their rows go through in order, and how what is left is mixed."""
+"""A data recipe: its sources, the filters that rows pass in order, and how the rest is mixed."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What was paid for once: results by content hash, in a file that only grows."""
+"""Results that were paid for once, by content hash, in an append-only file."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a judge says about samples, and what a person says about those that it doubts."""
+"""What a judge says about samples, and what a person says about those that the judge doubts."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The rows of a data recipe's sources: where each is, which are left, and one look at some of them."""
+"""The rows of a data recipe's sources: where each one is, which are left, and a look at some of them."""
 
 from bisect import bisect_right
 from collections import Counter

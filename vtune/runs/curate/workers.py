@@ -1,4 +1,4 @@
-"""Who looks at the rows: this machine, or Ray Data where data outgrow one. Both in order."""
+"""What processes the rows: this machine, or Ray Data for data that outgrow it. Both keep the order."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""`vtune data`: samples, traces and indexes made, imported, exported, looked at and checked.
+"""`vtune data`: make, import, export, index, inspect and check samples and traces.
 
 Formats are in `vtune/data/`; here they are read and written file by file, with a list of what was left out.
 """

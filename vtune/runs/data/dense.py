@@ -1,4 +1,4 @@
-"""`vtune data index --encoder`: a corpus of passages as a dense index, in a build that can be interrupted."""
+"""`vtune data index --encoder`: a dense index of passages, in a build that can be resumed."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

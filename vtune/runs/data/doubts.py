@@ -1,4 +1,4 @@
-"""What an import says of samples that it keeps as they are: they can be read, but look odd."""
+"""Warnings of an import about samples that it keeps: they can be read, but look odd."""
 
 import re
 from collections.abc import Iterator, Mapping

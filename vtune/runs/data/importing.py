@@ -1,4 +1,4 @@
-"""`vtune data import`: files as others publish them -> samples, or traces, and a list of what is left out."""
+"""`vtune data import`: published files -> samples or traces, and a list of what is left out."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`vtune data index`: a corpus of passages, or of pictures with texts, as an index that can be searched."""
+"""`vtune data index`: a corpus of passages, or of pictures with text, as a searchable index."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

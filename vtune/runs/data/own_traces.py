@@ -1,4 +1,4 @@
-"""`vtune data make traces`: cold-start traces of a user's own samples, from boxes or from a run."""
+"""`vtune data make traces`: cold-start traces for a user's own samples, from boxes or from a run."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Pictures of records that are opened whole by threads, while the records before them are looked at."""
+"""Reads records' pictures ahead in threads, while earlier records are processed."""
 
 import os
 from collections import deque

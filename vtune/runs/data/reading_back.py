@@ -1,4 +1,4 @@
-"""Whether a file that was exported brings back what it was made of: a format does not say what it loses."""
+"""Whether an exported file reads back as what it was made from: a format does not report what it loses."""
 
 import tempfile
 from collections.abc import Collection, Iterator

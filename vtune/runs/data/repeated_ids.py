@@ -1,4 +1,4 @@
-"""Ids that stand twice in a corpus which may be too long for a set of them."""
+"""Finds repeated ids in a corpus that may be too long for a set of them."""
 
 import hashlib
 from array import array

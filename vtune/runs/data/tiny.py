@@ -1,4 +1,4 @@
-"""A tiny model beside the data that it is for."""
+"""A tiny model written beside the data that it is made for."""
 
 from collections.abc import Iterable
 from pathlib import Path

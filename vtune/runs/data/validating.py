@@ -1,4 +1,4 @@
-"""`vtune data make coco` and `validate`: make samples of photographs, check every row of files."""
+"""`vtune data make coco` and `vtune data validate`: samples from photographs, and a check of every row."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""`vtune data make passages`: a dump of Wikipedia as a corpus that `vtune data index` takes."""
+"""`vtune data make passages`: a Wikipedia dump as a corpus for `vtune data index`."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`vtune eval --against`: why two results differ, by cause, and how much of it stored replies can tell."""
+"""`vtune eval --against`: why two results differ, by cause, as far as stored replies can tell."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What results of an evaluation say of looks: right answers that rest on one, and habits."""
+"""What an evaluation's results say about looks: right answers that rest on one, and habits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""The six causes for which two results on the same data differ, and what they come to."""
+"""The six causes for which two results on the same data differ, and how much each accounts for."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""Checks of all questions of a suite, before a model is loaded."""
+"""Checks all questions of a suite before a model is loaded."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

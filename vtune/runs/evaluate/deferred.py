@@ -1,4 +1,4 @@
-"""The judge of a suite's reward asked in batches: about all that was drawn, once it is drawn."""
+"""Asks the judge of a suite's reward in batches, once all rollouts have been generated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One portion of an evaluation: its rollouts, drawn or as they ended before, and their scores."""
+"""One portion of an evaluation: its rollouts, newly generated or kept from before, and their scores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Grades of a protocol in place of what verifiers say."""
+"""Grades of a protocol, in place of verifiers' verdicts."""
 
 import asyncio
 from collections.abc import Iterable, Mapping

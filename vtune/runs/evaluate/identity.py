@@ -1,4 +1,4 @@
-"""The identity of an evaluation: a folder is begun once, and continued by the same evaluation alone."""
+"""The identity of an evaluation: its folder can only be resumed by the same evaluation."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`items.jsonl` of an evaluation: what became of each question, for those who compare two evaluations."""
+"""`items.jsonl` of an evaluation: what became of each question, for comparing two evaluations."""
 
 import json
 from collections.abc import Sequence

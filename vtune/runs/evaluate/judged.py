@@ -1,4 +1,4 @@
-"""Grades for which a protocol asks a model: it reads or compares the stored replies of an evaluation."""
+"""Grades for which a protocol asks a model, which reads or compares an evaluation's stored replies."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""Whether the questions of a suite leave room for a reply."""
+"""Whether a suite's questions leave room for a reply."""
 
 from vtune.models.served import is_scripted, is_served
 from vtune.runs.agent.prompt_lengths import check_prompt_lengths

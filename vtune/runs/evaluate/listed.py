@@ -1,4 +1,4 @@
-"""`vtune eval --list`: every suite that ships, whether its data are here, and its protocols."""
+"""`vtune eval --list`: every suite that ships, whether its data are present, and its protocols."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the data of suites lie: `VTUNE_DATA`, `~/.config/vtune.toml`, or where the suite says.
+"""Where the data of suites are: `VTUNE_DATA`, `~/.config/vtune.toml`, or where the suite says.
 
 `--data` is an override of the suite, and comes before all of them. Of the others the first that is there is
 taken; where none is, the first.

@@ -1,4 +1,4 @@
-"""Numbers that papers print, and what is known of how they came about: `--against published:SUITE/ROW`."""
+"""Numbers that papers report, and how they came about: `--against published:SUITE/ROW`."""
 
 import json
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The questions of a suite: where they lie, how they are read and put, one at a time."""
+"""The questions of a suite: where they are stored, and how each is read and put."""
 
 import hashlib
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Stored replies judged again by the judge of a suite's reward: by another one, or by another grading."""
+"""Stored replies judged again for a suite's reward, by another judge or another grading."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping

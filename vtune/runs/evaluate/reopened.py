@@ -1,4 +1,4 @@
-"""A finished evaluation that goes on: its results stay until the new ones are complete."""
+"""A finished evaluation that is resumed: its results stay until the new ones are complete."""
 
 import shutil
 from collections.abc import Iterator

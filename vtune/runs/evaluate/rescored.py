@@ -1,4 +1,4 @@
-"""Stored replies of an evaluation, read by the parser and the judge of another one."""
+"""Stored replies of an evaluation, read by another one's parser and judge."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

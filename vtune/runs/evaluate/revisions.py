@@ -1,4 +1,4 @@
-"""At which revision of the hub data are, as `hf download --local-dir` notes it beside them."""
+"""The hub revision of downloaded data, as `hf download --local-dir` records it beside them."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rollouts of a portion that is still open, each in a file of its own as soon as it has ended.
+"""Rollouts of an unfinished portion, each in its own file as soon as it has ended.
 
 A portion is written when all of it has been drawn and scored. What ended before an interruption, or before
 its judge failed, is taken from here: it is not drawn again.

@@ -1,4 +1,4 @@
-"""Replies to the official scorer of a benchmark, and its scores back: `vtune scores export|import`.
+"""`vtune scores export|import`: replies to a benchmark's official scorer, and its scores back.
 
 What no few lines can score stays unscored until the benchmark's own script has scored it, with its own
 dependencies in an environment of its own. The files are those that the script reads and writes.

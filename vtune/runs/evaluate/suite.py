@@ -1,4 +1,4 @@
-"""A suite, whole: what is asked and how it is scored, and the agent that answers.
+"""A complete suite: what is asked, how it is scored, and the agent that answers.
 
 The file of a suite is small. It names an agent (`recipes/agents`, or a file of the user's own) and a
 protocol; reading it fills in the settings of both. What an evaluation writes as `suite.yaml` has all of

@@ -1,4 +1,4 @@
-"""Whether questions ask for their answer in the place where it is read."""
+"""Whether questions ask for their answer in the place where it is looked for."""
 
 from itertools import islice
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An evaluation that has not come to its end: how much of it there is, and how it goes on."""
+"""An unfinished evaluation: how much of it there is, and how to resume it."""
 
 from dataclasses import dataclass
 from pathlib import Path

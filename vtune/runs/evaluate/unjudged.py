@@ -1,4 +1,4 @@
-"""Replies that a model was to judge, and did not: they are named in a file, and the evaluation stops."""
+"""Replies that a model failed to judge: they are listed in a file, and the evaluation stops."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A long evaluation in portions: each is drawn, scored and written before the next is begun.
+"""A long evaluation in portions: each is generated, scored and written before the next one starts.
 
 What has been written is not drawn again, nor what has ended of the portion that is open
 (`vtune.runs.evaluate.rollout_files`), and no more than one portion is in memory.

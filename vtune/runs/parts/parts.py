@@ -1,4 +1,4 @@
-"""`vtune parts`: which parts there are, and whether those of a user's file keep their promises."""
+"""`vtune parts`: the parts that exist, and whether those in a user's file keep their promises."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module

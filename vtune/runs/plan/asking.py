@@ -1,4 +1,4 @@
-"""Whether a service answers: one question over HTTP, without a client of its own."""
+"""Whether a service responds: one HTTP request, without a client of its own."""
 
 import urllib.error
 import urllib.request

@@ -1,4 +1,4 @@
-"""What a recipe needs, checked against this machine, its data and its services; one function a check."""
+"""What a recipe needs, checked on this machine, its data and its services; one function per check."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`vtune doctor`: what this machine can run, why not, and what to do about it."""
+"""`vtune doctor`: what this machine can run, what it cannot and why, and how to fix that."""
 
 import asyncio
 import os

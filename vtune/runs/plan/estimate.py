@@ -1,4 +1,4 @@
-"""Memory of a recipe on a machine by phase and part, of the largest micro-batch that its limits allow."""
+"""A recipe's memory by phase and part, for the largest micro-batch that its limits allow."""
 
 from collections.abc import Mapping
 from typing import Any

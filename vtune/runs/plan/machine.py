@@ -1,4 +1,4 @@
-"""The GPUs that a plan is for: those that are asked for, or those of this machine."""
+"""The GPUs that a plan is for: those that are named, or those of this machine."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What a recipe needs beside GPUs, by its data and its evaluations."""
+"""What a recipe needs besides GPUs, according to its data and its evaluations."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice

@@ -1,4 +1,4 @@
-"""`--dry-run`: whether a recipe fits a machine, where the memory goes, how long a step takes, what to change.
+"""`--dry-run`: whether a recipe fits a machine, its memory, its time per step, and what to change.
 
 Nothing is started and nothing allocated.
 """

@@ -1,4 +1,4 @@
-"""What to change in a recipe that does not fit a machine, and with which machine or model it would fit."""
+"""What to change in a recipe that does not fit, and which machine or model it would fit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

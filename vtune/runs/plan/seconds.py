@@ -1,4 +1,4 @@
-"""Tokens and seconds of a step of a recipe on a machine, for an assumed conversation that the plan states."""
+"""Tokens and seconds per step of a recipe on a machine, for an assumed conversation that the plan states."""
 
 import os
 from collections.abc import Mapping

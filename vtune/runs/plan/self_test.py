@@ -1,4 +1,4 @@
-"""`vtune doctor --self-test`: whether this machine really holds what is promised of it, in some seconds.
+"""`vtune doctor --self-test`: tests in seconds whether this machine really does what it should.
 
 A trial is a function that says what did not hold, nothing where all did. To add one, write it and name it in
 `TRIALS`.

@@ -1,1 +1,1 @@
-"""One process per device: started, watched, given orders, and ended together."""
+"""One process per device: started, watched, sent orders, and ended together."""

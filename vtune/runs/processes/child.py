@@ -1,4 +1,4 @@
-"""`vtune` commands in processes of their own: whatever becomes of one, what is around it continues."""
+"""`vtune` commands in child processes: whatever becomes of one, the parent continues."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""One process per device: start them, on many machines through pdsh, and end them together.
+"""Starts one process per device, on many machines through pdsh, and ends them together.
 
 The processes of a run talk through its folder `logs`: `rank-N.log` is what rank N said, `rank-N.ended` how it
 ended, and `order` what the command that started them wants of them. Each rank is watched by a small process

@@ -1,4 +1,4 @@
-"""The ranks of a run on one machine: a watcher for each, started without importing torch.
+"""The ranks of a run on one machine, each with a watcher, started without importing torch.
 
 `vtune` starts this here where it runs on one machine, and through pdsh on every machine of a hostfile.
 """

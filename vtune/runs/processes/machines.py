@@ -1,4 +1,4 @@
-"""The machines of a run: their names and GPUs, and what of this machine's environment the others get."""
+"""The machines of a run: their names and GPUs, and which environment variables they receive."""
 
 import json
 import os

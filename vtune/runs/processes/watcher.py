@@ -1,4 +1,4 @@
-"""One rank of a run and the process that watches it: its log, its end, and the orders that it is given.
+"""One rank of a run and the process that watches it: its log, its end, and the orders that it receives.
 
 Watchers and the command that started them speak through files of the run's folder `logs`, which all machines
 see. This file imports nothing large: there is a watcher beside every rank.

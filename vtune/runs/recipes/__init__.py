@@ -1,1 +1,1 @@
-"""`vtune recipes`: what ships by name, and (`chain/`) whether recipes join, from import to audit."""
+"""`vtune recipes`: the recipes that ship, and (`chain/`) whether recipes join, from import to audit."""

@@ -1,4 +1,4 @@
-"""`vtune recipes`: what ships, by name."""
+"""`vtune recipes`: the recipes that ship, by name."""
 
 import itertools
 import re

@@ -1,1 +1,1 @@
-"""`vtune report`: what run folders say about themselves; tables and pages are drawn in `vtune/report/`."""
+"""`vtune report`: what run folders report; `vtune/report/` makes the tables and pages."""

@@ -1,4 +1,4 @@
-"""`vtune report`: what run folders say about themselves, as one document."""
+"""`vtune report`: what run folders report, as one document."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`results.json` of an evaluation as others may have changed it: what its readers rely on is checked here."""
+"""Reads an evaluation's `results.json`, which others may have edited, and checks what readers rely on."""
 
 import sys
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A chat request as a sample, and a conversation with its tools as a chat completion."""
+"""Converts a chat request to a sample, and a conversation with its tools to a chat completion."""
 
 import base64
 import binascii

@@ -1,4 +1,4 @@
-"""Timeouts of a service's connections: one that says nothing, little, or takes nothing, is closed."""
+"""Timeouts for a service's connections: one that sends or takes too little is closed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A socket that listens, and an application that answers at it until it is told to stop."""
+"""A listening socket, and an application that answers on it until told to stop."""
 
 import signal
 import socket

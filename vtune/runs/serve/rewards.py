@@ -1,4 +1,4 @@
-"""`vtune serve rewards`: the reward service, from its socket to its end."""
+"""`vtune serve rewards`: the reward service, from its socket to its shutdown."""
 
 import asyncio
 import ipaddress

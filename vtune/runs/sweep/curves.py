@@ -1,4 +1,4 @@
-"""Curves of a sweep: a number of training over the steps, of every variant, over its seeds."""
+"""Curves of a sweep: a training metric over the steps, for every variant, over its seeds."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The runs of a sweep, as many at a time as are asked for; the commands of each one after the other."""
+"""Schedules the runs of a sweep, as many at a time as requested; each run's commands go in order."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""The numbers of one run of a sweep: of its training, and of its evaluations."""
+"""The numbers of one run of a sweep, from its training and its evaluations."""
 
 import sys
 from collections.abc import Mapping, Sequence

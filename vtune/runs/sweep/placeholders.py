@@ -1,4 +1,4 @@
-"""What stands in braces in a sweep, and its axes: one variant becomes one a value."""
+"""Placeholders in braces in a sweep, and its axes: one variant becomes one per value."""
 
 import re
 from collections.abc import Iterator, Mapping

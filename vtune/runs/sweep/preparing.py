@@ -1,4 +1,4 @@
-"""What a sweep makes for itself: commands of vtune that are run once for each seed, before its runs."""
+"""What a sweep prepares for itself: vtune commands that run once per seed, before its runs."""
 
 import re
 import shlex

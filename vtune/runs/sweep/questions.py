@@ -1,4 +1,4 @@
-"""Differences of a sweep over the questions that its evaluations asked, beside those over seeds.
+"""Differences of a sweep over the questions of its evaluations, beside those over seeds.
 
 A few seeds may lie closer together by luck than the draws of their answers allow. This interval holds the
 seeds fixed: it says how sure the difference of just these policies is on other questions.

@@ -1,4 +1,4 @@
-"""What a sweep has found, read from its folder: means over seeds with intervals, and paired differences."""
+"""The results of a sweep, read from its folder: means over seeds with intervals, and paired differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""Which checkpoints of a run stay, and which one is the best."""
+"""Which checkpoints of a run are kept, and which one is the best."""
 
 import socket
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The part of the reward that pays for using what was shown: right answers again, with another target shown.
+"""The reward for using what was shown: right answers regenerated with another target shown.
 
 What a call shows is no proof that it was read: a policy may look at the target and answer by something else.
 So the last turn of a right answer whose look shows the target is drawn once more, after the same tokens, with

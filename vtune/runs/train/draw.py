@@ -1,4 +1,4 @@
-"""How the rollouts of a step come about: prompts in order, drawn by the agent, each scored as it ends."""
+"""Generates the rollouts of a step: prompts in order, run by the agent, each scored as it ends."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Dynamic sampling: groups of zero variance teach nothing, and are replaced by groups of the next prompts."""
+"""Dynamic sampling: zero-variance groups teach nothing, and are replaced by groups of the next prompts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

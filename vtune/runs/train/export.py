@@ -1,4 +1,4 @@
-"""`vtune export`: a checkpoint as a plain Hugging Face folder, and proof that it is the same policy."""
+"""`vtune export`: a checkpoint as a plain Hugging Face folder, verified to be the same policy."""
 
 import asyncio
 import contextlib

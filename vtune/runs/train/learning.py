@@ -1,4 +1,4 @@
-"""What a step learns: scored trajectories -> advantages, credit -> updates of the weights."""
+"""The learning part of a step: scored trajectories -> advantages, credit -> weight updates."""
 
 import asyncio
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Reinforcement training, in the order in which the data flows (CodeV §4.3, stage 2).
+"""The reinforcement learning loop, in the order in which data flow (CodeV §4.3, stage 2).
 
 A step is `_Loop.step`: draw and score, advantages, credit, update, record. Around it is what happens
 between steps: the weights are handed to the engine, evaluated when that is due, and saved.

@@ -1,4 +1,4 @@
-"""Services on a loopback address, seen from every machine of a run: each machine has one of its own."""
+"""Services at a loopback address in a run on several machines: on each one it is another service."""
 
 import ipaddress
 import socket

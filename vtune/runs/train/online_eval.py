@@ -1,4 +1,4 @@
-"""Evaluation during training: the weights as they are, drawn from by the run's own engine.
+"""Evaluation during training: the current weights, with the run's own engine.
 
 Every process takes part, with every n-th question of a suite; what they found is put together, and the first
 one writes it. Nothing of it reaches the training: draws have keys of their own, and no state is shared.

@@ -1,4 +1,4 @@
-"""The `eval` section of a training recipe: which suites the weights are evaluated on while they change."""
+"""The `eval` section of a training recipe: the suites on which the weights are evaluated during training."""
 
 from pathlib import Path
 from typing import Annotated, Any, Self

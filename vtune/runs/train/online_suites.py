@@ -1,4 +1,4 @@
-"""The suites that weights are evaluated on while they change: read, checked, and what they are known by."""
+"""The suites for evaluation during training: read, checked and identified."""
 
 import json
 from collections.abc import Iterable, Mapping

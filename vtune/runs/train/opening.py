@@ -1,4 +1,4 @@
-"""What a run of reinforcement training is made of: loaded and opened in order, and closed together."""
+"""Opens what a reinforcement learning run is made of, in order, and closes it together."""
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence

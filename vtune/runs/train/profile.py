@@ -1,4 +1,4 @@
-"""A profile of one step by torch: where its time goes on the processor and on the GPU."""
+"""A torch profile of one step: where its time goes on the CPU and on the GPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

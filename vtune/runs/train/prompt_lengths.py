@@ -1,4 +1,4 @@
-"""Whether the prompts of a first step leave room for a reply."""
+"""Whether the prompts of the first step leave room for a reply."""
 
 from pathlib import Path
 

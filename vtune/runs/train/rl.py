@@ -1,4 +1,4 @@
-"""All that can be known about a `vtune rl` before it begins."""
+"""Everything that can be checked about a `vtune rl` before it starts."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple

@@ -1,4 +1,4 @@
-"""What `vtune rl` is asked to do: its recipe, and whether a step of it splits over processes."""
+"""The recipe of `vtune rl`, and whether a step of it can be split over processes."""
 
 from typing import Self
 

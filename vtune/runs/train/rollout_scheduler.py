@@ -1,4 +1,4 @@
-"""The rollouts of one step after the other, each with the weights that it should be drawn with."""
+"""Generates the rollouts of one step after another, each with the weights that it should use."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What `vtune sft` is asked to do."""
+"""The recipe of `vtune sft`."""
 
 from typing import Self
 

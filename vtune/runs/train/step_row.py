@@ -1,4 +1,4 @@
-"""What the metrics say of a step as a whole, beside the numbers of each source."""
+"""The metrics of a step as a whole, beside the numbers of each source."""
 
 import resource
 import time

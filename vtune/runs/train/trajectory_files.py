@@ -1,4 +1,4 @@
-"""The files of a run's trajectories: one per step that keeps them, and process."""
+"""The files of a run's trajectories: one per process and step that keeps them."""
 
 import re
 from pathlib import Path

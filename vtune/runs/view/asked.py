@@ -1,4 +1,4 @@
-"""What samples ask, beside the index of a place: read from the data once, and found by id in a file."""
+"""The questions of samples, read from the data once and then found by id in a file beside the index."""
 
 import hashlib
 import json

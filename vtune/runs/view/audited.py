@@ -1,4 +1,4 @@
-"""What `vtune faithfulness` has found in the folder of a run, as tables of its page."""
+"""What `vtune faithfulness` found in a run's folder, as tables for its page."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One sample in several steps and places: what a policy showed of the same picture while it learnt."""
+"""One sample at several steps and in several places: how a policy's looks change as it learns."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, zip_longest

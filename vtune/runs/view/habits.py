@@ -1,4 +1,4 @@
-"""What an index says beside its list: which tool errs, what is flagged, which samples are always wrong."""
+"""What an index shows beside its list: which tool fails, what is flagged, which samples are always wrong."""
 
 from collections import Counter
 from typing import Any

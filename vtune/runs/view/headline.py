@@ -1,4 +1,4 @@
-"""What trajectories say first: shares and means with their intervals, at the first step and at the last."""
+"""The headline of trajectories: shares and means with intervals, at the first step and at the last."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict

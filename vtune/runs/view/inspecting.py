@@ -1,4 +1,4 @@
-"""`vtune data inspect` of trajectories and traces: what a file of them holds, and its first rows."""
+"""`vtune data inspect` for trajectories and traces: what a file of them holds, and its first rows."""
 
 from collections import Counter
 from pathlib import Path

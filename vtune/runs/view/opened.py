@@ -1,4 +1,4 @@
-"""A place that is looked at: its index, what its samples ask, its labels, and one document at a time."""
+"""A place opened for viewing: its index, its samples' questions, its labels, and one document at a time."""
 
 import threading
 from collections import OrderedDict

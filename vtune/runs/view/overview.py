@@ -1,4 +1,4 @@
-"""The page of a run or an evaluation, as plain values: headline, curves, tables, recipe, data."""
+"""The page of a run or an evaluation as plain values: headline, curves, tables, recipe, data."""
 
 import hashlib
 import json

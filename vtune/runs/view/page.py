@@ -1,4 +1,4 @@
-"""`vtune report --html`: runs, with some of their trajectories, as one page that needs nothing else."""
+"""`vtune report --html`: runs, with some of their trajectories, as one self-contained page."""
 
 import base64
 import hashlib

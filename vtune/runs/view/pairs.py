@@ -1,4 +1,4 @@
-"""Two models, or two checkpoints of one: which samples each of them answers right, and looks at."""
+"""Two models, or two checkpoints of one: which samples each answers right, and looks at."""
 
 import re
 from collections.abc import Mapping, Sequence

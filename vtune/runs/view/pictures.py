@@ -1,4 +1,4 @@
-"""Pictures for a page: decoded behind limits and encoded again, so nothing of a file reaches a browser."""
+"""Pictures for a page: decoded behind limits and re-encoded, so that no bytes of a file reach a browser."""
 
 import io
 import threading

@@ -1,4 +1,4 @@
-"""Rows that papers report on the suite of an evaluation, beside its own."""
+"""Rows that papers report for an evaluation's suite, beside its own."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

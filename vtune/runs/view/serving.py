@@ -1,4 +1,4 @@
-"""`vtune view`: places behind HTTP on this machine, with the page that shows them."""
+"""`vtune view`: serves places over HTTP on this machine, with the page that shows them."""
 
 import asyncio
 import json

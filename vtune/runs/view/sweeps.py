@@ -1,4 +1,4 @@
-"""What a sweep has found, for its page: the tables of a terminal, and differences to be drawn."""
+"""The results of a sweep for its page: the tables of a terminal, and differences to plot."""
 
 from collections.abc import Sequence
 from pathlib import Path

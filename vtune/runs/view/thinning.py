@@ -1,4 +1,4 @@
-"""Curves of long runs with few points, for a page that holds all of its numbers."""
+"""Reduces the curves of long runs to few points, for a page that holds all of its numbers."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean

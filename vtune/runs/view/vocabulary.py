@@ -1,4 +1,4 @@
-"""The texts of token ids: from the tokenizer of a run's checkpoint, or of the model that it started from."""
+"""The text of token ids, from the tokenizer of a run's checkpoint or of its starting model."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

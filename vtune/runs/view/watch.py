@@ -1,4 +1,4 @@
-"""`vtune watch`: how far a run or an evaluation is, from its folder, while another process works in it."""
+"""`vtune watch`: the progress of a run or an evaluation, read from its folder by another process."""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Calls of sessions under attack: made as attacks are, watched meanwhile, and asked afterwards."""
+"""Calls of sessions under attack: made as the attack's, watched while they run, and checked afterwards."""
 
 import asyncio
 import secrets

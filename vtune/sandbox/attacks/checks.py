@@ -1,4 +1,4 @@
-"""What an attack has harmed, one function per kind of harm; each yields one line per breach."""
+"""What an attack harmed: one function per kind of harm, one line per breach."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Files and processes as they are at one moment, and what differs between two."""
+"""A snapshot of files and processes, and what differs between two of them."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""A sandbox to be shot at: what one attack does there, and what it harms around it."""
+"""A sandbox to attack: what one attack does in it, and what it harms around it."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What `{{NAME}}` in an attack stands for. Names are read by pattern, so that foreign suites run too."""
+"""What `{{NAME}}` in an attack stands for. Names are found by pattern, so foreign suites run too."""
 
 import re
 from collections.abc import Mapping

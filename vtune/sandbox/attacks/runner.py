@@ -1,4 +1,4 @@
-"""Run attacks one after the other, each in a session of its own, and say how each one ended."""
+"""Runs attacks one after another, each in its own session, and reports how each one ended."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence

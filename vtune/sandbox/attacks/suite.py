@@ -1,4 +1,4 @@
-"""A suite of attacks: a folder of snippets, each with a header that says what must not happen."""
+"""A suite of attacks: a folder of snippets, each with a header that states what must not happen."""
 
 import difflib
 import re

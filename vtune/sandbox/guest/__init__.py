@@ -1,4 +1,4 @@
-"""What runs inside: the fork server and the sessions forked from it.
+"""What runs inside the sandbox: the fork server and the sessions forked from it.
 
 The fork server loads this package as `guest`, so its modules import each other relatively and nothing else
 of vtune; what the trainer knows is not reachable from a session.

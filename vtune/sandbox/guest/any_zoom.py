@@ -1,4 +1,4 @@
-"""Find a copy at a zoom that is not common and not turned: each zoom is tried with a small template."""
+"""Finds an unrotated copy at an unusual zoom, by trying each zoom with a small template."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The layers put together: how a freshly forked process becomes a session that cannot get out.
+"""All layers together: how a freshly forked process becomes a session that cannot get out.
 
 Nothing degrades in silence: a step that fails raises, and the caller ends the process.
 """

@@ -1,4 +1,4 @@
-"""Decode a picture on behalf of the trainer: a file in, raw pixels out."""
+"""Decodes a picture on behalf of the trainer: a file in, raw pixels out."""
 
 import mmap
 from pathlib import Path

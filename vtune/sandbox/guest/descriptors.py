@@ -1,4 +1,4 @@
-"""The descriptors of a session: which it has, and the file that it prints to."""
+"""The file descriptors that a session has, and the file that it prints to."""
 
 import fcntl
 import os

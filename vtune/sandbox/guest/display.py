@@ -1,4 +1,4 @@
-"""`IPython.display` for code that believes to run in a notebook: what it displays is saved as a picture."""
+"""`IPython.display` for code written for a notebook: what it displays is saved as a picture."""
 
 import io
 import os

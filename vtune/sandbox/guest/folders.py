@@ -1,4 +1,4 @@
-"""The folders of a sandbox: where a session works, what it reads, and how to be rid of all of it.
+"""The folders of a sandbox: where a session works, what it reads, and how to remove all of it.
 
 <sandbox>/s000001/ws   the session's workspace, its working folder
 <sandbox>/s000001/in   its input pictures, and their pixels, which it may only read

@@ -1,4 +1,4 @@
-"""Cheap forks of the fork server: what its libraries would do in each of them is done once, ahead."""
+"""Makes forks of the fork server cheap: what libraries would do in every fork is done once, ahead."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The hooks in libraries that record what pictures show, installed once in the fork server.
+"""The library hooks that record what pictures show, installed once in the fork server.
 
 None changes what honest code computes, with one exception: a PIL crop is clamped to its picture instead of
 being padded with black.

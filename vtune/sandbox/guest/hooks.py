@@ -1,4 +1,4 @@
-"""What a session knows of its pictures, and what the hooks that record it have in common (see `hooked`)."""
+"""What a session knows about its pictures, and what the recording hooks have in common (see `hooked`)."""
 
 import functools
 import os

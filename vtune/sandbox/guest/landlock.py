@@ -1,4 +1,4 @@
-"""Landlock: which files a session may reach. Needs no privilege, and holds for good.
+"""Landlock: which files a session may reach. Needs no privilege, and cannot be undone.
 
 What it does not cover, and the seccomp filter must: metadata (chmod, chown, times), `stat`, sockets other
 than TCP, and, before version 3 of its interface, truncation.

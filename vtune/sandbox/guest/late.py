@@ -1,4 +1,4 @@
-"""Hooks in libraries that a model's code may import: put in as soon as it does, for most code never does."""
+"""Hooks for libraries that a model's code may import, installed on import, since most code never does."""
 
 import importlib.machinery
 import sys

@@ -1,4 +1,4 @@
-"""How a view shows the array whose memory it uses, found from addresses and strides."""
+"""How a view maps to the array whose memory it uses, found from addresses and strides."""
 
 from typing import Any, NamedTuple
 

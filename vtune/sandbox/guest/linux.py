@@ -1,4 +1,4 @@
-"""System calls by name, with OSError when the kernel refuses. The one place that calls into the C library."""
+"""System calls by name, with OSError when the kernel refuses. The only place that calls the C library."""
 
 import ctypes
 import errno

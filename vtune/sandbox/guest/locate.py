@@ -1,4 +1,4 @@
-"""Find where in an input a picture was taken from, when its history is not known.
+"""Finds where in an input a picture was taken from, when its history is not known.
 
 Three steps, the cheap ones first: is it one of the regions that the code is known to have cut out, or the
 whole input; is it a copy at a common zoom; is it a copy at any zoom. Each works with grey levels up to

@@ -1,4 +1,4 @@
-"""Where a picture fits best in an input: at its very size, and nudged from a place nearby."""
+"""Where a picture best fits in an input: at its exact size, and nudged from a nearby place."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Namespaces: a session's own small machine, with no network, no other process and no host file in sight.
+"""Namespaces: a session's own small machine, with no network, other processes or host files in sight.
 
 They belong to the fork server and are paid for once. Root may make them; anybody else needs a user namespace,
 which some machines and most containers refuse, so `why_not` tries everything in a process to throw away.

@@ -1,4 +1,4 @@
-"""Hooks in `scipy.ndimage`: its filters show what their pictures show, and turned pictures are followed."""
+"""Hooks in `scipy.ndimage`: filters keep what their pictures show, and rotated pictures are followed."""
 
 import math
 from types import ModuleType

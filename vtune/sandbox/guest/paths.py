@@ -1,4 +1,4 @@
-"""Where a path written by a model leads: always into the workspace, unless it reads what the system has.
+"""Where a path written by a model leads: always into the workspace, unless it reads system files.
 
 Models name files as they saw them in training: `/mnt/data/image_0.png`, `/tmp/crop.png`, `./output/`.
 """

@@ -1,4 +1,4 @@
-"""Which part of an input a picture shows: its region, and that of a mosaic of several."""
+"""Which part of an input a picture shows: its region, or that of a mosaic of several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Small changes to the parsed code before it runs: invented paths, and slices that would wrap around.
+"""Small changes to parsed code before it runs: invented paths, and slices that would wrap around.
 
 They work on the syntax tree, so line numbers and the text in error messages stay the model's own.
 """

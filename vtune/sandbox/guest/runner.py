@@ -1,4 +1,4 @@
-"""One session: run a model's code again and again in the same namespace."""
+"""One session: runs a model's code again and again in the same namespace."""
 
 import ast
 import builtins

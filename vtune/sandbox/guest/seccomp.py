@@ -1,4 +1,4 @@
-"""The system call filter of a session: what is not listed here is refused.
+"""The system call filter of a session: whatever is not listed here is refused.
 
 It keeps a session one process with one thread, without sockets, that can signal nobody but itself and cannot
 change the metadata of files, which Landlock does not cover. What an image library needs stays as it is.

@@ -1,4 +1,4 @@
-"""What the trainer passes to its sandbox at the start: one JSON document on the command line."""
+"""What the trainer passes to its sandbox at startup: one JSON document on the command line."""
 
 import json
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Numbers of the system calls that the sandbox allows, answers or makes, for the two machines it knows.
+"""Numbers of the system calls that the sandbox allows, answers or makes, for both supported architectures.
 
 Source: the kernel's own headers (asm/unistd_64.h, and asm-generic/unistd.h for aarch64). A name that a
 machine does not have is not in its table.

@@ -1,4 +1,4 @@
-"""Which protection this machine offers: the best is taken, and without a sufficient one nothing runs.
+"""Which protection this machine offers: the best is used; without a sufficient one, nothing runs.
 
 `namespaces`: an own view of files, processes and network for the fork server and its sessions, besides the
 layers of `flat`. `flat`: Landlock and seccomp, which need no rights at all. `unsafe`: none, on demand only.

@@ -1,4 +1,4 @@
-"""Rows in the portions that become row groups, so that readers hold little at a time."""
+"""Rows in portions that become row groups, so that readers hold little at a time."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

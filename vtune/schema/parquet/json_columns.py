@@ -1,4 +1,4 @@
-"""Columns of JSON (Arrow's extension type, `Json` of `datasets`) as the values that their texts stand for."""
+"""JSON columns (Arrow's extension type, `Json` of `datasets`) as the values that they encode."""
 
 from collections.abc import Callable
 from contextlib import suppress

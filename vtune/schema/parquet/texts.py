@@ -1,4 +1,4 @@
-"""The texts of single columns, whatever else a file holds."""
+"""Reads the texts of single columns, whatever else a file holds."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

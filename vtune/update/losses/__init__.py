@@ -1,4 +1,4 @@
-"""Policy-gradient losses, one file per algorithm: its keys in a recipe, and its function.
+"""Policy-gradient losses, one file per algorithm: its recipe keys, and its function.
 
 To add one: write a file with a section and a function, which adds itself to `LOSSES`; see `vtune.parts`.
 """

@@ -1,4 +1,4 @@
-"""How the losses of tokens make the loss of an update, whatever its micro-batches and processes."""
+"""How token losses add up to the loss of an update, independent of its micro-batches and processes."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""CISPO: the importance weight of each token is clipped, and no token is lost."""
+"""CISPO: clips each token's importance weight, and drops no token."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""How far a policy is from another, estimated on the tokens that were sampled."""
+"""How far a policy is from another, estimated on the sampled tokens."""
 
 from typing import Literal
 

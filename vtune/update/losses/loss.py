@@ -1,4 +1,4 @@
-"""What a loss is: sampled tokens and a section of a recipe in, the loss of each token out."""
+"""What a loss is: sampled tokens and a recipe section in, the loss of each token out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The section `loss` of a recipe: `algorithm` says which keys it has."""
+"""The `loss` section of a recipe: `algorithm` decides which keys it has."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""The word `Tensor` in annotations of losses, without torch: who reads a recipe computes no loss."""
+"""The name `Tensor` for annotations of losses, without torch, which reading a recipe does not need."""
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 

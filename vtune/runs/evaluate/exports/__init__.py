@@ -1,1 +1,1 @@
-"""A finished evaluation in the formats of other harnesses: `vtune export FOLDER OUT --as FORMAT`."""
+"""A finished evaluation in other harnesses' formats: `vtune export FOLDER OUT --as FORMAT`."""

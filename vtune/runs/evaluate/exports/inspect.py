@@ -1,4 +1,4 @@
-"""inspect's log: one `.eval` file, which `inspect view` shows and `read_eval_log` reads.
+"""Inspect's log: one `.eval` file, which `inspect view` shows and `read_eval_log` reads.
 
 It is a zip with a JSON document per rollout, so that one of them is in memory at a time; `inspect log
 convert` makes the `.json` of it. No package of inspect is needed.

@@ -1,4 +1,4 @@
-"""lmms-eval's logs: `{date}_samples_{task}.jsonl`, a line per reply, and `{date}_results.json`.
+"""lmms-eval's logs: `{date}_samples_{task}.jsonl`, one line per reply, and `{date}_results.json`.
 
 Source: lmms-eval 0.7.3, `lmms_eval/evaluator.py` and `loggers/evaluation_tracker.py`.
 """

@@ -1,4 +1,4 @@
-"""What every export is made of: a rollout with its question, its answer, and its pictures as files."""
+"""What every export starts from: a rollout with its question, its answer, and its pictures as files."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a policy wrote, as `scripted:FILE` reads it: to be scored again by anyone, without a model."""
+"""A policy's replies as a file for `scripted:FILE`: anyone can score them again, without a model."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""VLMEvalKit's prediction files: `{model}_{dataset}.xlsx`, the columns of its TSV and what the policy said.
+"""VLMEvalKit's prediction files: `{model}_{dataset}.xlsx`, its TSV columns and the policy's replies.
 
 Source: VLMEvalKit e8e78f05, `vlmeval/inference.py` (`infer_data_job`) and `vlmeval/smp/file.py`. Its scorers
 read them with pandas: `python run.py --mode eval --data VStarBench --model M --work-dir OUT`.

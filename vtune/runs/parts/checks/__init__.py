@@ -1,1 +1,1 @@
-"""What a part of each kind promises, tried on small examples: the contract of `vtune parts check`."""
+"""What each kind of part promises, tested on small examples: the contract of `vtune parts check`."""

@@ -1,4 +1,4 @@
-"""A promise of a part, tried."""
+"""A promise of a part, and its test."""
 
 import io
 import threading

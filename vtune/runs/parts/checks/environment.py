@@ -1,4 +1,4 @@
-"""What an environment promises, tried on the short conversation that it brings."""
+"""What an environment promises, tested on the short conversation that it provides."""
 
 import asyncio
 import copy

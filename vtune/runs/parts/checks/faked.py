@@ -1,4 +1,4 @@
-"""Looks that claim what they do not show: an evidence judge that believes the claim would pay for them."""
+"""Looks that claim what they do not show: an evidence judge that believes the claim would reward them."""
 
 import io
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a family of models promises, tried on its tiny model."""
+"""What a family of models promises, tested on its tiny model."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""What a filter promises, tried on a few rows as `vtune curate` sends them through it."""
+"""What a filter promises, tested on a few rows passed through it as in `vtune curate`."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Whether pictures show the regions that a call says they show, as scoring will find."""
+"""Whether pictures show the regions that a call claims, as scoring will find."""
 
 import io
 import random

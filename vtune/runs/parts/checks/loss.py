@@ -1,4 +1,4 @@
-"""What a loss promises, tried on sequences drawn by chance: the contract of `vtune parts check`."""
+"""What a loss promises, tested on random sequences: the contract of `vtune parts check`."""
 
 import pickle
 from collections.abc import Sequence

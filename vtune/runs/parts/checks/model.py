@@ -1,4 +1,4 @@
-"""A scripted model, in the place of the one that a part asks while it is tried."""
+"""A scripted model, in place of the one that a part asks while it is tested."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Records with all that ours may say: what a format that is written is tried with, one thing at a time."""
+"""Records with every field that ours may have: what a written format is tested with, one field at a time."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a data format that is also written promises: an import brings back what an export wrote."""
+"""What a data format with a writer promises: an import brings back what an export wrote."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields

@@ -1,1 +1,1 @@
-"""Whether recipes join: what one writes is what the next one reads, seen on a few rows, without a model."""
+"""Whether recipes join: the next one can read what one writes, tested on a few rows without a model."""

@@ -1,4 +1,4 @@
-"""What a data recipe reads: files of its sources, benchmarks, and what policies are asked for pass rates."""
+"""What a data recipe reads: its source files, benchmarks, and what policies are asked for pass rates."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Files and folders between recipes: does anything write what is read, and is it of the kind that is read?"""
+"""Files and folders between recipes: does something write what is read, and is it of the right kind?"""
 
 import re
 from collections.abc import Iterator

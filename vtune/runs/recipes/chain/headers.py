@@ -1,4 +1,4 @@
-"""The commands in a recipe's comments: they say what makes the files that it reads, and where its own go."""
+"""The commands in a recipe's comments: which ones make the files that it reads, and where its output goes."""
 
 import functools
 import re

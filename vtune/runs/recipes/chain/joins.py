@@ -1,4 +1,4 @@
-"""One join: what is written, what is read, and whether they fit, for everything that samples carry along."""
+"""One join: what is written, what is read, and whether the two fit in everything that samples carry."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Two policies without a model: one does what its prompt asks, one writes what its cold start has taught."""
+"""Two policies without a model: one does what its prompt asks, one writes what its cold start taught it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""A policy before a benchmark, calls before an audit, traces before a cold start."""
+"""Joins of a policy and a benchmark, calls and an audit, traces and a cold start."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

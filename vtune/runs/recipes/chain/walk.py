@@ -1,4 +1,4 @@
-"""`vtune recipes check`: from imports over curation and training to benchmarks and audits, edge by edge."""
+"""`vtune recipes check`: from imports over curation and training to benchmarks and audits, join by join."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What commands and recipes write, and a few rows of it: by the code that would write the real thing."""
+"""What commands and recipes write, and a few rows of it from the code that writes the real thing."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

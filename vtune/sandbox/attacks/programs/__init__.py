@@ -1,4 +1,4 @@
-"""Random programs that look, or pretend to: what an evidence reward is tested with.
+"""Random programs that look, or pretend to, for testing an evidence reward.
 
 `Program` is a genome, `written` turns it into source text for one puzzle and says where the target lies in
 each picture that it saves; `random_program`, `mutated` and `crossed` make new ones.

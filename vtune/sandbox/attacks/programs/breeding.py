@@ -1,4 +1,4 @@
-"""Random programs, and how they change: mutation and crossing."""
+"""Random programs, and how they evolve: mutation and crossover."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A program while it is written: its lines, and where the input lies in the picture that they make."""
+"""A program while it is being written: its lines, and where the input lies in the picture that they make."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

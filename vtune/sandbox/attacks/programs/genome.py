@@ -1,4 +1,4 @@
-"""A program as a genome: calls of shots, each a source, operations and a way to save."""
+"""A program as a genome: calls made of shots, each with a source, operations and a way to save."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

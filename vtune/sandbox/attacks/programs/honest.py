@@ -1,4 +1,4 @@
-"""Operations that keep what a picture shows: tones, sizes, turns, frames, edges, marks beside."""
+"""Operations that preserve what a picture shows: tones, sizes, rotations, frames, edges, added marks."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Operations that take away what a picture shows, while its history may go on claiming it."""
+"""Operations that destroy what a picture shows, while its history may still claim it."""
 
 import numpy as np
 

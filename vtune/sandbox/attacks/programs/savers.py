@@ -1,4 +1,4 @@
-"""How a picture comes back: files, figures, memory; and files that are not what was saved."""
+"""How a picture is returned: files, figures, memory; and files that are not what was saved."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Where a shot begins: a crop around the target, or one that knows nothing of it, or a sheet of tiles.
+"""Where a shot starts: a crop around the target, one that ignores the target, or a sheet of tiles.
 
 A source is called with the draft's input (`image`, `image_path`), the target's box and its parameters, and
 returns the draft of its picture.

@@ -1,4 +1,4 @@
-"""Operations on colours and brightness alone: a crop keeps its size and what it shows."""
+"""Operations on colour and brightness alone: a crop keeps its size and what it shows."""
 
 from vtune.sandbox.attacks.programs.draft import Draft, Operation, within
 

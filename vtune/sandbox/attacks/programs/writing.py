@@ -1,4 +1,4 @@
-"""A genome as source text for one puzzle, and what is known of the pictures that it saves."""
+"""A genome as source code for one puzzle, and what is known of the pictures that it saves."""
 
 from dataclasses import dataclass
 
