@@ -34,23 +34,23 @@ def _is_empty(files: tuple[str, ...]) -> bool:
 
 
 Uses = Annotated[tuple[str, ...], Field(exclude_if=_is_empty)]
-"""Files with parts of the user's own; paths start from the recipe's folder, those of `--set` from here."""
+"""Files with the user's own parts; relative to the recipe's folder, for `--set` to the current one."""
 
 RENAMED = {"advantage.refills": "advantage.dynamic_sampling_rounds"}
-"""Old key -> its name now, both dotted."""
+"""Old key -> its current name, both dotted."""
 
 R = TypeVar("R", bound=Strict)
 
 
 def shipped(package: str) -> dict[str, Path]:
-    """The YAML files that ship in a folder, by name without ending, e.g. `codev-tiny` in `recipes.rl`."""
+    """The YAML files that ship in a folder, by name without suffix, e.g. `codev-tiny` in `recipes.rl`."""
     top, *below = package.split(".")
     root = Path(str(resources.files(f"vtune.{top}"))).joinpath(*below)
     return {path.stem: path for path in sorted(root.glob("*.yaml"))}
 
 
 def find(name: str, package: str) -> Path:
-    """The file that a name or a path means; a path wins where both exist.
+    """The file that a name or a path refers to; a path wins if both exist.
 
     Args:
         name: A path (`my.yaml`, `dir/my.yaml`) or the name of a shipped file, with or without its kind
@@ -160,7 +160,7 @@ def _bring(kind: type[Strict], values: dict[str, Any], base: Path, place: str) -
 
 
 def recipe_keys(path: Path) -> list[str]:
-    """The keys at the top of a recipe, whatever its kind.
+    """The top-level keys of a recipe, whatever its kind.
 
     Raises:
         RecipeError: If the file holds none.
@@ -217,18 +217,18 @@ def _not_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
 
 
 def override(key: str, value: Any) -> str:
-    """A setting that was read from YAML, as an override of `load_recipe`."""
+    """A setting read from YAML, as an override for `load_recipe`."""
     # YAML's own writer: it gives floats the dot without which they are read as text.
     return f"{key}={yaml.safe_dump(value, default_flow_style=True, width=inf)}"
 
 
 def dump_recipe(recipe: Strict) -> str:
-    """The recipe as YAML, every field in file order: what a run writes beside its output."""
+    """The recipe as YAML, with every field in file order: what a run writes beside its output."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def with_new_names(values: Any) -> Any:
-    """Values of a recipe that a run has stored, with its keys under the names that they have now."""
+    """The values of a recipe that a run has stored, with renamed keys under their current names."""
     found = copy.deepcopy(values)
     for old, new in RENAMED.items():
         (old_section, old_key), (new_section, new_key) = old.split("."), new.split(".")
@@ -239,7 +239,7 @@ def with_new_names(values: Any) -> Any:
 
 
 def _lines(node: yaml.Node, path: Path, loc: Loc = ()) -> Iterator[tuple[Loc, int]]:
-    """(location, 1-based line) of every key and item; a key given twice is an error."""
+    """(location, 1-based line) of every key and item; a duplicate key is an error."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -258,7 +258,7 @@ def _lines(node: yaml.Node, path: Path, loc: Loc = ()) -> Iterator[tuple[Loc, in
 
 
 def _apply(values: dict[str, Any], override: str) -> Loc:
-    """Set one `key.path=value`; the schema judges key and value afterwards."""
+    """Set one `key.path=value`; the schema validates key and value afterwards."""
     path, sign, text = override.partition("=")
     if not sign or not path:
         lacking = "key before its `=`" if sign else "`=`"

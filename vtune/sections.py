@@ -9,11 +9,11 @@ from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCu
 from pydantic_core.core_schema import no_info_plain_validator_function
 
 LARGEST = 2**63 - 1
-"""Of whole numbers in a recipe: what tensors, Parquet and generators of random numbers can hold."""
+"""The largest whole number in a recipe: what tensors, Parquet and random generators can hold."""
 
 
 class Strict(BaseModel):
-    """Base of every recipe section: no unknown keys, no change after reading."""
+    """Base of every recipe section: no unknown keys, immutable after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -52,13 +52,13 @@ class Strict(BaseModel):
 
 
 class Open(Strict):
-    """A section that also has a key for each of some parts: those of a user's own come by `uses`."""
+    """A section that also has one key per part of some kind: a user's own come from `uses`."""
 
     model_config = ConfigDict(extra="allow")
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
-        """Key -> its section, of all that may be given beside the fields."""
+        """Key -> its section, for everything that may be given besides the fields."""
         raise NotImplementedError
 
     @model_validator(mode="before")
@@ -83,7 +83,7 @@ class Open(Strict):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Key -> its section, of those that are given beside the fields."""
+        """Key -> its section, for what is given besides the fields."""
         extra = self.__pydantic_extra__ or {}
         return {name: section for name, section in extra.items() if section is not None}
 

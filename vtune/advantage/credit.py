@@ -19,14 +19,15 @@ from vtune.schema.trajectory import Trajectory
 from vtune.tools.similarity import Flags, Indices, Pairs, ToolType, Values
 
 SUCCESS = 1.0
-"""Accuracy of a success: full marks. The format and what tools showed do not make one (§3.2)."""
+"""The accuracy of a success: full marks. Format and tool rewards do not make a success (§3.2)."""
 
 TOLERANCE = 1e-9
-"""By which a similarity may miss a threshold or another one: sums depend on the order of their terms."""
+"""How far a similarity may miss a threshold or another similarity: sums depend on the order of their terms.
+"""
 
 
 class Match(NamedTuple):
-    """A call of a failing trajectory and the reference group that is most like it."""
+    """A call of a failing trajectory and the reference group that it resembles most."""
 
     trajectory: int
     """Index among the trajectories."""
@@ -46,9 +47,9 @@ class Match(NamedTuple):
     before: float
     """The trajectory's advantage."""
     correction: float
-    """What was added to it for this call; 0 where a gate held it back."""
+    """What was added to it for this call; 0 if a gate held it back."""
     gated: bool
-    """Whether it passed both gates, θ and α_min, in a trajectory that was punished."""
+    """Whether it passed both gates, θ and α_min, in a trajectory with a negative advantage."""
 
     @property
     def confidence(self) -> float:
@@ -58,12 +59,12 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What credit transfer did to trajectories, and all that it found on the way."""
+    """What credit transfer did to trajectories, and everything it found on the way."""
 
     call_advantages: tuple[tuple[float | None, ...], ...]
     """Of each trajectory, one per call; None where the trajectory is unscored."""
     matches: tuple[Match, ...]
-    """Of the calls of failing trajectories that have a reference group to be compared with."""
+    """For those calls of failing trajectories that have a reference group to be compared with."""
     failing: tuple[int, ...]
     """The failing trajectories."""
     failing_calls: int

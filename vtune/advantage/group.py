@@ -14,7 +14,7 @@ EPSILON = 1e-6
 def group_advantages(
     rewards: Sequence[float | None], groups: Sequence[int | str], *, baseline: Baseline
 ) -> list[float | None]:
-    """The advantage of each trajectory over the others of its group.
+    """The advantage of each trajectory relative to the rest of its group.
 
     Args:
         rewards: Total reward of each trajectory, shape (N,). None means unscored, which says nothing about
@@ -52,7 +52,7 @@ def group_advantages(
 def has_signal(rewards: Sequence[float | None]) -> bool:
     """Whether a group's rewards differ, so that some of its trajectories have an advantage.
 
-    The filter of DAPO (Yu et al. 2025, "Dynamic Sampling"), on what advantages are made from.
+    DAPO's filter (Yu et al. 2025, "Dynamic Sampling"), applied to the rewards that advantages are made from.
 
     Args:
         rewards: Of the trajectories of one group; unscored ones (None) say nothing.
@@ -62,7 +62,7 @@ def has_signal(rewards: Sequence[float | None]) -> bool:
 
 
 def overlong_penalty(tokens: int, *, limit: int, buffer: int, factor: float) -> float:
-    """What is added to the reward of a long reply: 0 up to limit - buffer, from there falling to -factor.
+    """What is added to the reward of a long reply: 0 up to limit - buffer, then falling to -factor.
 
     Args:
         tokens: Tokens that the policy sampled.

@@ -21,21 +21,21 @@ from vtune.advantage.recipe import Credit
 
 @dataclass(frozen=True, slots=True)
 class Correctable:
-    """Shares in [0, 1] of what fails though a success did the like; None where nothing fails."""
+    """Shares in [0, 1] of failures for which some success did something similar; None if nothing fails."""
 
     trajectories: float | None
-    """Of failing trajectories: those with such a call (figure 2a)."""
+    """The share of failing trajectories that have such a call (figure 2a)."""
     calls: float | None
-    """Of the calls of failing trajectories (figure 2b)."""
+    """The share among the calls of failing trajectories (figure 2b)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupportBin:
-    """Calls of failing trajectories whose most similar witness is that similar (figure 2c)."""
+    """Calls of failing trajectories, binned by the similarity of their most similar witness (figure 2c)."""
 
     low: float
     high: float
-    """Not included, except 1."""
+    """Exclusive, except for 1."""
     calls: int
     support: float | None
     """Mean support of their best reference groups; None without a call."""
@@ -59,15 +59,15 @@ class ToolCredit:
 
     calls: int
     corrected: int
-    """Of them, how many got another advantage."""
+    """How many of them got another advantage."""
     gated: int
-    """Of them, how many passed both gates."""
+    """How many of them passed both gates."""
     support: Spread
     alpha: Spread
     delta: Spread
-    """F, before β, of all of them."""
+    """F, before β, over all of them."""
     delta_gated: Spread | None
-    """Δ of the figures: F, before β, of those that passed both gates; None where none did."""
+    """The figures' Δ: F, before β, over those that passed both gates; None if none did."""
 
 
 def correctable(transfers: Sequence[Transfer], theta: float | Credit) -> Correctable:

@@ -13,12 +13,12 @@ from vtune.tools import TOOLS
 
 
 class Overlong(Strict):
-    """A penalty that grows before the limit on length is reached (DAPO, "Overlong Reward Shaping")."""
+    """A penalty that grows as the length limit is approached (DAPO, "Overlong Reward Shaping")."""
 
     limit: int = Field(gt=0)
-    """Sampled tokens from which on the penalty is full."""
+    """The full penalty applies from this many sampled tokens on."""
     buffer: int = Field(gt=0)
-    """Tokens before the limit in which it grows from 0."""
+    """The penalty grows from 0 over this many tokens before the limit."""
     factor: float = Field(gt=0)
     """The full penalty, in reward units."""
 
@@ -34,19 +34,21 @@ class Advantage(Strict):
 
     baseline: Baseline
     dynamic_sampling_rounds: int = Field(default=0, ge=0)
-    """Rounds in a step in which zero-variance groups (rewards all alike) are replaced by groups of the next
-    prompts (DAPO); 0: no dynamic sampling. What is not replaced by then stays."""
+    """How many times per step zero-variance groups (rewards all alike) are replaced by groups of the next
+    prompts (DAPO); 0: no dynamic sampling. Groups still without variance after that stay."""
     overlong: Overlong | None = None
     """Null: length is not penalised."""
 
 
 class Gate(Strict):
-    """From where on credit is transferred between two calls of one tool type (Dong et al., §3.4)."""
+    """The thresholds above which credit is transferred between two calls of one tool type (Dong et al.,
+    §3.4).
+    """
 
     similarity: float = Field(gt=0, le=1)
-    """θ: of calls that form a reference group, and of a failing call to its best group."""
+    """θ: for calls that form a reference group, and for a failing call and its best group."""
     confidence: float = Field(ge=0, le=1)
-    """α_min: of similarity times support."""
+    """α_min: for similarity times support."""
 
 
 def _type(name: str) -> str:
@@ -66,7 +68,7 @@ class Credit(Strict):
     beta: float = Field(gt=0)
     """Weight of the transferred credit."""
     tools: dict[ToolTypeName, Gate] = Field(min_length=1)
-    """Tool type -> gate; types that are left out get no credit."""
+    """Tool type -> gate; types not listed here get no credit."""
     support: bool = True
     """False leaves support out of the credit and of the confidence: table 3's `w/o sup.`."""
     clip: bool = True
@@ -81,4 +83,4 @@ PAPER = Credit(
         "text_search": Gate(similarity=0.8, confidence=0.5),
     },
 )
-"""The paper's constants, by which runs are analysed that transferred no credit."""
+"""The paper's constants, for analysing runs that transferred no credit."""

@@ -9,14 +9,14 @@ from vtune.tools.similarity import ToolType
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A type, and the tools of it."""
+    """A type, and the tools that belong to it."""
 
     type: ToolType
     tools: tuple[str, ...]
 
 
 def tool_types() -> Mapping[str, Typed]:
-    """Name in `credit.tools` -> the type and its tools, those of the user's own among them."""
+    """Name in `credit.tools` -> the type and its tools, including the user's own."""
     found: dict[str, Typed] = {}
     for name, tool in TOOLS.items():
         if tool.credit is not None:

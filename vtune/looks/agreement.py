@@ -85,7 +85,7 @@ class Bounds:
         return found.worst >= self.worst and self.hold_but_in_places(found)
 
     def hold_but_in_places(self, found: "Agreement") -> bool:
-        """Whether all of them are reached but the one of the worst piece."""
+        """Whether all of them are reached except that of the worst piece."""
         return (
             found.mean >= self.mean
             and found.fine >= self.fine
@@ -99,7 +99,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far two pictures show the same.
+    """How far two pictures show the same thing.
 
     All values lie in [0, 1], but for `contrast`, for `visible` and `share`, which exceed 1 where contrast
     was raised or channels vary together, and for `direction`, which is a cosine.
@@ -108,18 +108,18 @@ class Agreement:
     mean: float
     """Local correlation, averaged by the structure that the first picture has in each window."""
     worst: float
-    """The mean in the worst of all pieces, `PIECE` windows a side: low where something is hidden."""
+    """The mean in the worst of all pieces, `PIECE` windows a side: low if something is hidden."""
     fine: float
-    """The mean in the finest band alone: low where noise or scattered pixels have drowned it."""
+    """The mean in the finest band alone: low if noise or scattered pixels drown it out."""
     sharpness: float
-    """How much of the finer detail comes across, against the coarser: low where the second is blurred."""
+    """How much of the finer detail is preserved, relative to the coarser: low if the second is blurred."""
     visible: float
     """How strong what agrees is to the eye, against the contrast of the first: low where little of it
     is left, or blue alone has it."""
     share: float
-    """How strong it is against all that the second shows: low where other content lies over it."""
+    """How strong it is relative to all that the second shows: low if other content lies over it."""
     channels: float
-    """How far each channel of the second follows the first, at least; 1 where something else fails."""
+    """How well each channel of the second follows the first, at least; 1 if something else fails."""
     direction: float
     """In the worst of all pieces, whether lines run as in the first, where the two agree in how lively each
     spot is and in no tone; else 1. Noise may be as lively in each spot."""

@@ -23,7 +23,7 @@ MOST = 1 << 16
 def thresholded(
     source: Pixels, box: Box, pixels: Pixels, back: Map, first: Pixels, shown: Pixels
 ) -> Pixels | None:
-    """A region on its grid, thresholded so that as much of it is light as of what was returned.
+    """A region on its grid, thresholded so that as much of it is light as in the returned picture.
 
     Args:
         source: The input, RGB, shape (H, W, 3).

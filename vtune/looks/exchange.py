@@ -34,7 +34,7 @@ def cut(source: Pixels, box: Box, size: tuple[int, int]) -> Pixels:
 
 
 def inpainted(source: Pixels, box: Box) -> Pixels:
-    """A picture without its target: the box is filled by what surrounds it.
+    """A picture without its target: the box is filled from its surroundings.
 
     Source: Telea, An image inpainting technique based on the fast marching method, 2004 (OpenCV).
     """
@@ -55,7 +55,7 @@ def inpainted(source: Pixels, box: Box) -> Pixels:
 def recoloured(source: Pixels, box: Box) -> Pixels:
     """A picture whose target has other colours: red is shown as green, green as blue and blue as red.
 
-    Shapes and what is written stay; greys have no colour to change.
+    Shapes and writing are unchanged; greys have no colour to change.
     """
     height, width = source.shape[:2]
     x0, y0, x1, y1 = _whole(box, width, height)
@@ -65,7 +65,7 @@ def recoloured(source: Pixels, box: Box) -> Pixels:
 
 
 def carried(after: Pixels, returned: Pixels, way: Map, box: Box) -> Pixels | None:
-    """A returned picture with a changed part of the picture that it shows a region of.
+    """A returned picture in which the region that it shows has been changed.
 
     Args:
         after: The changed picture.
@@ -92,7 +92,7 @@ def carried(after: Pixels, returned: Pixels, way: Map, box: Box) -> Pixels | Non
 
 
 def region(centre: tuple[float, float], size: tuple[float, float], bounds: tuple[int, int]) -> Box:
-    """The box of a size around a point, moved (and cut where it is too large) to lie within a picture.
+    """The box of a given size around a point, moved (and cut if too large) to lie within a picture.
 
     Args:
         centre: (x, y) in pixels.

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMOOTHED = 0.01
-"""Standard deviation, as a share of the side, at which directions are taken."""
+"""Standard deviation, as a share of the side, at which directions are measured."""
 AROUND = 0.02
 """Standard deviation, as a share of the side, over which they are averaged."""
 

@@ -12,13 +12,13 @@ Map = NDArray[np.float64]
 """Shape (3, 3): (x, y, 1) of one picture to (X, Y, W) of another, at X / W, Y / W."""
 
 REMEMBERED = 256
-"""Maps that are not made again: each claim is looked at several times."""
+"""Number of cached maps: each claim is looked at several times."""
 LARGEST = 1e6
 """Of the numbers of a map; ours: a picture has 32768 pixels per side at most."""
 FARTHEST = 1e9
-"""Pixels from a picture's corner beyond which nothing is followed."""
+"""Pixels from a picture's corner beyond which nothing is tracked."""
 STEEPEST = 1e12
-"""Condition number of a map beyond which there is no way back."""
+"""Condition number of a map beyond which it cannot be inverted."""
 
 
 def map_of(numbers: Sequence[float]) -> Map | None:
@@ -40,7 +40,7 @@ def _map_of(numbers: tuple[float, ...]) -> Map | None:
 
 
 def inverse(way: Map) -> Map:
-    """The way back of a map that has one."""
+    """The inverse of an invertible map."""
     return np.asarray(np.linalg.inv(way), np.float64)
 
 
@@ -61,7 +61,7 @@ def onto(box: Box, size: tuple[int, int]) -> Map:
 
 
 def corners(box: Box, way: Map) -> NDArray[np.float64] | None:
-    """Where the corners of a box go, shape (2, 4), clockwise from the upper left one.
+    """Where a map takes the corners of a box, shape (2, 4), clockwise from the upper left one.
 
     Returns:
         None where the horizon of a perspective runs through the box, or near it.

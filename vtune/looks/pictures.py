@@ -7,7 +7,7 @@ from vtune.schema.decoded import Pixels, decoded
 from vtune.schema.remembered import Remembered
 
 SHRUNK = 64 << 20
-"""Bytes of shrunk pictures that are remembered; ours, as next to `vtune.schema.decoded.KEPT`."""
+"""Bytes of shrunk pictures that are cached; ours, in addition to `vtune.schema.decoded.KEPT`."""
 
 _shrunk: Remembered[tuple[bytes, tuple[int, int]], Pixels] = Remembered(
     SHRUNK, lambda key, pixels: len(key[0]) + pixels.nbytes

@@ -26,12 +26,12 @@ from vtune.schema.trajectory import Call, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRow:
-    """What the audit found out about one trajectory."""
+    """What the audit found for one trajectory."""
 
     sample_id: str
     source: str
     cluster: str
-    """What belongs together (`vtune.schema.clusters`)."""
+    """Rows of one cluster belong together (`vtune.schema.clusters`)."""
     correct: bool | None
     """Whether the answer is right (accuracy >= `RIGHT`); None where it is unscored."""
     calls: int
@@ -42,34 +42,34 @@ class AuditRow:
     small: bool = False
     """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
     helpful: int | None = None
-    """Calls that show a target; None where the judge was not asked of each, or could not tell."""
+    """Calls that show a target; None if the judge was not asked about each, or could not tell."""
     first: int | None = None
     """Number of the first call that shows a target, counted from 1; None where none does."""
     unused: int = 0
-    """Calls that cut out a region and show it to nobody."""
+    """Calls that cut out a region but never show it."""
     repeated: int = 0
-    """Calls that show what was shown before (red flags `repeated_crop` and `scratchpad`)."""
+    """Calls that show what was already shown (red flags `repeated_crop` and `scratchpad`)."""
     judged: bool = False
     """Whether its judge has said what is known of its looks. A model is not asked about calls that are no
     looks by the rules, as those without a picture, or with a whole one: of those all is known without it."""
     looked: bool = False
     """A call has given back a picture."""
     accepted: bool | None = None
-    """Whether a picture shows a target that the conversation itself does not call unhelpful; None where there
+    """Whether a picture shows a target and the conversation itself does not call it unhelpful; None if there
     is no such picture, or nobody could tell."""
     target: float | None = None
-    """Share of its picture that the largest evidence box takes up; None where there is none."""
+    """Share of its picture that the largest evidence box covers; None if there is no box."""
     whole: bool = False
     """A call shows (nearly) a whole picture."""
     by_cue: bool | None = None
-    """Whether the answer is what a cue in the picture names, the cue being wrong; None where there is no cue,
-    or it is right: then nobody knows what the answer follows."""
+    """Whether the answer is what a misleading cue in the picture suggests; None if there is no cue, or if the
+    cue is right: then nobody knows what the answer follows."""
     by: str | None = None
     """The name of the judge of its looks; None where there was none."""
     rollout: int = 0
     """Number of the rollout."""
     silent: bool = False
-    """Nobody could tell, for the model that judges gave no reply: another attempt may get one."""
+    """Nobody could tell, because the judging model gave no reply: a retry may get one."""
     why: str = ""
     """Why something is None."""
     targets: tuple[Target, ...] = ()
@@ -77,7 +77,7 @@ class AuditRow:
     looks: tuple[CallLooks, ...] | None = None
     """What its calls claim to show; None where boxes have not said what they do, and there are calls."""
     by_chance: float | None = None
-    """Of other questions, those whose targets the same looks would have shown (`with_chance`)."""
+    """Share of other questions whose targets the same looks would have shown (`with_chance`)."""
     no_chance: str = "not compared with others"
     """Why that is None."""
 
@@ -90,9 +90,9 @@ async def audit(
     at_once: int = 64,
     every: bool = False,
 ) -> list[AuditRow]:
-    """One row for each trajectory whose question needs a look, in order.
+    """One row, in order, for each trajectory whose question needs a look.
 
-    Questions that need none are left out: no crop could show what they ask about.
+    Questions that need none are left out: no crop could show their target.
 
     Args:
         samples: At least those that the trajectories answer.
@@ -145,7 +145,8 @@ def with_chance(rows: Sequence[AuditRow], levels: EvidenceLevels) -> list[AuditR
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
-    """How many trajectories with calls each has judged: boxes and a model always, others where they have.
+    """How many trajectories with calls each judge has judged: boxes and a model always, others if they judged
+    any.
 
     A model is not asked about calls that are no looks by the rules (`AuditRow.judged`).
     """
@@ -155,7 +156,7 @@ def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
 
 
 def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
-    """Who says what calls show, and whether shares compare with CodeV's Table 5, where GPT-4o says it.
+    """Who judged what calls show, and whether shares compare with CodeV's Table 5, where GPT-4o judges.
 
     Args:
         judged_by: See `judges_of`.
@@ -179,13 +180,13 @@ def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
 
 
 def unscored_reasons(rows: Iterable[AuditRow]) -> list[tuple[str, int]]:
-    """Why rows are unscored, in the answer or in the looks: reason and number of rows, commonest first."""
+    """Why rows are unscored, by answer or looks: each reason with its number of rows, most common first."""
     why = (row.why for row in rows if row.correct is None or row.any_faithful is None)
     return Counter(why).most_common()
 
 
 def check_audited(rows: Sequence[AuditRow], max_unscored: float) -> None:
-    """Refuse an audit that left too many trajectories out: its shares would speak for the rest only.
+    """Refuse an audit that left out too many trajectories: its shares would describe only the rest.
 
     Args:
         rows: What `audit` returned.
@@ -219,7 +220,7 @@ def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> N
 
 
 def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
-    """The failure of an audit that could look at no call; None where it could, or there was none to look at.
+    """The failure of an audit that could judge no call; None if it could, or if there was none to judge.
 
     Trajectories whose answer is unscored do not count: `check_scored` says how many may be. Nor do those
     of which all is known without a judge.

@@ -15,22 +15,22 @@ from starlette.types import Receive
 from vtune.errors import DataError, ServiceError
 
 ELEMENTS = 300_000
-"""Values in one JSON text at most, ours: a thousand trajectories with four calls each have half of that, and
-so many lists are parsed in a tenth of a second."""
+"""Limit on values in one JSON text, ours: twice what a thousand trajectories with four calls each have; this
+many lists are parsed in a tenth of a second."""
 
 DEPTH = 48
-"""Lists and objects in each other at most, ours: a box of a crop of a call of an item lies 10 deep."""
+"""Limit on nested lists and objects, ours: a box of a crop of a call of an item is 10 deep."""
 
 SMALL_BYTES, SMALL_ELEMENTS = 2**20, 2_500
 """What is parsed where it arrives, in milliseconds; ours: the trip to a thread costs as much."""
 
 MARKS = 20 * ELEMENTS
-"""Commas and opening brackets in one body at most, those in texts among them; ours: what has more is refused
-before the rest of it is received."""
+"""Limit on commas and opening brackets in one body, including those in texts; ours: with more, the rest of a
+body is refused before it is received."""
 
 HELD = 2**30
-"""Bytes of all the bodies that are being received or scored at most, ours; less would turn away 64 clients
-with 8 MiB of pictures each."""
+"""Limit on bytes of all bodies being received or scored, ours; less would turn away 64 clients with 8 MiB of
+pictures each."""
 
 FEWER = "send fewer trajectories at once"
 
@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 
 class Busy(ServiceError):
-    """There is no room now; later there may be."""
+    """There is no room now; there may be later."""
 
 
 class TooMuch(DataError):
-    """A body that is refused before it is whole."""
+    """A body that is refused before it has arrived completely."""
 
 
 class Bodies:
@@ -59,7 +59,7 @@ class Bodies:
         self._large = asyncio.Semaphore(1)
 
     async def read(self, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T | None:
-        """Have a body answered once it is there; None where whoever asked has gone.
+        """Answer a body once it has arrived; None if the client has disconnected.
 
         Raises:
             Busy: If too much is held already; the rest of the body stays unread.
@@ -86,7 +86,7 @@ class Bodies:
             self._held -= size
 
     async def parse(self, body: bytes, read: Callable[[Any], T]) -> T:
-        """What is read from a body of JSON; large ones are parsed and read in a thread, one at a time.
+        """What `read` makes of a JSON body; large ones are parsed and read in a thread, one at a time.
 
         Args:
             body: As it came.
@@ -116,7 +116,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def check_structure(body: bytes) -> None:
-    """Check that parsing a JSON text takes no time to speak of, and reading its value no stack.
+    """Check that a JSON text parses in negligible time, and that reading its value cannot exhaust the stack.
 
     Raises:
         DataError: If it has more than `ELEMENTS` values, or more than `DEPTH` of them in each other.

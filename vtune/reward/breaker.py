@@ -3,24 +3,24 @@
 from dataclasses import dataclass
 
 FAILURES = 3
-"""In a row, after which a server is left alone for a while; ours."""
+"""Consecutive failures after which a server is left alone for a while; ours."""
 
 FIRST_PAUSE = 0.5
-"""Seconds that it is left alone at first; each probe that fails doubles them."""
+"""Seconds of the first pause; each failed probe doubles it."""
 
 LONGEST_PAUSE = 15.0
-"""Seconds; ours: a server that is started again is found within them."""
+"""Seconds; ours: a restarted server is found within them."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """Whether a server may be asked. Closed it may; open it may not; half open one request may try.
+    """Whether a server may be asked: yes if closed, no if open; if half open, one request may try.
 
-    All moments are seconds of one monotonic clock.
+    All times are seconds of one monotonic clock.
     """
 
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     why: str = ""
     """The latest failure."""
     _pause: float = 0.0
@@ -29,27 +29,27 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it failed so often that only a probe may go there."""
+        """Whether it has failed so often that only a probe is allowed."""
         return self.failures >= FAILURES
 
     def allows(self, now: float) -> bool:
-        """Whether a request may go there at this moment."""
+        """Whether a request is allowed at this time."""
         return not self.is_open or (now >= self._again and not self._probing)
 
     def opens_in(self, now: float) -> float:
-        """Seconds until it may allow a request; a probe under way may take any time."""
+        """Seconds until a request may be allowed; a probe in progress may take any time."""
         return max(self._again - now, 0.0)
 
     def began(self) -> None:
-        """A request goes there: behind an open breaker it is the probe."""
+        """A request starts; if the breaker is open, it is the probe."""
         self._probing = self.is_open
 
     def succeeded(self) -> None:
-        """It answered."""
+        """The server answered."""
         self.failures, self.why, self._pause, self._probing = 0, "", 0.0, False
 
     def failed(self, why: str, now: float) -> None:
-        """It did not answer usably. Of many requests that fail at once, each counts."""
+        """The server gave no usable answer. Of many requests that fail at once, each counts."""
         probe, self._probing = self._probing, False
         if self.is_open and not probe:
             return  # asked before it opened: the pause runs already
@@ -59,5 +59,5 @@ class Breaker:
             self._again = now + self._pause
 
     def given_up(self) -> None:
-        """A request was taken back before its answer; nothing is known."""
+        """A request was cancelled before its answer; nothing was learnt."""
         self._probing = False

@@ -23,9 +23,9 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Crop, Trajectory
 
 OTHERS = 16
-"""Other questions that looks are compared with, at most; ours."""
+"""Largest number of other questions that looks are compared with; ours."""
 FEWEST = 8
-"""Other questions below which nothing is said; ours."""
+"""With fewer other questions, no chance level is given; ours."""
 
 LITTLE = 0.5
 """Of what is too much of a picture: regions that cover less side by side are not that, nor an overview, and
@@ -72,21 +72,21 @@ class CallLooks:
 
 
 class Held(Protocol):
-    """What is asked of an audited trajectory."""
+    """What the chance level needs of an audited trajectory."""
 
     @property
     def sample_id(self) -> str:
-        """Of its question."""
+        """The sample of its question."""
         ...
 
     @property
     def source(self) -> str:
-        """Others are questions of the same one."""
+        """Only questions of the same source are compared."""
         ...
 
     @property
     def cluster(self) -> str:
-        """Questions of one cluster may have one target: they are not others."""
+        """Questions of one cluster may share a target, so they are not compared with each other."""
         ...
 
     @property
@@ -96,7 +96,7 @@ class Held(Protocol):
 
     @property
     def looks(self) -> tuple[CallLooks, ...] | None:
-        """Of its calls; None where another judge than boxes said what they show."""
+        """Those of its calls; None if another judge than boxes decided what they show."""
         ...
 
     @property
@@ -119,7 +119,7 @@ def targets_of(sample: Sample, trajectory: Trajectory) -> tuple[Target, ...]:
 
 
 def looks_of(trajectory: Trajectory, levels: EvidenceLevels) -> tuple[CallLooks, ...]:
-    """What its calls claim to show, as far as the policy has seen it.
+    """What its calls claim to show, as far as the policy saw it.
 
     Args:
         trajectory: With red flags, so that pixels are not compared for them again.
@@ -171,7 +171,7 @@ def _spans(trajectory: Trajectory, crop: Crop, shown: int, *, verified: bool) ->
 
 
 def shows(call: CallLooks, targets: Iterable[Target], levels: EvidenceLevels) -> bool:
-    """Whether a call would show one of some targets, by the rules of the judge by boxes, pixels aside."""
+    """Whether a call would show one of some targets, by the box judge's rules except those about pixels."""
     targets = list(targets)
     for image, share in call.large:  # see `vtune.reward.looks.shows_everything`
         filling = [one for one in targets if one.image == image]
@@ -190,18 +190,19 @@ def shows(call: CallLooks, targets: Iterable[Target], levels: EvidenceLevels) ->
 
 
 def _size(target: Target, look: Look, levels: EvidenceLevels) -> float:
-    """How large a target is in what is shown, as the judge by boxes measures it."""
+    """How large a target is in what is shown, as the box judge measures it."""
     of_picture = intersection(target.box, look.box) / look.spans
     return of_picture if of_picture < levels.partial_size and not look.as_large else of_picture / look.shows
 
 
 def _held(target: Target, look: Look) -> float:
-    """How much of a target a region holds."""
+    """How much of a target a region contains."""
     return intersection(target.box, look.box) / area(target.box)
 
 
 def chances(rows: Sequence[Held], levels: EvidenceLevels) -> list[float | str]:
-    """For each trajectory, of other questions of its source, those whose targets its looks would have shown.
+    """For each trajectory, the share of other questions of its source whose targets its looks would have
+    shown.
 
     Others are up to `OTHERS` of the questions that the rows answer, drawn by the name of its own: in whatever
     order rows come, and whoever has audited which of them, the shares are the same. A box of another question

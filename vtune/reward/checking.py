@@ -24,20 +24,20 @@ _NAMED = re.compile(r"'[^']*'|\d+")
 
 @dataclass(frozen=True, slots=True)
 class ToolSamples:
-    """How many samples the tool part of the reward is about."""
+    """How many samples the tool part of the reward concerns."""
 
     paid: int
     """Samples that offer a tool and give weight to what its calls show."""
     looks: int
-    """Those of them whose questions need a look; calls of the others earn 0, or a red flag."""
+    """Those of them whose questions need a look; calls on the others earn 0, or a red flag."""
     judged_looks: int = 0
-    """Those of them whose calls a model judges, for they have no boxes."""
+    """Those of them whose calls a model judges, because they have no boxes."""
     judged_answers: int = 0
-    """Samples whose answers a model compares, where no rule decides, or holds against their thoughts."""
+    """Samples whose answers a model compares, because no rule decides, or checks against their thoughts."""
 
 
 def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
-    """See, before a run, that every sample can be scored. Main thread only (see `check_ground_truth`).
+    """Check, before a run, that every sample can be scored. Main thread only (see `check_ground_truth`).
 
     Returns:
         What `check_evidence` asks for, counted on the way.
@@ -104,7 +104,7 @@ def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
 
 
 def check_keys(recipe: RewardRecipe) -> None:
-    """See, before a run, that what its judge and its services want to be shown is there.
+    """Check, before a run, that the keys and tokens for its judge and services are set.
 
     Raises:
         RecipeError: If an environment variable is not set.
@@ -119,7 +119,7 @@ def check_keys(recipe: RewardRecipe) -> None:
 
 
 def check_evidence(samples: ToolSamples) -> None:
-    """See, before training, that some call can earn something. An evaluation may do without.
+    """Check, before training, that some call can earn something. An evaluation does not need it.
 
     Raises:
         RecipeError: If the tool part has weight and tools are offered, but no question needs a look: then
@@ -140,7 +140,7 @@ def unscored_share(trajectories: Sequence[Trajectory]) -> float:
 
 
 def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> None:
-    """Stop the run where too many trajectories of a step are unscored.
+    """Stop the run if too many trajectories of a step are unscored.
 
     Raises:
         RunFailed: If their share exceeds `max_unscored`, with the commonest reason.
@@ -160,7 +160,7 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
 
 
 def _remedy(why: str) -> str:
-    """What helps where trajectories are unscored for some reason; a file of the user's may be named in it."""
+    """What helps when trajectories are unscored for a given reason; it may name a user's own file."""
     if own := next((file for file in used() if f" of {file.name}" in why), None):
         return (
             f"correct {own.path}, so that no reply takes it long, and start a new run with another --out: "
@@ -173,7 +173,7 @@ def _remedy(why: str) -> str:
 
 
 def silent_line(silent: Sequence[Mapping[tuple[str, int], str]], total: int) -> str | None:
-    """What to say of trajectories whose judge gave no reply; None where there are none.
+    """The message about trajectories whose judge gave no reply; None if there are none.
 
     Args:
         silent: (sample, rollout) -> why, of each process.

@@ -17,10 +17,10 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 AT_ONCE = 4
-"""Requests under way at one server, ours: what comes meanwhile shares the next one."""
+"""Concurrent requests to one server, ours: what arrives meanwhile shares the next one."""
 
 ITEMS = 32
-"""Trajectories in one request at most, ours."""
+"""Limit on trajectories in one request, ours."""
 
 BYTES = 8 * 2**20
 """Of one request at most, unless a single trajectory is larger; ours, well below what a service takes."""
@@ -29,24 +29,24 @@ SMALL = 2**20
 """Bytes of pictures that are encoded at once, in a millisecond, ours; a thread for less costs more."""
 
 ATTEMPTS = 3
-"""For one trajectory whose worker or judge failed while its service is well; ours."""
+"""For one trajectory whose worker or judge failed although its service is up; ours."""
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A trajectory that waits for its scores."""
+    """A trajectory waiting for its scores."""
 
     body: bytes
     found: asyncio.Future[Mapping[str, Any]]
     attempts: int = 0
     ends: float | None = None
-    """When its deadline passes; it runs from the first request on, so that a long queue costs nobody."""
+    """Its deadline, counted from the first request on, so that a long queue costs nobody."""
 
 
 class RewardClient:
     """Has services score trajectories; an async context manager.
 
-    How servers are chosen, and what becomes of those that fail, is `Servers`' business.
+    `Servers` decides which server is asked, and what becomes of those that fail.
     """
 
     def __init__(self, service: RewardService, settings: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ class RewardClient:
                 task.add_done_callback(partial(self._sent, items))
 
     def _next(self) -> list[_Item]:
-        """The next items to share a request: the queue is spread over the requests that may be made."""
+        """The next items to share a request: the queue is spread over the requests that are allowed."""
         most = min(ITEMS, -(-len(self._queue) // (self._most - len(self._senders))))
         items = [self._queue.popleft()]
         size = len(items[0].body)
@@ -182,7 +182,7 @@ class RewardClient:
 
 
 def _is_small(sample: Sample, trajectory: Trajectory) -> bool:
-    """Whether its pictures, if any go along, are soon encoded; one that has to be read from a file is not."""
+    """Whether its pictures, if any are sent, are quick to encode; one to be read from a file is not."""
     shown = looked_at(sample, trajectory)
     sizes = [SMALL + 1 if picture.data is None else len(picture.data) for picture in shown]
     return sum(sizes) <= SMALL
@@ -199,7 +199,7 @@ def _fail(items: Sequence[_Item], error: BaseException) -> None:
 
 
 def _broken(said: Mapping[str, Any]) -> RunFailed:
-    """The error of a part of the user's, which broke in the service."""
+    """The error of a user's own part, which broke in the service."""
     where = f"{said.get('where') or ''} of the reward service, whose log has the traceback".strip()
     return RunFailed(str(said["what"]), where=where, fix=str(said.get("fix") or ""))
 

@@ -12,14 +12,14 @@ from vtune.schema.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """λ of each part, in [0, 1]."""
+    """The weight λ of each part, in [0, 1]."""
 
     accuracy: float
     format: float
     tool: float
     consistency: float = 0.0
     own: Mapping[str, float] = field(default_factory=dict)
-    """Of the parts that files under `uses` bring."""
+    """For the parts from files under `uses`."""
 
     def of(self, name: str) -> float:
         """The weight of a part."""
@@ -27,9 +27,9 @@ class Weights:
 
 
 def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
-    """The weights that hold for a sample, from the recipe or from the sample, as `weighting` says.
+    """The weights for a sample, from the recipe or from the sample, as `weighting` says.
 
-    Of parts that samples have no weight for, the recipe's holds either way.
+    Parts that samples have no weight for always use the recipe's.
     """
     consistency = 0.0 if recipe.consistency is None else recipe.consistency.weight
     own = {name: section.weight for name, section in recipe.parts.given.items()}
@@ -42,7 +42,7 @@ def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
 
 
 def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: RewardRecipe) -> Reward:
-    """One reward from its parts; the total is None where a part that has weight is unscored.
+    """One reward from its parts; the total is None if a part with a weight is unscored.
 
     The parts in the reward are what was scored; only the total knows weights and gate. The reason names all
     parts or, where the total is None, those that keep it so.
@@ -78,7 +78,7 @@ def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: R
 
 
 def with_part(reward: Reward, name: str, part: Verdict | Unscored, weight: float) -> Reward:
-    """A reward with one part more, found after the others; its total is None where the part is unscored.
+    """A reward with one more part, scored after the others; its total is None if the part is unscored.
 
     Args:
         reward: With a total.

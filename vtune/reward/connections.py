@@ -7,14 +7,14 @@ from typing import NamedTuple
 import aiohttp
 
 CONNECT = 5.0
-"""Seconds that a connection may take; ours."""
+"""Seconds to establish a connection; ours."""
 
 KEPT = 60.0
-"""Seconds that an idle connection is kept; ours, less than our service waits, so that a request seldom meets
-a connection that is being closed."""
+"""Seconds that an idle connection is kept; ours, shorter than our service keeps it, so that a request seldom
+meets a connection that is being closed."""
 
 LARGEST = 256 * 2**20
-"""Bytes of an answer at most, ours: a result has a thousand."""
+"""Limit on an answer's bytes, ours: a result has a thousand."""
 
 
 class Answer(NamedTuple):
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Posts JSON to servers, directly: no proxy is asked, no redirect followed, no cookie kept.
+    """Posts JSON to servers directly: without proxies, redirects or cookies.
 
     Made and used within one event loop.
 
@@ -43,7 +43,7 @@ class Connections:
         )
 
     async def post(self, url: str, body: bytes) -> Answer:
-        """What the server at a URL answers; who stops waiting costs the connection.
+        """The answer of the server at a URL; cancelling costs the connection.
 
         Raises:
             ConnectionError: If it cannot be reached, hangs up, does not speak HTTP, or says too much.
@@ -70,5 +70,5 @@ class Connections:
             return Answer(response.status, b"".join(parts))
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         await self._session.close()

@@ -9,16 +9,16 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import tags
 
 LAST = 500
-"""Characters of the thoughts that are compared with the answer, from their end (Thyme's code)."""
+"""How many characters at the end of the thoughts are compared with the answer (Thyme's code)."""
 
 _MARKS = re.compile(r"</?think(?:ing)?>")
 
 
 async def score_consistency(reply: str, accuracy: float, recipe: Consistency, judges: Judges) -> Verdict:
-    """Score 1 where the answer is right and the end of the thoughts draws the same conclusion, else 0.
+    """Score 1 if the answer is right and the end of the thoughts draws the same conclusion, else 0.
 
     Only right answers are asked about: the others earn nothing, whatever their thoughts, so that no policy is
-    paid for agreeing with itself. Neither question nor pictures are looked at.
+    rewarded for agreeing with itself. The question and its pictures are not considered.
 
     Args:
         reply: All that the policy wrote; its thoughts end at the last `</think>` or `</thinking>`. Without
@@ -48,7 +48,7 @@ async def score_consistency(reply: str, accuracy: float, recipe: Consistency, ju
 
 
 async def consistency(asked: Consistency, scene: Scene) -> Verdict | Unscored:
-    """Whether thoughts and answer agree."""
+    """The consistency part: whether thoughts and answer agree."""
     accuracy = scene.found["accuracy"]
     if isinstance(accuracy, Unscored):
         return Unscored("the answer is unscored")

@@ -20,11 +20,11 @@ from vtune.schema.verdict import Verdict
 from vtune.uses import given
 
 NAME_ONE = "set `reward.judge`; a reward service has that of its --recipe, and no other"
-"""The next step where a model would have to judge, and there is none."""
+"""The next step if a model would have to judge, but there is none."""
 
 
 class Judges:
-    """The judge for each sample's calls: the first of the recipe's that can judge it.
+    """The judge for each sample's calls: the first in the recipe that can judge it.
 
     The model also compares answers, for verifier `judge`, and checks them against their thoughts.
 
@@ -41,11 +41,11 @@ class Judges:
         self._opened: dict[str, EvidenceJudge] = {}
 
     def are(self, levels: EvidenceLevels, client: JudgeClient | None) -> bool:
-        """Whether they were made of these."""
+        """Whether they were made from these settings."""
         return self.levels is levels and self._client is client
 
     def by(self, only: str | None) -> "Judges":
-        """The same, with another choice among them."""
+        """The same, with another choice of judges."""
         return Judges(self.levels, self._client, only)
 
     def of(self, sample: Sample) -> EvidenceJudge:
@@ -64,12 +64,12 @@ class Judges:
         return self._opened[name]
 
     def who(self, sample: Sample) -> str | None:
-        """The name of who judges a sample's calls; None where none can."""
+        """The name of the judge of a sample's calls; None if no judge can."""
         return judge_of(sample, self._names, model=self._client is not None)
 
     async def same_answer(self, answer: str, sample: Sample, pictures: Sequence[Picture] = ()) -> bool | None:
-        """Whether the model finds that an answer means the same as the ground truth; None: that it attempts
-        none. `pictures` of the question are shown where the sample's `grading` wants that.
+        """Whether the model finds that an answer means the same as the ground truth; None if it attempts no
+        answer. The question's `pictures` are shown if the sample's `grading` asks for that.
 
         Raises:
             ServiceError: If it cannot tell.
@@ -78,7 +78,7 @@ class Judges:
         return await compare(self._asked(), answer, sample, pictures)
 
     async def same_conclusion(self, thoughts: str, answer: str) -> bool:
-        """Whether the model finds that thoughts draw the conclusion that the answer gives.
+        """Whether the model finds that the thoughts draw the conclusion that the answer gives.
 
         Raises:
             ServiceError: If it cannot tell.
@@ -96,7 +96,7 @@ class Judges:
 
 
 def judge_of(sample: Sample, names: Sequence[str], *, model: bool) -> str | None:
-    """The first of some judges that can judge the calls of a sample; None where none can.
+    """The first of some judges that can judge the calls of a sample; None if none can.
 
     Args:
         sample: What is asked.
@@ -111,7 +111,7 @@ def _can(part: EvidencePart, sample: Sample, model: bool) -> bool:
 
 
 def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
-    """Whether the question asks for a look at a part of a picture.
+    """Whether the question needs a look at a part of a picture.
 
     True where the sample carries evidence boxes, its ability is one of `search_abilities`, or its source one
     of `search_sources` (CodeV's code goes by the source). For all others the best policy is to skip tools
@@ -125,7 +125,8 @@ def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
 
 
 async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> Verdict:
-    """What call number `k` earns: the red-flag level, 0 without look, sight or need, else its judge's.
+    """What call number `k` earns: the red-flag level; 0 without look, sight or need; otherwise its judge's
+    level.
 
     Args:
         sample: What was asked.
@@ -155,9 +156,9 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
 
 
 def _errs(sample: Sample, call: Call, share: float) -> bool:
-    """Whether a judge that errs in a share of cases does so here.
+    """Whether a judge with a given error rate errs here.
 
-    The same look at the same question is always judged alike, as by a model at temperature 0.
+    The same look at the same question is always judged the same, as by a model at temperature 0.
     """
     look = f"{sample.id}\n{call.tool}\n{call.arguments}"  # a client may spell half a surrogate pair
     drawn = hashlib.sha256(look.encode("utf-8", "surrogatepass")).digest()
@@ -165,7 +166,7 @@ def _errs(sample: Sample, call: Call, share: float) -> bool:
 
 
 def _turned(verdict: Verdict, levels: EvidenceLevels) -> Verdict:
-    """The level that is as wrong as can be: a miss for a look, a full look for a miss."""
+    """The level that is as wrong as possible: a miss for a look, a full look for a miss."""
     score = levels.miss if verdict.score > levels.miss else levels.full
     return Verdict(score, f"turned round by `evidence.errs`: {verdict.why}")
 
@@ -197,7 +198,7 @@ async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:
 
 
 def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
-    """The mean over the calls (CodeV eq. 6); 0 without a call, unscored where one call is."""
+    """The mean over the calls (CodeV eq. 6); 0 without a call, unscored if any call is."""
     if not calls:
         return Verdict(0.0, "no tool call")
     scores = []
@@ -209,7 +210,7 @@ def tool_part(calls: Sequence[Verdict | Unscored]) -> Verdict | Unscored:
 
 
 async def tool(weight: float, scene: Scene) -> Verdict | Unscored:
-    """What its tool calls showed; what is done in another environment than our tools shows nothing."""
+    """The tool part: what its tool calls showed; nothing in any environment other than our tools."""
     if scene.calls and name_of(scene.sample) != DEFAULT:
         return Verdict(0.0, "no looks, but acts in an environment")
     return tool_part(scene.calls)

@@ -16,7 +16,7 @@ NAME = "boxes"
 
 
 class BoxJudge:
-    """Judges by geometry and pixels, where a sample's evidence boxes say where the targets are.
+    """Judges by geometry and pixels, using a sample's evidence boxes as targets.
 
     One target is enough, and the best look counts (§4.3: isolating one correct region is rewarded). Only
     crops of input pictures that a returned picture shows are looked at. Where there is none, as behind a
@@ -58,7 +58,7 @@ class BoxJudge:
         return Verdict(levels.miss, f"miss: {why}")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a look has `target_share` of a box, `partial_size` large; whole images never do."""
+        """Whether a look has `target_share` of a box, at least `partial_size` large; never a whole image."""
         return await asyncio.to_thread(self._shows_target, sample, trajectory, k)
 
     def _shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
@@ -71,7 +71,7 @@ class BoxJudge:
         )
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a look has `full_share` of a box, less than `partial_size` large."""
+        """Whether a look has `full_share` of a box, smaller than `partial_size`."""
         return await asyncio.to_thread(self._shows_small, sample, trajectory, k)
 
     def _shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
@@ -106,7 +106,7 @@ class BoxJudge:
 
 
 def opened(levels: EvidenceLevels, client: JudgeClient | None) -> BoxJudge:
-    """It asks nobody."""
+    """The judge, which asks no model."""
     return BoxJudge(levels)
 
 

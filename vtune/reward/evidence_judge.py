@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class EvidenceJudge(Protocol):
-    """Looks at what a call gave back; the reward and the faithfulness audit share it."""
+    """Judges what a call returned; the reward and the faithfulness audit share it."""
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """The level that the pictures of call `k` (at least one) reach. Red flags are not its business.
+        """The level that the pictures of call `k` (at least one) reach. Red flags are handled elsewhere.
 
         Raises:
             ServiceError: If it cannot tell; the call is unscored.
@@ -47,38 +47,38 @@ class EvidenceJudge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question, and two trajectories about it: what a judge is tried with."""
+    """A question and two trajectories about it, for testing a judge."""
 
     sample: Sample
     gold: Trajectory
     """Its first call clearly shows what the question is about."""
     nothing: Trajectory
-    """Its first call returns a picture that shows nothing of it."""
+    """Its first call returns a picture that shows nothing of the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidencePart:
-    """An evidence judge as recipes and runs have it."""
+    """An evidence judge as recipes and runs use it."""
 
     about: str
-    """By what it judges, in a line."""
+    """What it judges by, in one line."""
     opened: Callable[["EvidenceLevels", JudgeClient | None], EvidenceJudge]
     """(levels of the recipe, the model of `reward.judge`) -> the judge."""
     judges: Callable[[Sample], bool]
     """Whether it can judge the calls of a sample."""
     lacking: str
-    """What is not there where it cannot, in words: "no evidence boxes"."""
+    """What is missing if it cannot, in words: "no evidence boxes"."""
     asks_model: bool = False
-    """Whether it asks the model of `reward.judge`: without one it judges nothing, and it costs calls."""
+    """Whether it asks the model of `reward.judge`: it needs one to judge anything, and that costs calls."""
     reads_text: bool = False
-    """Whether what a call returns in words is what it judges: calls without a picture are judged, too."""
+    """Whether it judges the text that a call returns: then calls without a picture are judged, too."""
     reads: tuple[str, ...] = ()
-    """Keys of a sample's `extra_info` that it reads: they go along to a reward service."""
+    """Keys that it reads in a sample's `extra_info`: they are sent to a reward service."""
     example: Callable[[], Example] | None = None
-    """What it is tried with; None: a sample with an evidence box, and crops on it and beside it."""
+    """What it is tested with; None: a sample with an evidence box, and crops on it and beside it."""
     says: Callable[[str, bool], str] | None = None
-    """(a question's text, whether its pictures show the target) -> what the model of `reward.judge` says when
-    a judge that asks it is tried; None: what a look earns is not tried then."""
+    """(a question's text, whether its pictures show the target) -> what the model of `reward.judge` says
+    while a judge that asks it is tested; None: what a look earns is not tested then."""
 
 
 AUTO, BOTH = "auto", "both"
@@ -97,7 +97,7 @@ JudgeName = Annotated[str, AfterValidator(EVIDENCE.known)]
 
 
 class _Own:
-    """A judge of a user's own: whether its methods are `async` is seen when they are asked."""
+    """A user's own judge: whether its methods are `async` is found out when they are called."""
 
     def __init__(self, name: str, judge: EvidenceJudge) -> None:
         self._part = (EVIDENCE.kind, name)
@@ -117,6 +117,6 @@ class _Own:
 
 
 def opened_judge(name: str, levels: "EvidenceLevels", client: JudgeClient | None) -> EvidenceJudge:
-    """A judge by its name; `client` is the model of `reward.judge`, None where there is none."""
+    """A judge by name; `client` is the model of `reward.judge`, None if there is none."""
     judge = EVIDENCE[name].opened(levels, client)
     return judge if name in OURS[EVIDENCE.kind] else _Own(name, judge)

@@ -22,7 +22,7 @@ from vtune.schema.verdict import Verdict
 NAME = "model"
 
 ONE_LEVEL = "1, 0.5 or 0.25"
-"""What a judge's reply about a call should be."""
+"""The expected form of a judge's reply about a call."""
 
 
 class ModelJudge:
@@ -65,10 +65,10 @@ class ModelJudge:
         return await self._client.ask_for(prompt, pictures, read_level, ONE_LEVEL)
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
-        """Whether the model finds a target in one of the pictures, each asked alone (template 8.1).
+        """Whether the model finds a target in one of the pictures, each asked about alone (template 8.1).
 
-        A whole picture, unchanged, or one that was there before is not asked about: it is not a look. None
-        where nothing is left to ask about.
+        A whole picture, unchanged, or one that was seen before is not asked about: it is not a look. None if
+        no picture is left to ask about.
         """
         if shows_everything(trajectory, k, (), self._levels):
             return None
@@ -103,20 +103,20 @@ def _places(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[str]
 
 
 def _unseen(call: Call) -> str:
-    """Why nothing of a call is shown to a judge."""
+    """Why a judge is shown nothing of a call."""
     looks = sorted({crop.look for crop in call.crops if crop.look is not None})
     return f"no region of an input is verified ({', '.join(looks)})" if looks else "no region of an input"
 
 
 def opened(levels: EvidenceLevels, client: JudgeClient | None) -> ModelJudge:
-    """With the model of the recipe."""
+    """The judge, with the recipe's model."""
     if client is None:
         raise ValueError("a judge that asks a model is opened where there is one")
     return ModelJudge(client, levels)
 
 
 def _says(text: str, shows: bool) -> str:
-    """A model that sees well."""
+    """The reply of a model that sees well."""
     if shows:
         return "1"
     return "0" if text.startswith(TARGET_SYSTEM) else "0.25"

@@ -27,14 +27,14 @@ NAME = "passages"
 SEARCHES = (text_search.NAME, image_search.NAME)
 
 SHORTEST = 3
-"""Characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" stands
-in most of them. Where no space parts words, two characters are enough: they are mostly a word."""
+"""Fewest characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" is in
+most of them. In scripts without spaces, two characters are enough: they are mostly a word."""
 
 _ARTICLE = re.compile(r"\s*(?:an?|the)\s+(?=[^\W\d_])", re.IGNORECASE)
 """An article before the words of an answer; "The 1975" is not 1975."""
 
 _INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
-"""Punctuation between letters, without which an answer may be written, too: D.C. and DC."""
+"""Punctuation between letters that an answer may also be written without: D.C. and DC."""
 _INNER_OF_PASSAGE = re.compile(r"(?<=[^\W\d_])[.-](?=[^\W\d_])")
 """That of a passage: "she'll" is no shell."""
 
@@ -43,7 +43,7 @@ DOCUMENTS = "documents"
 summary, which has no title, any may."""
 
 FACT = "atomic_fact"
-"""The key of `extra_info` with the entity that the question leads over (SimpleVQA): only passages that name
+"""The key of `extra_info` with the intermediate entity of the question (SimpleVQA): only passages that name
 it count."""
 
 _HEADS = {
@@ -55,7 +55,7 @@ _HEADS = {
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Numbers 1, 2, … in order, from its last one."""
+    """Consecutive numbers 1, 2, …, from its last one."""
 
     worth: tuple[int, int]
     """How many stand before a known title, and how many before a line with text under it."""
@@ -95,8 +95,8 @@ class PassageJudge:
         self._levels = levels
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """`full` where a passage holds the answer, `partial` where it names no more than the fact on the way
-        to it, else `miss`.
+        """`full` if a passage contains the answer, `partial` if it only names the intermediate fact, else
+        `miss`.
 
         Raises:
             DataError: If the call is of a tool that nobody knows: whether it searched, there is no saying.
@@ -115,16 +115,16 @@ class PassageJudge:
         return Verdict(self._levels.full, f"full: a returned passage holds {held!r}")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a returned passage holds the answer."""
+        """Whether a returned passage contains the answer."""
         return holding(sample, trajectory.calls[k]) is not None
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Never: a text has no size."""
+        """Never: text has no size."""
         return False
 
 
 def holding(sample: Sample, call: Call) -> str | None:
-    """The spelling of the answer that a passage of a search holds; None where none does."""
+    """The spelling of the answer that a passage of a search contains; None if none does."""
     if call.tool not in SEARCHES or call.status != "ok":
         return None
     known, fact = _titles(sample), _fact(sample)
@@ -145,7 +145,7 @@ def holding(sample: Sample, call: Call) -> str | None:
 
 
 def names_fact(sample: Sample, call: Call) -> bool:
-    """Whether a search returned something that names the fact on the way to the answer."""
+    """Whether a search returned something that names the intermediate fact."""
     fact = _fact(sample)
     return (
         bool(fact)
@@ -233,19 +233,19 @@ def _title(text: str) -> str:
 
 
 def _fact(sample: Sample) -> str:
-    """The words of the fact on the way to the answer; empty where none is known."""
+    """The words of the intermediate fact; empty if none is known."""
     fact = sample.extra.get(FACT)
     return spelled(fact) if isinstance(fact, str) else ""
 
 
 def _can_judge(sample: Sample) -> bool:
-    """Whether a search is offered, and the answer is long enough for the passages that may hold it."""
+    """Whether a search is offered, and the answer is long enough for the passages that may contain it."""
     least = 1 if _titles(sample) or _fact(sample) else SHORTEST
     return bool(set(SEARCHES) & set(sample.tools)) and bool(_answers(sample, least=least))
 
 
 def opened(levels: EvidenceLevels, client: JudgeClient | None) -> PassageJudge:
-    """It asks nobody."""
+    """The judge, which asks no model."""
     return PassageJudge(levels)
 
 

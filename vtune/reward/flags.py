@@ -16,14 +16,14 @@ from vtune.schema.trajectory import Call, Crop, Flag, Status, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
 WHOLE_IMAGE: Flag = "whole_image"
-"""The flag of a call that shows a mere crop that is (nearly) the whole picture."""
+"""The flag of a call that shows (nearly) the whole picture as a mere crop."""
 
 MAGNIFIED = 1.25
 """Times as many pixels per side, as the policy sees them, make a region that was shown before a closer look;
 ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
 
 AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
-"""How calls end by the model's own doing: neither by our failures nor by limits that it could not know."""
+"""Endings of calls that are the model's own fault: neither our failures nor limits that it could not know."""
 
 
 def call_flags(
@@ -69,7 +69,7 @@ def call_flags(
 
 
 def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bool:
-    """Whether several regions of one call are together (nearly) a whole picture."""
+    """Whether several regions of one call together are (nearly) a whole picture."""
     return levels.looks == "verified" and any(
         share >= levels.whole_image_share and len(crops) > 1
         for _, _, share, crops in laid_out(trajectory, k, levels)
@@ -79,7 +79,7 @@ def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bo
 def _unseen(
     trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence]
 ) -> Iterator[Flag]:
-    """What a call did in place of showing a region, where the recipe makes a red flag of it."""
+    """What a call did instead of showing a region, if the recipe makes a red flag of it."""
     call = trajectory.calls[k]
     crops = pointing(trajectory, k, levels)
     looks = {crop.look for crop in crops if crop.look is not None}
@@ -104,7 +104,7 @@ def _holds(shown: Crop, faked: Crop, levels: EvidenceLevels) -> bool:
 
 
 def _shows(trajectory: Trajectory, call: Call, crop: Crop, item: Evidence, levels: EvidenceLevels) -> bool:
-    """Whether a target can be seen all the same: a threshold leaves the glyph, and not the card it is on."""
+    """Whether a target can still be seen: a threshold keeps the glyph, but not the card that it is on."""
     box = intersect(item.bbox, crop.bbox)
     return (
         crop.shown is not None

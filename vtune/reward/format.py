@@ -20,13 +20,13 @@ _CALLS = (
     ("/think", "code", "/code"),
     ("/think", _CALL, f"/{_CALL}"),
 )
-"""The tags of a turn that calls a tool, behind its `<think>`."""
+"""The tags of a turn that calls a tool, after its `<think>`."""
 _LAST = (("/think", "answer", "/answer"),)
-"""The same of the last turn."""
+"""The same for the last turn."""
 
 
 def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Verdict:
-    """Score 1 where every turn of the policy has the form that a prompt asks for, else 0 and the reason.
+    """Score 1 if every turn of the policy has the form that a prompt asks for, else 0 with the reason.
 
     A turn opens its thoughts with `<think>`. All but the last continue with one `<code>…</code>`, inside the
     thoughts or behind them, or close them and make one `<tool_call>…</tool_call>`, in JSON that its tool
@@ -60,9 +60,9 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
 
 
 def counted_tags(reply: str) -> Verdict:
-    """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that stands there exactly once.
+    """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that occurs exactly once.
 
-    For replies of one turn, and of several in one pair of thoughts; a pair in each turn loses two quarters.
+    For replies of one turn, or of several within one pair of thoughts; a pair per turn loses two quarters.
 
     Source: V-Triune eq. 2. Its published server counts so for maths, with the tags on lines of their own, and
     gives detection 1 or 0: an answer with at least one box.
@@ -73,7 +73,7 @@ def counted_tags(reply: str) -> Verdict:
 
 
 def _with_think(turns: list[str]) -> list[str]:
-    """The turns with `<think>` for `<thinking>`, where they have no other word for thoughts."""
+    """The turns with `<think>` in place of `<thinking>`, if they use no other tag for thoughts."""
     if any("<think>" in turn or "</think>" in turn for turn in turns):
         return turns
     return [turn.replace("<thinking>", "<think>").replace("</thinking>", "</think>") for turn in turns]
@@ -114,7 +114,7 @@ def form_of(trajectory: Trajectory, recipe: RewardRecipe) -> Verdict:
 
 
 async def form(weight: float, scene: Scene) -> Verdict:
-    """Whether its turns have the form that the prompt asks for."""
+    """The format part: whether its turns have the form that the prompt asks for."""
     return form_of(scene.trajectory, scene.recipe)
 
 

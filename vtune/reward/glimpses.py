@@ -54,7 +54,7 @@ class Glimpse:
 
 
 def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: EvidenceLevels) -> bool:
-    """Whether a target of `side` pixels, as the policy sees it, is worth more than the question's picture.
+    """Whether a target of `side` pixels, as the policy sees it, is worth more than in the question's picture.
 
     It has more pixels there than it had in that picture, or `legible_side`, and never less than `LEGIBLE`.
     """
@@ -75,7 +75,7 @@ def _side(picture: Picture, pixels: float) -> float:
 
 
 def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
-    """Every target in every region that a returned picture of call `k` is said to show, the best first.
+    """Every target in every region that a returned picture of call `k` is said to show, best first.
 
     An overview beside a crop counts only for a target that fills it (`pointing`).
     """
@@ -107,7 +107,7 @@ def _glimpse(
 
 
 def _footprint(trajectory: Trajectory, crop: Crop, shown: int, box: Box) -> NDArray[np.float64] | None:
-    """Corners, in a returned picture, of a box within a region that it shows; None where nobody can say."""
+    """Corners, in a returned picture, of a box within a region that it shows; None if they are unknown."""
     claim = claim_of(crop, picture_size(trajectory.images[shown]))
     return None if claim is None else corners(box, inverse(claim))
 
@@ -115,7 +115,7 @@ def _footprint(trajectory: Trajectory, crop: Crop, shown: int, box: Box) -> NDAr
 def _size(
     trajectory: Trajectory, k: int, crop: Crop, shown: int, box: Box, taken: float, levels: EvidenceLevels
 ) -> float:
-    """Of what a returned picture shows, the share that `taken` pixels of a target are, in [0, 1].
+    """The share of what a returned picture shows that `taken` pixels of a target make up, in [0, 1].
 
     Blank margins show nothing, and axes next to nothing. They count all the same where they leave a target
     less than `partial_size` of the picture, and smaller than in the question's: a stamp on a large canvas.

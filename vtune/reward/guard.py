@@ -13,19 +13,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vtune.reward.wire import packed_json
 
 OPEN = ("/health",)
-"""What anybody may ask: whether it lives."""
+"""What anyone may request: whether the service is alive."""
 
 Worded = Callable[[int, str, str], Mapping[str, Any]]
 """(status, what, fix) -> the body of a refusal."""
 
 
 def plainly(status: int, what: str, fix: str) -> Mapping[str, Any]:
-    """A refusal in the form of our own services."""
+    """A refusal in our services' own form."""
     return {"error": {"what": what, "where": "", "fix": fix}}
 
 
 class Guard:
-    """Stands before an ASGI application: the token is right, and the body is not too large.
+    """Stands in front of an ASGI application: checks the token and the size of the body.
 
     Args:
         app: What it stands before.

@@ -52,7 +52,7 @@ _FLAT = re.compile(rf"{CLOSE}\s*(?:<\|im_end\|>\s*)?(?:<\|im_start\|>)?(?:user|t
 
 
 def read_item(item: Any) -> tuple[Sample, Trajectory]:
-    """The sample and the trajectory of an item; `{"sample": row, "reply": text}` is one of a single turn.
+    """The sample and the trajectory of an item; `{"sample": row, "reply": text}` is one with a single turn.
 
     Raises:
         DataError: Naming the column and the remedy.
@@ -92,7 +92,7 @@ def _check_text(text: str, name: str) -> None:
 
 
 def _check_keys(sample: Row) -> None:
-    """Check that a sample has no columns that nobody reads: a misspelt one would be as good as none.
+    """Check that a sample has no unknown columns: a misspelt one would otherwise be silently ignored.
 
     Those that are null are not given: readers of tables fill rows up with them.
 
@@ -185,7 +185,7 @@ def _check_columns(given: Row, known: pa.Schema | pa.StructType, place: str) -> 
 
 
 def _check_given(calls: Iterable[Any]) -> None:
-    """Check that calls say what they gave back: an empty output, or a crop that no picture shows, is a miss.
+    """Check that calls state what they returned: an empty output, or a crop that no picture shows, is a miss.
 
     Raises:
         DataError: Naming what is not there.
@@ -210,7 +210,7 @@ def _check_given(calls: Iterable[Any]) -> None:
 
 
 def _check_one_turn(messages: Iterable[Message]) -> None:
-    """Check that no turn is the text of a whole conversation, where nobody says what its calls were.
+    """Check that no turn holds the text of a whole conversation whose calls are not given.
 
     Raises:
         DataError: With the remedy.

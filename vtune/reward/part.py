@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 BOUNDS = "correct the score; or say in RewardPart what it is at least and at most, e.g. low=-0.5, high=1.0"
-"""The next step for a score outside of what a part says of itself."""
+"""The next step for a score outside the range that a part declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Unscored:
 
     why: str
     again: bool = False
-    """A worker or a judge failed: another attempt may score it. What was given is not at fault."""
+    """A worker or a judge failed: a retry may score it. The input is not at fault."""
     silent: bool = False
-    """A model that was to judge it gave no reply (`NoReply`)."""
+    """The model that should judge it gave no reply (`NoReply`)."""
     fix: str = ""
-    """The remedy, where one is known."""
+    """The remedy, if one is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What there is to score: a trajectory, and what is known about it so far."""
+    """What is scored: a trajectory, and what is known about it so far."""
 
     sample: Sample
     trajectory: Trajectory
@@ -51,14 +51,14 @@ class Scene:
     calls: Sequence[Verdict | Unscored] = ()
     """What each call showed."""
     found: Mapping[str, Verdict | Unscored] = field(default_factory=dict)
-    """The parts before this one, in the order of the table."""
+    """The parts scored before this one, in the order of the table."""
 
 
 class PartSection(Strict):
-    """What a recipe says of a part of the user's own, under its name in `reward.parts`."""
+    """The recipe section of a user's own part, under its name in `reward.parts`."""
 
     weight: float = Field(ge=0, le=1)
-    """Times its score, in the total; 0: it is scored and recorded, and moves nothing."""
+    """Its score is multiplied by this in the total; 0: it is scored and recorded, but has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +72,22 @@ class RewardPart:
     reason: unscored trajectories are not learnt from, so a reply without sense earns the least.
     """
     section: type[PartSection] = PartSection
-    """What a recipe says of it; of one with a column `PartSection` stands for a weight alone."""
+    """Its section in a recipe; a part with a column uses `PartSection` for a bare weight."""
     low: float = 0.0
-    """Its score at least: -1 at the lowest."""
+    """Lowest possible score: -1 or higher."""
     high: float = 1.0
-    """Its score at most."""
+    """Highest possible score."""
     check_sample: Callable[[Any, Sample], None] | None = None
-    """(section, a sample) -> nothing; raises DataError before a run where the sample lacks what it needs."""
+    """(section, a sample) -> nothing; raises DataError before a run if the sample lacks what it needs."""
     column: bool = False
-    """Whether a recipe has a key and a record a column of its name, as for what the papers pay; others have a
-    section in `reward.parts`, and stand in `own` of a record."""
+    """Whether recipes have a key and records a column of its name, as for the papers' parts; others have a
+    section in `reward.parts`, and are stored in `own` of a record."""
     example: Mapping[str, Any] = field(default_factory=dict)
-    """Settings beside the weight with which it is tried."""
+    """Settings besides the weight for testing it."""
     replies: tuple[str, ...] = ()
-    """Replies on which it is tried, beside a right, a wrong and an empty one."""
+    """Replies for testing it, besides a right, a wrong and an empty one."""
     says: Callable[[str], str] | None = None
-    """What the model of `reward.judge` says to a question with this text; None: it asks none."""
+    """What the model of `reward.judge` replies to a question with this text; None: it asks no model."""
 
 
 def unscored(error: VtuneError) -> Unscored:
@@ -107,7 +107,7 @@ REWARDS: Parts[RewardPart] = Parts(
 
 
 class OwnParts(Open):
-    """Parts of the reward without a key of their own, e.g. those that files under `uses` bring."""
+    """Parts of the reward without a key of their own, e.g. those from files under `uses`."""
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
@@ -116,16 +116,16 @@ class OwnParts(Open):
 
 
 def asked_for(recipe: "RewardRecipe") -> dict[str, Any]:
-    """Name -> what a recipe says of it, of the parts that it asks for, ours first.
+    """Name -> the recipe's setting, for the parts that it uses, ours first.
 
-    Of one with a column it is the recipe's key of that name: a weight, or a section.
+    For a part with a column it is the recipe's key of that name: a weight, or a section.
     """
     ours = {name: getattr(recipe, name) for name, part in REWARDS.items() if has_key(name, part, recipe)}
     return {name: said for name, said in ours.items() if said is not None} | recipe.parts.given
 
 
 def has_key(name: str, part: RewardPart, recipe: "RewardRecipe") -> bool:
-    """Whether a recipe has a key of its name.
+    """Whether recipes have a key of its name.
 
     Raises:
         RecipeError: If it has none, and the part says that it has.

@@ -16,16 +16,16 @@ from vtune.reward.wire import packed_json, request_of, settings_of
 from vtune.schema.message import Picture
 
 HELLO = Prompt("You are asked whether you can be reached.", "Reply with the digit 1.")
-"""Ours: any reply will do."""
+"""Our text: any reply will do."""
 SIDE = 56
 """Pixels of the picture that goes with it."""
 
 
 def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool, section: str = "judge") -> frozenset[str]:
-    """Ask a judge one question, as it will be asked in the run; any reply is good.
+    """Ask a judge one question, in the same way as in the run; any reply is good.
 
-    So a server that is down, a key or a model's name that is wrong, a model that takes no pictures, and
-    `max_tokens` that leave no room for a reply are found before anything is paid for.
+    So a server that is down, a wrong key or model name, a model that does not accept pictures, and
+    `max_tokens` too small for a reply are found before anything is paid for.
 
     Args:
         endpoint: The judge.

@@ -17,7 +17,7 @@ from vtune.reward.evidence_judge import JudgeName
 from vtune.reward.part import OwnParts, PartSection
 
 RIGHT = 0.5
-"""Accuracy from which on an answer counts as right; ours: only boxes and partly credited readings earn
+"""An answer counts as right from this accuracy on; ours: only boxes and partly credited readings earn
 anything between 0 and 1."""
 
 
@@ -26,7 +26,7 @@ Miss = Literal["miss", "red_flag"]
 
 
 JUDGES = tuple(OURS["evidence"])[:2]
-"""Boxes where a sample has them, else the model; others are asked by name."""
+"""Boxes if a sample has them, otherwise the model; other judges are used only if a recipe names them."""
 
 
 def _are_ours(names: tuple[str, ...]) -> bool:
@@ -42,10 +42,10 @@ def _is_none(section: Strict | None) -> bool:
 
 
 class EvidenceLevels(Strict):
-    """What a tool call earns for what it shows, and from where on it shows it.
+    """What a tool call earns for what it shows, and the thresholds for showing it.
 
-    The levels are CodeV's (template 13.2: 1, 0.5, 0.25; §4.3: red flags are negative). The thresholds of the
-    box judge are ours, for CodeV gives none. In them, *share* is how much of the target's box a crop shows
+    The levels are CodeV's (template 13.2: 1, 0.5, 0.25; §4.3: red flags are negative). The box judge's
+    thresholds are ours, since CodeV gives none. In them, *share* is how much of the target's box a crop shows
     (shared area / area of the box) and *size* is how large the target is in what the returned picture shows
     (`glimpses.py`; claimed looks: shared area / area of the crop), both in [0, 1].
     """
@@ -53,59 +53,62 @@ class EvidenceLevels(Strict):
     full: float = Field(ge=0, le=1)
     """Clearly shows one target: share >= `full_share` and size >= `full_size`."""
     partial: float = Field(ge=0, le=1)
-    """Shows part of one, or shows it small: share >= `partial_share` and size >= `partial_size`."""
+    """Shows part of a target, or shows it small: share >= `partial_share` and size >= `partial_size`."""
     miss: float = Field(ge=0, le=1)
-    """Its pictures show no target. CodeV pays 0.25; 0 is possible. A call that returned no picture earns 0
-    and not this: template 13.2 speaks of pictures that do not match."""
+    """Its pictures show no target. CodeV gives 0.25; 0 is possible. A call that returned no picture earns 0
+    instead: template 13.2 speaks of pictures that do not match."""
     red_flag: float = Field(ge=-1, lt=0)
     """Any red flag, whatever else the call shows."""
     full_share: float = Field(gt=0, le=1)
-    """0.75 suits: boxes are rarely exact to a quarter of their area, and the rest still identifies it."""
+    """0.75 works well: boxes are rarely exact to a quarter of their area, and the rest still identifies it.
+    """
     full_size: float = Field(gt=0, le=1)
-    """0.25 suits: a target half as wide and half as high as its crop is the main content of it."""
+    """0.25 works well: a target half as wide and half as high as its crop is the crop's main content."""
     partial_share: float = Field(gt=0, le=1)
-    """0.25 suits: less is a corner that cannot be recognised."""
+    """0.25 works well: anything less is a corner that cannot be recognised."""
     partial_size: float = Field(gt=0, le=1)
-    """0.04 suits: a fifth of the crop in width and height; smaller is a target in a cluttered crop (§4.3)."""
+    """0.04 works well: a fifth of the crop in width and height; a smaller target is one in a cluttered crop
+    (§4.3)."""
     target_share: float = Field(gt=0, le=1)
     """For faithfulness only, where the label is 1 or 0: a crop shows a target if share >= `target_share` and
-    size >= `partial_size`. 0.5 suits: the crop holds more of the target than it cuts off."""
+    size >= `partial_size`. 0.5 works well: the crop shows more of the target than it cuts off."""
     whole_image_share: float = Field(gt=0, le=1)
-    """A crop that covers this much of its picture, and is returned unchanged, is a whole-image crop (red
-    flag). 0.9 suits, ours."""
+    """A crop that covers at least this share of its picture, and is returned unchanged, is a whole-image crop
+    (red flag). 0.9 works well; ours."""
     repeated_iou: float = Field(gt=0, le=1)
-    """A crop that overlaps one of an earlier call by this IoU, shown no larger, repeats it (red flag). 0.95
-    suits, ours: rounding moves a box of 40 pixels no further."""
+    """A crop that overlaps one of an earlier call by at least this IoU, shown no larger, repeats it (red
+    flag). 0.95 works well; ours: rounding moves a box of 40 pixels no further."""
     looks: Literal["verified", "claimed"] = "verified"
-    """`verified`: a region counts where the returned pixels agree with it, as the policy sees them (see
-    `vtune.looks`). `claimed`: the word of the session counts, which code can fake: for comparison only."""
+    """`verified`: a region counts if the returned pixels agree with it, as the policy sees them (see
+    `vtune.looks`). `claimed`: the session's word counts, which code can fake: for comparison only."""
     legible_side: float = Field(default=28.0, gt=0)
-    """Pixels per side (the root of the area), as the policy sees it, from which on a target is legible though
-    the question's picture shows it as large. 28 is one visual token of Qwen2.5-VL."""
+    """A target is legible from this many pixels per side on (the root of the area), as the policy sees it,
+    even if the question's picture shows it as large. 28 is one visual token of Qwen2.5-VL."""
     most_of_input: float = Field(default=0.5, gt=0, le=1)
-    """The regions of one call together are a look only while they cover no more of an input. 0.5 suits,
-    ours."""
+    """The regions of one call together are a look only if they cover at most this share of an input. 0.5
+    works well; ours."""
     faked: Miss = "red_flag"
-    """What a call earns whose pictures show nothing of the regions that it claims."""
+    """What a call earns if its pictures show nothing of the regions that it claims."""
     illegible: Miss = "miss"
-    """What a call earns that shows its regions with too few pixels to be read."""
+    """What a call earns if it shows its regions with too few pixels to be read."""
     everything: Miss = "miss"
-    """What a call earns that shows more than `most_of_input`. Unchanged and all of it is `whole_image`."""
+    """What a call earns if it shows more than `most_of_input`. A whole picture, unchanged, is `whole_image`.
+    """
     judge_reads_output: bool = False
     """Whether a model judge is told what the call printed, and where its regions lie (CodeV §4.3: question,
-    output, metadata). A print can lower a level, and never raise it: it is the policy's own writing."""
+    output, metadata). Printed text can lower a level but never raise it: the policy wrote it itself."""
     search_abilities: tuple[str, ...]
-    """Abilities of samples whose questions need a look although they carry no evidence boxes."""
+    """Abilities of samples whose questions need a look although they have no evidence boxes."""
     search_sources: tuple[str, ...]
     """Sources (`data_source`) of such samples: CodeV's code judges the calls of vstar, chart and high_res."""
     judges: Annotated[tuple[JudgeName, ...], Field(min_length=1, exclude_if=_are_ours)] = JUDGES
-    """Who says what a call shows: the first of them that can judge the sample. A file under `uses` may bring
-    another."""
+    """Who judges what a call shows: the first in the list that can judge the sample. A file under `uses` may
+    add others."""
 
     errs: Annotated[float, Field(ge=0, le=1, exclude_if=_is_zero)] = 0.0
-    """Share of the judged calls whose level is turned round, a look into a miss and a miss into a full look,
-    drawn for each call: what a judge that errs so often does to training. Red flags and faithfulness are not
-    drawn. For experiments only."""
+    """Share of the judged calls whose level is inverted, a look into a miss and a miss into a full look,
+    chosen at random per call: what a judge with this error rate does to training. Red flags and faithfulness
+    are unaffected. For experiments only."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -117,22 +120,22 @@ class EvidenceLevels(Strict):
 
 
 class IouSchedule(Strict):
-    """How tightly boxes have to fit, in the course of a run, for their overlap to pay (V-Triune eq. 3, ε)."""
+    """How tightly boxes must fit, over the course of a run, to be rewarded (V-Triune eq. 3, ε)."""
 
     schedule: Literal["fixed", "average", "staged", "adaptive"]
-    """`fixed`: one threshold. `average`: the mean of what several would give, as V-Triune's published
-    server does by default. `staged`: one after the other, by the share of training that is done (§3.2.1).
-    `adaptive`: one up or down after each step, so that the share of successes nears `target` (appendix I)."""
+    """`fixed`: one threshold. `average`: the mean of what several would give, the default of V-Triune's
+    published server. `staged`: one after the other, by the share of training completed (§3.2.1). `adaptive`:
+    one up or down after each step, to keep the share of successes near `target` (appendix I)."""
     thresholds: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(min_length=1)
-    """IoU, rising. Staged, the paper has [0.85, 0.95, 0.99], its loose variant [0.7, 0.8, 0.85] and its
-    strict one [0.9, 0.95, 0.99] (appendix J). Adaptive, 0.5 to 0.95 by 0.05, and 0.99; the first is where
-    it begins."""
+    """IoU thresholds, rising. Staged: [0.85, 0.95, 0.99] in the paper, with a loose variant [0.7, 0.8, 0.85]
+    and a strict one [0.9, 0.95, 0.99] (appendix J). Adaptive: 0.5 to 0.95 in steps of 0.05, and 0.99; a run
+    starts at the first one."""
     until: tuple[Annotated[float, Field(gt=0, lt=1)], ...]
-    """Staged: the share of the steps at which each stage but the last ends; the paper has [0.1, 0.25]. Else
-    empty."""
+    """Staged: the share of the steps at which each stage but the last ends; [0.1, 0.25] in the paper.
+    Otherwise empty."""
     target: float | None = Field(gt=0, lt=1)
-    """Adaptive: the share of replies whose boxes exceed the threshold, above which it rises and below
-    which it falls (τ; the paper tried 0.1 to 0.9). Else null."""
+    """Adaptive: the target share of replies whose boxes exceed the threshold, which rises above it and falls
+    below it (τ; the paper tried 0.1 to 0.9). Otherwise null."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -154,33 +157,34 @@ class Consistency(PartSection):
     """A reward for thoughts that lead to the answer: CodeV's table 2, "+ Consistency" (`consistency.py`)."""
 
     weight: float = Field(gt=0, le=1)
-    """Thyme's code has 0.5."""
+    """Thyme's code uses 0.5."""
     by: Literal["model", "text"]
-    """`model`: the judge says whether thoughts and answer draw the same conclusion, as Thyme's does. `text`:
-    the answer stands in the thoughts, word for word; ours, for short answers where there is no judge."""
+    """`model`: the judge decides whether thoughts and answer draw the same conclusion, as in Thyme. `text`:
+    the thoughts contain the answer, word for word; ours, for short answers without a judge."""
 
 
 class Counterfactual(Strict):
-    """A reward for using what was shown: with another target in the place of the look a right answer changes
+    """A reward for using what was shown: a right answer changes when the look shows another target
     (`vtune/runs/train/counterfactual.py`). Ours.
     """
 
     weight: float = Field(gt=0, le=1)
-    """Of the part, which is 1 or 0."""
+    """Weight of the part, which is 1 or 0."""
     share: float = Field(gt=0, le=1)
-    """Of the groups, drawn by chance: in the others nothing is drawn again, and nothing is paid."""
+    """Share of the groups, chosen at random; in the others nothing is regenerated, and this part earns
+    nothing."""
 
 
 class RewardService(Strict):
-    """Servers that score instead of this process (`vtune serve rewards`); a bare list of URLs will do."""
+    """Servers that score in place of this process (`vtune serve rewards`); a bare list of URLs also works."""
 
     urls: tuple[str, ...] = Field(min_length=1)
-    """E.g. http://10.0.0.5:8192; all are asked, and any can stand in for any other."""
+    """E.g. http://10.0.0.5:8192; all are used, and any of them can replace any other."""
     token_env: str | None = None
-    """Name of the environment variable that holds their token; null where they want none."""
+    """Name of the environment variable that holds their token; null if they need none."""
     deadline_s: float = Field(default=120.0, gt=0)
-    """How long a trajectory may wait for its score, in seconds, other servers and attempts included; then it
-    is unscored. Ours: four times what a worker may take."""
+    """Seconds that a trajectory may wait for its score, retries and other servers included; then it is
+    unscored. Ours: four times what a worker may take."""
 
     @field_validator("urls")
     @classmethod
@@ -228,48 +232,51 @@ def _from_list(value: Any) -> Any:
 class RewardRecipe(Strict):
     """How verdicts become one number: R = accuracy·r_acc + format·r_format + tool·r_tool (CodeV eq. 5).
 
-    With `consistency` and `counterfactual` there are two more parts, and `parts` are the user's own.
+    `consistency` and `counterfactual` add two more parts, and `parts` adds the user's own.
     """
 
     accuracy: float = Field(ge=0, le=1)
     """Weight of the answer."""
     format: float = Field(ge=0, le=1)
-    """Weight of well-formed tags."""
+    """Weight of the format part: well-formed tags."""
     tool: float = Field(ge=0, le=1)
     """Weight of the evidence reward. CodeV keeps it below `accuracy`, so that the answer stays dominant."""
     tool_gated: bool
-    """Whether a positive tool part is paid only where the answer is right (accuracy >= 0.5). A negative one,
-    from red flags, always counts: a wrong answer is not a licence for them."""
+    """Whether a positive tool part counts only if the answer is right (accuracy >= 0.5). A negative one, from
+    red flags, always counts: a wrong answer does not excuse them."""
     weighting: Literal["recipe", "sample", "sample_normalised"]
     """`recipe`: the three weights above hold for all samples. `sample`: each sample's own accuracy_ratio,
-    format_ratio and tool_ratio do (V-Triune §3.2: not divided by their sum), and those above do nothing.
-    `sample_normalised`: the same, divided by their sum, as V-Triune's published server does. Further parts
-    have weights of their own, which hold for all samples and are divided by nothing."""
+    format_ratio and tool_ratio are used instead (V-Triune §3.2: not divided by their sum).
+    `sample_normalised`: the same, divided by their sum, as in V-Triune's published server. Further parts
+    always use their own weights, for all samples and without normalisation."""
     max_unscored: float = Field(ge=0, le=1)
-    """The run stops when a larger share of a step's trajectories is unscored."""
+    """The run stops if a larger share of a step's trajectories is unscored."""
     evidence: EvidenceLevels
     judge: BatchedEndpoint | None
-    """Judges what calls show where a sample has no evidence boxes, and the answers of verifier `judge`;
-    null where neither is needed."""
+    """Judges what calls show if a sample has no evidence boxes, and the answers of verifier `judge`; null if
+    neither is needed."""
     format_rule: Literal["ordered", "counted"] = "ordered"
-    """`ordered`: every turn has its tags, in order; thoughts stand in one `<think>` around all code, as
-    CodeV's template 13.1 asks, or in one of each turn (see `format_reward`). `counted`: a quarter for each of
-    four tags that stands once (V-Triune eq. 2; see `counted_tags`)."""
+    """`ordered`: every turn has its tags, in order; thoughts are in one `<think>` around all code, as CodeV's
+    template 13.1 asks, or in one per turn (see `format_reward`). `counted`: a quarter for each of four tags
+    that occurs exactly once (V-Triune eq. 2; see `counted_tags`)."""
     iou: IouSchedule | None = None
-    """For verifiers `detection` and `grounding`; null where no sample has one, or all state `iou`
+    """For verifiers `detection` and `grounding`; null if no sample has one, or if all specify `iou`
     themselves."""
     consistency: Consistency | None = None
-    """Null: whether thoughts and answer agree is not asked."""
+    """Null: whether thoughts and answer agree is not checked."""
     counterfactual: Annotated[Counterfactual | None, Field(exclude_if=_is_none)] = None
-    """Null: whether a right answer uses what was shown is not asked. Of training alone: it draws a turn."""
+    """Null: whether a right answer uses what was shown is not checked. For training only: it regenerates a
+    turn."""
     parts: Annotated[OwnParts, Field(exclude_if=_has_none)] = OwnParts()
-    """Further parts, which files under `uses` bring: name -> `weight`, and what else it reads."""
+    """Further parts from files under `uses`: name -> `weight`, and any other settings of the part."""
     service: Annotated[RewardService | None, BeforeValidator(_from_list)] = None
-    """Who scores; null: this process. It changes no score, so a recipe may leave it out."""
+    """Who scores; null: this process. It does not change any score, so a recipe may omit it."""
 
     @property
     def asks_in_batches(self) -> bool:
-        """Whether its judge is asked in batches: what needs it has no score before all is drawn."""
+        """Whether its judge is asked in batches: what needs the judge has no score until all rollouts are
+        generated.
+        """
         return self.judge is not None and self.judge.batch
 
     @model_validator(mode="after")

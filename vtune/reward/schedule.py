@@ -11,7 +11,7 @@ from vtune.schema.trajectory import Trajectory
 
 
 class Tightening:
-    """The IoU thresholds of a run as it proceeds, and what a checkpoint has to keep of them.
+    """The IoU thresholds over the course of a run, and their state for checkpoints.
 
     Args:
         iou: The recipe's; None where no sample of the run needs any.
@@ -37,17 +37,17 @@ class Tightening:
 
     @property
     def state(self) -> dict[str, float | None]:
-        """For `saved`."""
+        """The state for `saved`."""
         return {"iou": self._reached}
 
     def at(self, step: int) -> tuple[float, ...]:
-        """The thresholds of a step, for `Scorer.score`; none without a schedule."""
+        """The thresholds of a step, for `Scorer.score`; empty without a schedule."""
         if self._iou is None:
             return ()
         return thresholds_at(self._iou, self._reached, step=step, steps=self._steps)
 
     def after(self, step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
-        """Take note of a step's scored trajectories, those of all processes.
+        """Record a step's scored trajectories, from all processes.
 
         Returns:
             Numbers for the metrics: `iou_threshold` (of several the mean) and, where replies had to give
@@ -63,12 +63,12 @@ class Tightening:
 
 
 def first_threshold(iou: IouSchedule) -> float | None:
-    """Where an adaptive schedule begins; None for the others, which are functions of the step alone."""
+    """Where an adaptive schedule starts; None for the others, which are functions of the step alone."""
     return iou.thresholds[0] if iou.schedule == "adaptive" else None
 
 
 def thresholds_at(iou: IouSchedule, reached: float | None, *, step: int, steps: int) -> tuple[float, ...]:
-    """The thresholds of a step, which counts from 0; several only where the score is their average.
+    """The thresholds of a step, counted from 0; several only if the score is their average.
 
     A stage that lasts until the share u of training holds for the steps below u · `steps`.
 

@@ -30,15 +30,15 @@ from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
 AT_ONCE = 64
-"""Trajectories that are scored at the same time, ours: enough to keep a judge busy, few enough that their
-decoded pictures fit in memory."""
+"""Trajectories scored concurrently, ours: enough to keep a judge busy, few enough that their decoded pictures
+fit in memory."""
 
 
 ShownSize = Callable[[bytes], tuple[int, int]]
-"""An encoded picture -> (width, height) in which the policy sees it."""
+"""An encoded picture -> the (width, height) at which the policy sees it."""
 
 Begin = Callable[[Trajectory], "asyncio.Task[Trajectory]"]
-"""Begins to score a trajectory; raises DataError if it answers none of the samples."""
+"""Starts scoring a trajectory; raises DataError if it answers none of the samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,17 @@ class Scored:
 
     trajectory: Trajectory
     again: bool
-    """Its total is None, and another attempt may score it."""
+    """Its total is None, and a retry may score it."""
     silent: bool = False
-    """Its total is None, for a model that was to judge it gave no reply."""
+    """Its total is None because the judging model gave no reply."""
     fix: str = ""
-    """The remedy where its total is None, if one is known."""
+    """The remedy if its total is None, where one is known."""
 
 
 class Scorer:
     """Scores trajectories; an async context manager that owns the verifiers' workers and the judge client.
 
-    Where the recipe names reward services, they score instead, by the same `score_trajectory`.
+    If the recipe names reward services, they score instead, by the same `score_trajectory`.
     """
 
     def __init__(
@@ -124,10 +124,10 @@ class Scorer:
 
     @asynccontextmanager
     async def scoring(self, samples: Iterable[Sample], *, iou: Sequence[float] = ()) -> AsyncIterator[Begin]:
-        """Scores trajectories as they come, with the scores of `score`: each as soon as it is given.
+        """Scores trajectories as they arrive, with the same scores as `score`.
 
-        Yields what begins to score a trajectory, as a task; all have been scored when the block is left. An
-        exception of one cancels the block.
+        Yields a function that starts scoring a trajectory, as a task; all have been scored when the block is
+        left. An exception in one cancels the block.
 
         Args:
             samples: At least those that the trajectories will answer, in any order.
@@ -165,7 +165,7 @@ class Scorer:
             raise first from first.__cause__  # what it says of its own cause is kept
 
     async def accuracy(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored:
-        """What the answer alone earns, before any weight; nothing else of the trajectory is looked at.
+        """The score of the answer alone, before any weight; the rest of the trajectory is not considered.
 
         Args:
             sample: What was asked.
@@ -201,7 +201,7 @@ class Scorer:
         return scored.trajectory
 
     def put_off(self) -> None:
-        """Ask the judge nothing yet (`JudgeClient.put_off`): what needs it is unscored and `silent`."""
+        """Do not ask the judge yet (`JudgeClient.put_off`): what needs it is unscored and `silent`."""
         self._judge().put_off()
 
     async def ask_in_batches(
@@ -217,7 +217,7 @@ class Scorer:
         return self._client
 
     def judge_facts(self) -> dict[str, Any]:
-        """What is known of the recipe's judge (`JudgeClient.facts`); empty where none was asked."""
+        """What is known about the recipe's judge (`JudgeClient.facts`); empty if none was asked."""
         return self._client.facts() if self._client is not None and self._client.was_asked else {}
 
 
@@ -250,7 +250,7 @@ async def score_trajectory(
 
 
 async def score_parts(scene: Scene) -> Scene:
-    """What each part that the recipe asks for says of a trajectory, with the looks and flags of its calls.
+    """The score of each part in the recipe for a trajectory, with the looks and flags of its calls.
 
     Raises:
         RunFailed: If a part of the user's is broken.
@@ -280,7 +280,7 @@ async def _looked_at(scene: Scene, *, paid: bool) -> Scene:
 
 
 def failure_of(trajectory: Trajectory) -> str:
-    """Why a rollout has no score: what failed, as the call that was under way tells it."""
+    """Why a rollout has no score: what failed, as reported by the call in progress."""
     errors = [call.error for call in trajectory.calls if call.status == "infra" and call.error]
     return f"the rollout failed: {errors[-1].splitlines()[0]}" if errors else "the rollout failed"
 

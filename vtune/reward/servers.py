@@ -20,22 +20,22 @@ FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
 """Seconds between rounds in which every server was tried, doubled each time; ours."""
 
 PATIENCE = 0.5
-"""Seconds that a request runs before a second server is asked too, at least; ours."""
+"""Fewest seconds that a request runs before a second server is asked too; ours."""
 
 SLOW = 2.0
-"""A second server is asked after this many times what 19 of 20 requests took lately; ours."""
+"""A second server is asked after this multiple of the recent 95th percentile of request times; ours."""
 
 LATELY, RELEARNT = 200, 20
 """Requests: what counts as lately, and after how many that is looked at again."""
 
 GREETING = 10.0
-"""Seconds that a server has to answer before a run; ours."""
+"""Seconds for a server to answer before a run; ours."""
 
 FAILED, TOO_LARGE = 500, 413
 """HTTP statuses: a worker or judge failed; smaller requests might be taken."""
 
 RETRIED = (408, 429)
-"""Statuses below 500 that say nothing against the request."""
+"""Statuses below 500 that do not mean that the request is wrong."""
 
 
 class Unusable(Exception):
@@ -43,7 +43,7 @@ class Unusable(Exception):
 
 
 class Refused(Exception):
-    """A server will not answer this request, however often it is asked.
+    """A server will not answer this request, no matter how often it is retried.
 
     Args:
         why: In words.
@@ -57,13 +57,13 @@ class Refused(Exception):
 
 
 UNAUTHORISED = 401
-"""What servers say where a token is wrong or lacks."""
+"""Statuses for a wrong or missing token."""
 LONGEST_FIX = 500
-"""Characters of a remedy that a server names."""
+"""Limit on characters of a remedy that a server suggests."""
 
 
 class TooLarge(Refused):
-    """It would answer a smaller one."""
+    """The server would accept a smaller request."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class _Server:
 
 
 class Servers:
-    """Has whichever server answers first answer a request; an async context manager.
+    """Sends each request to several servers and takes the first answer; an async context manager.
 
     A request that fails goes to another server, at once where there is one and after a growing pause where
     all have failed; one that takes unusually long is put to a second server too, and the first answer
@@ -177,13 +177,13 @@ class Servers:
         return [str(one) for one in found if isinstance(one, Unusable)]
 
     def _choose(self, tried: Sequence[_Server]) -> _Server | None:
-        """The least busy server that works and was not tried."""
+        """The least busy working server that has not been tried."""
         now = time.monotonic()
         able = [one for one in self._servers if one not in tried and one.breaker.allows(now)]
         return min(able, key=lambda one: (one.under_way, random.random()), default=None)
 
     async def _hedged(self, server: _Server, body: bytes, count: int, ends: float) -> list[dict[str, Any]]:
-        """What a server says or, where it takes unusually long, a second one."""
+        """The answer of a server or, if it takes unusually long, of a second one."""
         tasks = [asyncio.create_task(self._post(server, body, count, ends))]
         try:
             done, _ = await asyncio.wait(tasks, timeout=self._patience)
@@ -209,7 +209,7 @@ class Servers:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     def _answered_in(self, seconds: float) -> None:
-        """Learn how long servers take."""
+        """Record how long a server took."""
         self._took.append(seconds)
         self._counted += 1
         if self._counted % RELEARNT == 1:
@@ -217,7 +217,7 @@ class Servers:
             self._patience = max(PATIENCE, SLOW * lately[len(lately) * 19 // 20])
 
     async def _post(self, server: _Server, body: bytes, count: int, ends: float) -> list[dict[str, Any]]:
-        """What one server says to one request.
+        """One server's answer to one request.
 
         Raises:
             Unusable: If it cannot be reached, fails, or does not answer in time.

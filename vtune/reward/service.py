@@ -33,10 +33,10 @@ from vtune.verifiers.detection import with_iou
 from vtune.verifiers.verifying import Verifying
 
 ITEMS = 1024
-"""Trajectories in one request at most, ours."""
+"""Limit on trajectories in one request, ours."""
 
 REPLIES = 100_000
-"""Of the judge that are kept, ours: some ten megabytes."""
+"""Number of the judge's replies that are kept, ours: some ten megabytes."""
 
 ASKED = "POST /score, POST /judge, GET /health or GET /metrics"
 """What a service answers."""
@@ -45,7 +45,7 @@ OK, WRONG, FAILED, BUSY = 200, 422, 500, 503
 """HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed; no room."""
 
 GONE = Response()
-"""What whoever hung up does not read."""
+"""The answer for a client that has disconnected, which nobody reads."""
 
 Read = tuple[Sample, Trajectory] | Exception
 """An item as it was read, or why it could not be."""
@@ -54,7 +54,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Service:
-    """Scores what requests bring; it owns the workers and the judge client while it is `running`.
+    """Scores the trajectories in requests; it owns the workers and the judge client while it is `running`.
 
     Args:
         recipe: Scores requests that bring no `reward` section; its judge is the only one that is ever asked.
@@ -85,12 +85,12 @@ class Service:
                 yield
 
     def start_workers(self) -> None:
-        """Start them before anyone needs them; they get ready meanwhile."""
+        """Start them before anyone needs them, so that they are ready in time."""
         tuple(VERIFIERS.values())  # loads their modules
         self._verifying.start()
 
     def health(self) -> dict[str, Any]:
-        """What it is and what it can judge."""
+        """What the service is and what it can judge."""
         return {
             "status": "ok",
             "verifiers": sorted(VERIFIERS),
@@ -99,9 +99,9 @@ class Service:
         }
 
     async def answer(self, asked: "Asked") -> tuple[int, dict[str, Any]]:
-        """(HTTP status, answer) to a request of one trajectory, or of many under `items`.
+        """(HTTP status, answer) for a request with one trajectory, or with many under `items`.
 
-        Many are always answered with 200, and each with a status of its own, in order.
+        The answer to many is always 200, with one status per item, in order.
         """
         results = await self._all(asked.items, asked.recipe)
         if asked.many:
@@ -197,7 +197,7 @@ class Service:
         return result
 
     def _judges_of(self, recipe: RewardRecipe) -> Judges:
-        """The judges of a recipe, which are opened once for all requests that bring the same."""
+        """The judges of a recipe, opened once for all requests with the same recipe."""
         client = None if recipe.judge is None else self._client
         if self._judges is None or not self._judges.are(recipe.evidence, client):
             self._judges = Judges(recipe.evidence, client)
@@ -221,7 +221,7 @@ class Asked:
     items: Sequence[Read]
     recipe: RewardRecipe
     many: bool
-    """Whether they came under `items`."""
+    """Whether the trajectories came under `items`."""
 
 
 def _read(item: Any) -> Read:
@@ -323,7 +323,7 @@ def error_row(error: VtuneError) -> dict[str, str]:
 
 
 def _result(scored: Scored, sample: Sample) -> dict[str, Any]:
-    """What is said about one trajectory: its scores, and an error where they have no total."""
+    """The answer for one trajectory: its scores, and an error if they have no total."""
     scores = scores_of(scored.trajectory)
     if scores["reward"]["total"] is not None:
         return {"status": OK, "error": None} | scores

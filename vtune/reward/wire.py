@@ -36,14 +36,14 @@ from vtune.uses import prints, used
 _PARTS = ("total", "accuracy", "format", "tool", "consistency")
 
 SCORING = ("verifier", "evidence", "reward")
-"""Kinds of parts that can move a score: a user's own are the same in the run and in the service."""
+"""Kinds of parts that can change a score: a user's own must be the same in the run and in the service."""
 
 JUDGE = ("model", "temperature", "max_tokens")
-"""What of a judge can move a score. Where it answers, and its key, are the service's own business."""
+"""The judge settings that can change a score. Its endpoint and key are the service's own business."""
 
 
 def item_of(sample: Sample, trajectory: Trajectory) -> Row:
-    """What a service has to know to score a trajectory; columns that are left out are empty there."""
+    """What a service needs to score a trajectory; columns that are left out are empty there."""
     count = len(sample.images)
     asked = scored_columns(sample) | {
         "images": [None] * count,  # counted, never looked at
@@ -73,12 +73,12 @@ def looked_at(sample: Sample, trajectory: Trajectory) -> Sequence[Picture]:
 
 
 def _output(call: Call) -> str:
-    """Of what a call returned in words, what may be read."""
+    """The part of a call's text output that may be read."""
     return printed(call) if call.tool == PYTHON and not prints(SCORING) else call.output
 
 
 def read_of(extra: Mapping[str, Any]) -> Row:
-    """Of `extra_info`, what scoring reads."""
+    """The part of `extra_info` that scoring reads."""
     if prints(SCORING):
         return {key: value for key, value in extra.items() if _is_json(value)}
     known = {key for part in EVIDENCE.values() for key in part.reads}
@@ -86,7 +86,7 @@ def read_of(extra: Mapping[str, Any]) -> Row:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether JSON can carry it: what cannot travel, e.g. a picture's bytes, stays at home."""
+    """Whether JSON can represent it: the rest, e.g. a picture's bytes, is not sent."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -95,8 +95,8 @@ def _is_json(value: Any) -> bool:
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
-    """Everything in a recipe that moves a score here. IoU thresholds stand in the samples, for they change;
-    what has to be drawn again is scored where it is drawn.
+    """Everything in a recipe that affects a score here. IoU thresholds are in the samples, since they change;
+    what has to be regenerated is scored where it is generated.
     """
     settings = recipe.model_dump(
         mode="json", exclude={"service", "max_unscored", "judge", "iou", "counterfactual"}
@@ -118,7 +118,7 @@ def request_of(settings: bytes, items: Sequence[bytes]) -> bytes:
 
 
 def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> RewardRecipe:
-    """The recipe that settings describe, with the service's own judge if they want one.
+    """The recipe that settings describe, with the service's own judge if they need one.
 
     Raises:
         RecipeError: If they are not settings, or want another judge than the service has.
@@ -144,7 +144,8 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
 
 
 def _check_uses(wanted: Any) -> None:
-    """Check that this process has the user's own parts that a request scores with; it never loads any for it.
+    """Check that this process has the user's own parts that a request scores with; it never loads them for
+    it.
 
     Raises:
         RecipeError: If it has none, or others.
@@ -162,7 +163,7 @@ def _check_uses(wanted: Any) -> None:
 
 
 def scores_of(trajectory: Trajectory) -> Row:
-    """What scoring has found out about a trajectory."""
+    """What scoring found for a trajectory."""
     reward = trajectory.reward
     if reward is None:
         raise ValueError("a trajectory without a reward has no scores")

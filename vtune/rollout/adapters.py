@@ -14,12 +14,12 @@ from vtune.rollout.engine import Weights
 NAME, NUMBER = "vtune", 1
 """Of the only adapter, at vLLM: each hand-over takes its place."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""For which vLLM makes room; an adapter of a lower rank is filled up with zeros."""
+"""Ranks for which vLLM reserves room; an adapter of lower rank is padded with zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapters:
-    """What vLLM has to know of the adapters of a run."""
+    """What vLLM needs to know about a run's adapters."""
 
     rank: int
     alpha: int
@@ -28,7 +28,7 @@ class Adapters:
 
     @property
     def room(self) -> int:
-        """The rank for which vLLM makes room.
+        """The rank for which vLLM reserves room.
 
         Raises:
             RecipeError: If it makes none for so large a rank.
@@ -44,7 +44,7 @@ class Adapters:
 
 @contextmanager
 def written(weights: Weights, adapters: Adapters, folder: Path) -> Iterator[Path]:
-    """The adapters as a folder that vLLM loads, inside of `folder`; nothing stays there.
+    """The adapters as a folder that vLLM loads, inside `folder`; it is removed afterwards.
 
     Args:
         weights: One pass over the adapters' matrices, by their names in peft's files.

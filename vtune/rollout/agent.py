@@ -35,12 +35,12 @@ from vtune.verifiers.answer_instruction import ended
 from vtune.verifiers.tags import answer
 
 SHOWN = 120
-"""Characters of a turn, from its end, by which a message shows what it asks for; ours."""
+"""Characters at the end of a turn by which a message shows what it asks for; ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One rollout to be made."""
+    """One rollout to generate."""
 
     sample: Sample
     images: tuple[bytes, ...]
@@ -49,13 +49,13 @@ class Job:
     rollout: int
     policy_version: int
     key: tuple[int, ...]
-    """Seeds the draw and the sandbox; unique in a run. Its last number is that of the rollout."""
+    """Seeds sampling and the sandbox; unique in a run. Its last number is that of the rollout."""
     apart: bool = False
     """See `Request`."""
 
 
 class Agent:
-    """Runs conversations between an engine and the environments of samples.
+    """Runs conversations between an engine and the samples' environments.
 
     Args:
         engine: Draws the turns.
@@ -108,13 +108,13 @@ class Agent:
         done: Callable[[], None] = lambda: None,
         ended: Callable[[Job, Trajectory], None] = lambda job, trajectory: None,
     ) -> list[Trajectory]:
-        """All conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
+        """Run all conversations, in the order of the jobs; `done` is called after each, and `ended` with it.
 
         Each continues as soon as its own turn or tool is done, whatever the others do; as many run at a time
-        as the batch and the sandbox hold, and the next begins when one ends. Of several runs at the same time
-        the oldest has the first claim to what becomes free.
-        An environment that fails ends its trajectory with `stop_reason` "error"; it is never scored.
-        Calls of one turn run at the same time, and the same call of one group is made once.
+        as the batch and the sandbox can hold, and the next one starts when one ends. Among several concurrent
+        runs the oldest has priority for what becomes free. An environment that fails ends its trajectory with
+        `stop_reason` "error"; it is never scored. Calls of one turn run concurrently, and the same call
+        within a group is made once.
         """
         # Another run may add to them meanwhile; and who gives up waiting for them does not end them.
         closing = set(self._closing)
@@ -150,16 +150,16 @@ class Agent:
 
     @property
     def room(self) -> int:
-        """Conversations that may run at the same time."""
+        """Conversations that may run concurrently."""
         return min(self._recipe.conversations, self._sandbox.capacity)
 
     @property
     def sessions(self) -> int:
-        """Sandbox sessions that live now."""
+        """Sandbox sessions that are alive now."""
         return self._sandbox.live
 
     def take_lost(self) -> int:
-        """Sessions that the sandbox has lost since the last time this was asked; each was made again."""
+        """Sessions that the sandbox has lost since the last call of this method; each was recreated."""
         lost, self._lost = self._lost, 0
         return lost
 
@@ -176,7 +176,7 @@ class Agent:
         done: Callable[[], None],
         ended: Callable[[Job, Trajectory], None],
     ) -> None:
-        """One conversation after the other, until none of its cohort is left."""
+        """One conversation after another, until none of its cohort is left."""
         assert self._places is not None
         try:
             async with self._places.taken(order):
@@ -255,7 +255,7 @@ class Agent:
         return "turns"
 
     def _open(self, job: Job, book: Transcript, opening: Observation | None) -> None:
-        """The turns before the first word of the policy."""
+        """The turns before the policy's first word."""
         sample = job.sample
         sizes = [size_of(data) for data in job.images]
         schemas = self._tools.schemas(sample.tools)
@@ -295,7 +295,7 @@ class Agent:
         sample: Sample,
         book: Transcript,
     ) -> StopReason | None:
-        """Enter what came of a turn into the book; why the conversation ends with it, if it does."""
+        """Add the result of a turn to the transcript; returns why the conversation ends, if it does."""
         spans = book.spans([len(said.text) if act.end is None else act.end for act in acts]) if acts else []
         calls, first = [], len(book.images)
         for act, span in zip(acts, spans, strict=True):

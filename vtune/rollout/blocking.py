@@ -17,25 +17,25 @@ from vtune.verifiers import verdict_on
 T = TypeVar("T")
 
 TICK = 0.5
-"""Seconds between two looks at what the loop runs."""
+"""Seconds between checks of what the loop runs."""
 
 LOOKS = 10
-"""The last looks, half of which name a user's code where they find it; ours."""
+"""Number of recent checks, half of which must find a user's code before it is named; ours."""
 
 WAIT = 3.0
-"""Seconds after Ctrl-C before it is said what keeps a run; ours."""
+"""Seconds after Ctrl-C before a message says what keeps a run from ending; ours."""
 
 AWAIT = "await what it waits for, or run it by `await asyncio.to_thread(...)`"
 IN_WORKER = "say in_worker=True, so that its verifier runs in a process of its own"
 QUICKER = "nobody awaits it: make it quicker, or do what takes long once, when the file is loaded"
-"""What helps a coroutine, a verifier, and any other function of a user's."""
+"""Remedies for a coroutine, a verifier, and any other function of a user's."""
 
 
 class Blocking:
-    """Names the line of a user's own file in which the event loop spends its time, once.
+    """Names, once, the line of a user's own file in which the event loop spends its time.
 
     A tool or an environment that calls `time.sleep` or `requests.get` holds up all conversations, one after
-    the other; one that never returns holds them up for ever. A thread looks: the loop cannot.
+    the other; one that never returns holds them up for ever. A thread checks for this, since the loop cannot.
 
     Args:
         warn: Takes one line; called from a thread.
@@ -47,7 +47,7 @@ class Blocking:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch the loop of this thread; without a file of the user's own there is nobody to name."""
+        """Watch this thread's loop; without any file of the user's own there is nothing to name."""
         files = {file.path: file for file in used()}
         if not files:
             yield
@@ -78,7 +78,7 @@ class Blocking:
 
 
 def to_end(work: Coroutine[Any, Any, T], warn: Callable[[str], None]) -> T:
-    """Run a coroutine in a loop of its own; after Ctrl-C it is said in a line what keeps it from ending."""
+    """Run a coroutine in a loop of its own; after Ctrl-C a line says what keeps it from ending."""
 
     async def heard() -> T:
         with _CtrlC(warn):
@@ -88,7 +88,7 @@ def to_end(work: Coroutine[Any, Any, T], warn: Callable[[str], None]) -> T:
 
 
 class _CtrlC:
-    """Says what keeps a run from ending after Ctrl-C, where that is a line of a user's own file.
+    """Says what keeps a run from ending after Ctrl-C, if it is a line of a user's own file.
 
     The first Ctrl-C cancels what the event loop runs, and a function that does not return keeps the loop from
     seeing to it. A context manager, to be entered within the loop: whatever Ctrl-C does there, it still does.
@@ -133,7 +133,7 @@ class _CtrlC:
 
 
 def line_of_theirs(thread: int) -> str | None:
-    """The line of a user's own file in which a thread is, in words; None where it is in none."""
+    """The line of a user's own file that a thread is in, in words; None if it is in none."""
     files = {file.path: file for file in used()}
     frame = _theirs(sys._current_frames().get(thread), files)
     return None if frame is None else _line(files[frame.f_code.co_filename], frame.f_lineno)
@@ -155,7 +155,7 @@ def _theirs(frame: FrameType | None, files: dict[str, Used]) -> FrameType | None
 
 
 def _remedy(inner: FrameType, files: dict[str, Used]) -> str:
-    """What helps where a frame of theirs takes long, by what has called it."""
+    """What helps if a frame of theirs takes long, depending on what called it."""
     frame: FrameType | None = inner
     awaited = False
     while frame is not None:

@@ -7,7 +7,7 @@ from vtune.tools.observation import Observation, recorded
 
 
 def recorded_as(sample: Sample) -> str:
-    """The tool by which a record names what an environment did, where it names none."""
+    """The tool name under which a record stores what an environment did, if it names no tool."""
     return environment_of(sample).recorded_as or name_of(sample)
 
 

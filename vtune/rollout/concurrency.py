@@ -8,11 +8,11 @@ from itertools import count
 
 
 class PrioritySemaphore:
-    """Room for a number of conversations.
+    """A limited number of places for conversations.
 
-    Where steps are drawn ahead, conversations of several of them want a place: one that is free goes to the
-    oldest step, which is waited for first, and within a step to who came first. Who finds one free does not
-    wait.
+    When steps are generated ahead, conversations of several steps compete for places: a free one goes to the
+    oldest step, which is needed first, and within a step to the first in line. Nobody waits while a place is
+    free.
 
     Args:
         room: How many there are.
@@ -25,7 +25,7 @@ class PrioritySemaphore:
 
     @asynccontextmanager
     async def taken(self, order: int) -> AsyncIterator[None]:
-        """A place, given back at the end; a lower `order` gets one before a higher."""
+        """A place, given back at the end; a lower `order` goes first."""
         await self._take(order)
         try:
             yield

@@ -10,14 +10,14 @@ from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Finish, Request
 
 UNREAD = 64
-"""Tokens whose log-probabilities stay in tensors, at most; ours. A NaN is found when they are read."""
+"""Limit on tokens whose log-probabilities stay in tensors; ours. A NaN is found when they are read."""
 
 
 class DrawnRows:
     """The turns of R rows.
 
-    A GPU is waited for once a token, for the tokens and for which of them may end a row; log-probabilities
-    and entropies stay where they are until a row ends.
+    The GPU is waited for once per token, for the tokens and for which of them may end a row;
+    log-probabilities and entropies stay on it until a row ends.
 
     Args:
         chat: Of the policy.
@@ -48,18 +48,18 @@ class DrawnRows:
 
     @property
     def drawing(self) -> Sequence[int]:
-        """The numbers of the rows that are still drawn."""
+        """The numbers of the rows still being generated."""
         return self._rows
 
     @property
     def length(self) -> int:
-        """Tokens that each of them has drawn."""
+        """Tokens sampled so far for each of them."""
         return self._length
 
     def take(
         self, tokens: torch.Tensor, logprobs: torch.Tensor, entropies: torch.Tensor
     ) -> tuple[list[int], torch.Tensor | None]:
-        """Take in one more token of each row that is still drawn.
+        """Add one more token to each row still being generated.
 
         Args:
             tokens: int64, (R,).
@@ -106,7 +106,7 @@ class DrawnRows:
         )
 
     def _read(self) -> None:
-        """Move to the lists what has been taken in since the last time."""
+        """Move what has been added since the last call to the lists."""
         numbers = [torch.stack(one, dim=1) for one in zip(*self._unread, strict=True)]
         self._unread.clear()
         logprobs, entropies = torch.stack(numbers).tolist()

@@ -15,23 +15,23 @@ Finish = Literal["stop", "end", "length"]
 
 
 Weights = Callable[[], Iterator[tuple[str, "torch.Tensor"]]]
-"""Starts a pass over the policy's weights by their names in a checkpoint, each whole. Every process of the
-training takes part in a pass: gathering may need them all."""
+"""Starts a pass over the policy's weights by their names in a checkpoint, each unsharded. Every training
+process takes part in a pass, since gathering may need them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn."""
+    """How tokens are sampled."""
 
     temperature: float
-    """0 draws the likeliest token."""
+    """0 takes the likeliest token."""
     max_new_tokens: int
     stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One turn to be written."""
+    """One turn to generate."""
 
     token_ids: Sequence[int]
     """The conversation so far, placeholders expanded."""
@@ -39,54 +39,56 @@ class Request:
     """Its pictures, in order."""
     sampling: Sampling
     key: tuple[int, ...] = field(default=())
-    """(seed, step, group, rollout, turn): orders and seeds the draw, so that a run repeats."""
+    """(seed, step, group, rollout, turn): orders the requests and seeds sampling, so that a run can be
+    repeated."""
     cohort: int = 0
     """Of the trajectory, in [0, `Engine.cohorts`)."""
     messages: Sequence[Message] = ()
-    """The same conversation in words, for a model that takes no token ids; `images` count `pixels`."""
+    """The same conversation as text, for a model that takes no token ids; `images` count `pixels`."""
     question: str = ""
-    """Id of the sample, for a policy that has its replies by question."""
+    """Id of the sample, for a policy whose replies are stored by question."""
     apart: bool = False
-    """Whether chance is dealt to it by its own key, whatever is drawn with it; most engines always do so."""
+    """Whether its random numbers come from its own key, whatever else is in the batch; most engines always do
+    this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One turn as it was drawn."""
+    """One generated turn."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     """Log-probability (nats) of each token at temperature 1, banned tokens excluded."""
     finish: Finish
     weight_versions: tuple[int, ...]
-    """Training steps behind the weights that drew each token."""
+    """For each token, the training steps behind the weights that sampled it."""
     text: str | None = None
-    """What was said, where nobody here sees tokens; then the tuples are empty."""
+    """The text, if the engine has no tokens; then the tuples are empty."""
     entropies: tuple[float, ...] = ()
-    """Entropy (nats) of what each token was drawn from, at temperature 1, banned tokens excluded; empty where
-    the engine does not say."""
+    """Entropy (nats) of the distribution that each token was sampled from, at temperature 1, banned tokens
+    excluded; empty if the engine does not report it."""
     context: int = 0
-    """Tokens of the conversation with this turn, as whoever drew it has counted; 0 where it has not, or where
-    there are `token_ids`."""
+    """Tokens of the conversation including this turn, as counted by whoever generated it; 0 if it was not
+    counted, or if there are `token_ids`."""
 
 
 class Engine(Protocol):
-    """Draws turns. Trajectories register while they run, so that an engine may wait for all of them."""
+    """Generates turns. Trajectories register while they run, so that an engine may wait for all of them."""
 
     cohorts: int
-    """The number of parts that trajectories are divided into: an engine that draws batches draws one of one
-    part while the tools of the other run. 1 where each is drawn as it comes."""
+    """The number of parts that trajectories are divided into: an engine that batches generates for one part
+    while the tools of the other run. 1 if turns are generated as they come."""
 
     def join(self, cohort: int) -> None:
-        """A conversation starts to run, and maybe others after it without a gap."""
+        """A conversation starts, and maybe others right after it."""
         ...
 
     def leave(self, cohort: int) -> None:
-        """It has ended, and no other follows it."""
+        """A conversation has ended, and no other follows it."""
         ...
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn.
+        """Generate one turn.
 
         Raises:
             RunFailed: If nothing is left that could draw it.
@@ -94,7 +96,7 @@ class Engine(Protocol):
         ...
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Draw with these weights from now on; called by every process of the training, between rollouts.
+        """Generate with these weights from now on; called by every training process, between rollouts.
 
         Args:
             weights: The policy's weights; one pass over them, in every process, or none in any.
@@ -106,9 +108,9 @@ class Engine(Protocol):
         ...
 
     async def rest(self) -> None:
-        """Nothing is drawn until the next `take`: the device is somebody else's until then."""
+        """Generate nothing until the next `take`: the device is needed for something else until then."""
         ...
 
     async def aclose(self) -> None:
-        """End what was started to draw."""
+        """Shut down what was started for generation."""
         ...

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class EngineThread:
-    """The first process of a tensor-parallel group draws for the others too, also while it waits for them.
+    """Lets the first process of a tensor-parallel group generate for the others even while it waits for them.
 
     Args:
         make: Makes the engine, in its thread.
@@ -35,25 +35,25 @@ class EngineThread:
         self._engine = asyncio.run_coroutine_threadsafe(made(), self._loop).result()
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn; see the engine."""
+        """Generate one turn; see the engine."""
         return await self._there(self._engine.generate(request))
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Draw with these weights from now on; see the engine."""
+        """Generate with these weights from now on; see the engine."""
         await self._there(self._engine.take(weights, version))
 
     async def rest(self) -> None:
-        """Nothing is drawn until the next `take`."""
+        """Generate nothing until the next `take`."""
         await self._there(self._engine.rest())
 
     async def aclose(self) -> None:
-        """End the engine and its thread."""
+        """Close the engine and its thread."""
         try:
             await self._there(self._engine.aclose())
         finally:

@@ -15,40 +15,41 @@ from vtune.rollout.server_calls import START, Silent, Unusable, call, post
 from vtune.rollout.transfer import Link
 
 FAILURES = 4
-"""In a row, after which a server is given up until the next weights. Between them 0.5, 1 and 2 seconds."""
+"""Consecutive failures after which a server is given up until the next weights. Between them 0.5, 1 and 2
+seconds."""
 
 FRESH = "default"
-"""What vLLM calls the weights that a server has loaded itself."""
+"""vLLM's name for the weights that a server has loaded itself."""
 
 CUT_OFF = "vtune: cut off"
-"""What we call the weights of a server while new ones come: what has come of them stays in its layers, and
-vLLM would add to it."""
+"""Our name for a server's weights during a transfer: what has arrived stays in its layers, and vLLM would add
+to it."""
 
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A server, and what is known of it."""
+    """A server, and what is known about it."""
 
     url: str
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     again: float = 0.0
-    """Not asked before this moment."""
+    """It is not asked before this time."""
     why: str = ""
     """The latest failure."""
     starts: int = 0
-    """How often it was found as it is after a start: then it belongs to no group of earlier weights."""
+    """How often it was found freshly started: then it belongs to no group of earlier weights."""
     checked: bool = False
-    """Whether it is known to give the log-probabilities of what it draws from."""
+    """Whether it is known to report the log-probabilities of the distribution that it samples from."""
     has: int = -1
-    """The newest weights that it is known to have, in this process: one alone hands them over."""
+    """The newest weights that it is known to have, in this process: only one process transfers them."""
     looked: asyncio.Lock = field(default_factory=asyncio.Lock)
     late: float | None = None
-    """Since when it should have newer ones."""
+    """Since when it should have newer weights."""
     behind: bool = False
-    """It was given up, and gets the newest weights now: no turns before it has them."""
+    """It was given up and is receiving the newest weights now: no turns until it has them."""
     turns: set[asyncio.Task[Any]] = field(default_factory=set)
-    """That it draws."""
+    """Turns that it is generating."""
 
     @property
     def given_up(self) -> bool:
@@ -56,28 +57,28 @@ class Server:
         return self.failures >= FAILURES
 
     def failed(self, why: str, *, asked: float) -> None:
-        """Note a failure; those of requests that were under way when it was noted last are the same one."""
+        """Record a failure; requests already in progress at the last one count as the same failure."""
         if asked >= self.again:
             self.failures += 1
             self.again = time.monotonic() + 0.25 * 2**self.failures
         self.why = why
 
     def worked(self) -> None:
-        """Note that it has answered; one that was given up meanwhile stays so."""
+        """Record an answer; a server that was given up meanwhile stays given up."""
         if not self.given_up:
             self.failures = 0
 
     def give_up(self, why: str) -> None:
-        """Ask it no more; others draw its turns, which a server that is paused would keep."""
+        """Stop asking it; others generate its turns, which a paused server would hold."""
         self.failures, self.why = FAILURES, why
         for turn in self.turns:
             turn.cancel()
 
 
 class Fleet(Link):
-    """All servers that work, sent the same at the same time; one that fails is given up.
+    """All working servers, sent the same at the same time; one that fails is given up.
 
-    A failed call is made again where that does no harm, or where it did not arrive.
+    A failed call is retried if that does no harm, or if it did not arrive.
     """
 
     def __init__(self, http: httpx2.AsyncClient, servers: Sequence[Server]) -> None:
@@ -85,7 +86,7 @@ class Fleet(Link):
         self._servers = servers
 
     async def each(self, act: Callable[[Server], Awaitable[None]]) -> None:
-        """Do something with every server that works.
+        """Do something with every working server.
 
         Raises:
             RunFailed: If none is left.
@@ -101,7 +102,7 @@ class Fleet(Link):
         self.left()
 
     def left(self) -> list[Server]:
-        """The servers that work.
+        """The working servers.
 
         Raises:
             RunFailed: If there is none.
@@ -110,16 +111,16 @@ class Fleet(Link):
 
     @property
     def members(self) -> tuple[tuple[str, int], ...]:
-        """The servers that work, each with its `starts`."""
+        """The working servers, each with its `starts`."""
         return tuple((server.url, server.starts) for server in self.left())
 
     def why_lost(self, urls: Collection[str]) -> str:
-        """How the first of these servers that is given up failed; empty where all of them work."""
+        """How the first given-up server among these failed; empty if all of them work."""
         lost = (server for server in self._servers if server.given_up and server.url in urls)
         return next((f"{server.url}: {server.why}" for server in lost), "")
 
     async def meet(self) -> None:
-        """See which servers were started anew, and which of them an earlier hand-over has left unusable."""
+        """Find out which servers were restarted, and which an earlier weight transfer left unusable."""
 
         async def look(server: Server) -> None:
             try:
@@ -136,7 +137,7 @@ class Fleet(Link):
         await self.each(look)
 
     async def pause(self) -> None:
-        """Draw nothing, forget what is cached but for processed pictures: turns may rely on those."""
+        """Stop generating and clear all caches but that of processed pictures: turns may rely on those."""
         await self._tell("/pause?mode=keep&clear_cache=false", {}, repeat=True)
         await self.each(self._forget)
 
@@ -149,7 +150,7 @@ class Fleet(Link):
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
         """Each server's place in the group follows those of the servers before it.
 
-        All are asked at the same time: each of them answers only when all are in the group.
+        All are asked at the same time: each of them answers only once all are in the group.
 
         Raises:
             RunFailed: If one of them fails meanwhile: the others would wait for it.
@@ -171,7 +172,9 @@ class Fleet(Link):
             ) from error
 
     async def start_weight_update(self) -> None:
-        """Weights will come. Until all have, whoever finds the server knows that it must be started again."""
+        """Weights will follow. Until all have arrived, whoever finds the server knows that it must be
+        restarted.
+        """
 
         async def start(server: Server) -> None:
             try:
@@ -186,19 +189,19 @@ class Fleet(Link):
         await self.each(start)
 
     async def update_weights(self, info: dict[str, Any]) -> None:
-        """Some weights are there."""
+        """Some weights are ready."""
         await self._tell("/update_weights", {"update_info": info})
 
     async def finish_weight_update(self, label: str) -> None:
-        """All weights have come."""
+        """All weights have arrived."""
         await self._tell("/finish_weight_update", {"weight_version": label})
 
     async def resume(self) -> None:
-        """Draw again."""
+        """Generate again."""
         await self._tell("/resume", {}, repeat=True)
 
     async def take_adapters(self, path: Path, label: str) -> None:
-        """Load adapters, called `label`, in place of those before; nothing is drawn meanwhile."""
+        """Load adapters, called `label`, in place of the previous ones; nothing is generated meanwhile."""
 
         async def take(server: Server) -> None:
             # Loaded over the old ones, vLLM would read the folder again before every batch.
@@ -213,7 +216,7 @@ class Fleet(Link):
         await self.each(take)
 
     async def workers(self) -> int:
-        """Processes of all servers that hold weights.
+        """Number of processes with weights, over all servers.
 
         Raises:
             RunFailed: If a server does not say how many it has.

@@ -27,16 +27,16 @@ from vtune.schema.message import IMAGE, Message
 from vtune.tools.calls import OPEN
 
 KEPT = 1 << 28
-"""Bytes of pictures that stay encoded; ours."""
+"""Bytes of encoded pictures that are kept; ours."""
 
 QUALITIES = (95, 85, 75)
-"""Of JPEG, one after the other, for a picture that is too large as PNG; ours."""
+"""JPEG qualities, tried in order for a picture that is too large as PNG; ours."""
 
 SEEDS = 2**31
-"""Seeds are below it: some gateways take 32 bits with a sign."""
+"""Upper bound of seeds: some gateways take signed 32-bit numbers."""
 
 FILTERED = "content_filter"
-"""The `finish_reason` of a reply that the endpoint withheld, in whole or from some word on."""
+"""The `finish_reason` of a reply that the endpoint withheld, wholly or from some word on."""
 IN_TEXT = (OPEN, "<code>", "<answer>")
 """What a text has that holds a call of ours, or the answer."""
 CALLED = ("tool_calls", "function_call")
@@ -49,36 +49,36 @@ _ON = re.compile(r"</(?:think|thinking|answer)>")
 
 
 class Served(Strict):
-    """How a model behind an endpoint is asked, beside what `rollout` says."""
+    """How a model behind an endpoint is asked, besides what `rollout` says."""
 
     api_key_env: str | None = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the key; null where the endpoint wants none."""
+    """Name of the environment variable that holds the key; null if the endpoint needs none."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     retries: int = Field(default=4, ge=0)
-    """Further attempts after a failed connection, a time-out, a status 408, 409, 429 or 5xx, or a body of
-    status 200 that is not a completion."""
+    """Retries after a failed connection, a timeout, a status 408, 409, 429 or 5xx, or a body of status 200
+    that is not a completion."""
     timeout_s: float = Field(default=600.0, gt=0)
-    """For one attempt, in seconds."""
+    """Per attempt, in seconds."""
     side_multiple: int = Field(default=1, gt=0)
     """Sides of pictures are multiples of this many pixels: 28 for a served Qwen2.5-VL, 32 for a Qwen3-VL, so
-    that the server resizes nothing and boxes mean what they say."""
+    that the server resizes nothing and boxes keep their meaning."""
     picture_mb: float = Field(default=5.0, gt=0)
-    """Of one picture, encoded: PNG where that is smaller, else JPEG. 5 is the least that known gateways
-    take."""
+    """Limit on one encoded picture: PNG if it is smaller, else JPEG. 5 is the lowest limit of known gateways.
+    """
     prices: Prices | None = None
     """Null: no cost is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a model is, and what it is called there."""
+    """Where a model is, and its name there."""
 
     url: str
     model: str
 
 
 def address_of(name: str) -> Address:
-    """What `openai:URL#model` names.
+    """The address that `openai:URL#model` names.
 
     Raises:
         RecipeError: If it is not of that form, or holds what belongs into the environment.
@@ -101,28 +101,28 @@ def address_of(name: str) -> Address:
 
 
 def _without_secrets(name: str) -> str:
-    """The name for a message, without what stands before an @ or behind a question mark."""
+    """The name for a message, without anything before an @ or after a question mark."""
     return re.sub(r"\?[^#]*", "?…", re.sub(r"//[^/@]*@", "//…@", name))
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """A policy whose weights are elsewhere: takes the place of a `Policy` where nothing is trained."""
+    """A policy whose weights are elsewhere, in place of a `Policy` where nothing is trained."""
 
     chat: Words
     pictures: PictureReader
 
     @classmethod
     def of(cls, budget: PixelBudget, served: Served) -> "ServedPolicy":
-        """One that sees pictures within a budget."""
+        """A policy that sees pictures within a budget."""
         return cls(Words(), PictureReader(Screen(served.side_multiple), budget))
 
 
 class OpenAIEngine:
-    """Draws turns by an endpoint; `async with` opens it.
+    """Generates turns through an endpoint; `async with` opens it.
 
-    A turn that gets no reply ends its conversation, which is unscored. Token ids and log-probabilities there
-    are none.
+    A turn without a reply ends its conversation, which is unscored. There are no token ids and no
+    log-probabilities.
 
     Args:
         address: Of the model.
@@ -162,7 +162,7 @@ class OpenAIEngine:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Settings that the model does not take: it is asked without them."""
+        """Settings that the model does not accept: it is asked without them."""
         return self._completions.refused
 
     async def open(self) -> None:
@@ -174,13 +174,13 @@ class OpenAIEngine:
         await self._completions.__aenter__()
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn.
+        """Generate one turn.
 
         Raises:
             ServiceError: If no reply comes.
@@ -230,7 +230,7 @@ class OpenAIEngine:
         )
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Refuse: nothing trains a model that is elsewhere.
+        """Refuse: a model that is elsewhere is not trained.
 
         Raises:
             RecipeError: Always.
@@ -241,7 +241,7 @@ class OpenAIEngine:
         """The endpoint's devices are its own."""
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._completions.__aexit__()
 
     def _note(self, reply: Completed) -> None:
@@ -259,7 +259,7 @@ class OpenAIEngine:
         )
 
     def _note_lost(self) -> None:
-        """Note a turn of which nobody can tell what it took: its answer cannot be read."""
+        """Record a turn of unknown usage: its answer cannot be read."""
         if self._ledger is not None:
             without = sorted(self.refused)
             self._ledger.add(
@@ -320,7 +320,7 @@ def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
 
 
 def _message(turn: Message, urls: Sequence[str]) -> dict[str, Any]:
-    """A turn as endpoints take it, pictures where their marks stand."""
+    """A turn in the form that endpoints take, with pictures at their marks."""
     if not urls:
         return {"role": turn.role, "content": turn.content}
     parts: list[dict[str, Any]] = []

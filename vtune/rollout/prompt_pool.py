@@ -35,7 +35,7 @@ BOXED = (
     r"Finish with your answer inside \boxed{}.",
     r"Wrap the final answer in \boxed{}.",
 )
-"""For samples whose answer is read in a box (`answer_in: boxed`)."""
+"""For samples whose answer is read from a box (`answer_in: boxed`)."""
 
 TAGGED = (
     "Think inside <think> and </think>, then give the final answer inside <answer> and </answer>.",
@@ -49,11 +49,11 @@ TAGGED = (
     "The reasoning goes into <think> </think>, the final answer into <answer> </answer>.",
     "Reply with <think> your reasoning </think> followed by <answer> your answer </answer>.",
 )
-"""For the others, whose answer is read between tags, and where tags are paid for."""
+"""For the others, whose answer is read from tags, and where tags are rewarded."""
 
 
 def pool_suffix(missing: Collection[Mark], *, draw: int) -> str:
-    """What is appended to a question; empty where it says itself where its answer goes.
+    """What is appended to a question; empty if the question itself says where its answer goes.
 
     Args:
         missing: What the question does not name yet (see `vtune.verifiers.answer_instruction`).

@@ -26,18 +26,19 @@ class PromptStyle:
 
     turns: Callable[[Sample, Sequence[str], Sequence[Size], Schemas, int], tuple[Message, ...]]
     """(sample, file name of each picture in the sandbox, their (width, height), schemas of the tools with
-    JSON arguments, which draw) -> turns. A group has one draw, so that its rollouts answer one question."""
+    JSON arguments, number of the choice) -> turns. A group has one number, so that its rollouts answer the
+    same question."""
     tells: Collection[str] | None = None
-    """The tools of which the policy is told, by the style or by the sample's own turns; None: all."""
+    """The tools that the policy is told about, by the style or by the sample's own turns; None: all."""
     bare: bool = False
     """The sample's turns stay as they are: nothing is added, not even where the answer goes."""
     says_where: bool = False
-    """It says itself where the answer goes."""
+    """It states itself where the answer goes."""
     draws: bool = False
-    """It draws its words, so that several draws show what it may say."""
+    """Its wording is chosen at random, so that several choices show what it may say."""
 
     def tells_of(self, tool: str) -> bool:
-        """Whether the policy is told of a tool."""
+        """Whether the policy is told about a tool."""
         return self.tells is None or tool in self.tells
 
 
@@ -54,7 +55,7 @@ Style = Annotated[str, AfterValidator(STYLES.known)]
 PLAIN = "plain"
 """The style that adds nothing."""
 OF_TRACES = "codev"
-"""The style in which traces of one's own samples ask, where none is named: their looks are code."""
+"""The default style in which traces of one's own samples ask: their looks are code."""
 
 PYTHON_RULES = """**Python execution rules**:
 - The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
@@ -168,7 +169,7 @@ def pool(
 ) -> tuple[Message, ...]:
     """The sample's own turns, with a request from V-Triune's prompt pool behind the last question.
 
-    Where the sample's answer is read decides on the request; `draw` says which.
+    The request depends on where the sample's answer is read; `draw` chooses it.
     """
     return with_ending(sample, pool_suffix(missing_marks(sample), draw=draw)).prompt
 

@@ -9,24 +9,24 @@ from vtune.rollout.prompts import Style
 
 
 class Rollout(Strict):
-    """How conversations are drawn."""
+    """How conversations are generated."""
 
     prompt: Style
     temperature: float = Field(ge=0)
     max_turns: int = Field(gt=0)
-    """Turns of the policy, the answer included."""
+    """Turns of the policy, including the answer."""
     max_new_tokens: int = Field(gt=0)
-    """In one turn."""
+    """Per turn."""
     max_tokens: int = Field(gt=0)
-    """In the whole conversation, pictures included."""
+    """In the whole conversation, including pictures."""
     max_batch: int = Field(gt=0)
-    """Turns that are drawn at the same time: rows of a batch, vLLM's `max_num_seqs`."""
+    """Turns generated at the same time: rows of a batch, vLLM's `max_num_seqs`."""
     max_conversations: int | None = Field(default=None, gt=0, exclude_if=lambda count: count is None)
-    """Conversations at the same time, with those that wait for their tools; null: `max_batch`."""
+    """Concurrent conversations, including those that wait for their tools; null: `max_batch`."""
     tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
-    """GPUs of one machine that share a vLLM, for a model that one GPU cannot hold beside the training."""
+    """GPUs of one machine that share one vLLM, for a model too large for one GPU beside training."""
     feedback: bool = Field(default=False, exclude_if=lambda shown: not shown)
-    """Whether what the evidence judge says of a look stands in the observation that the policy reads."""
+    """Whether the evidence judge's verdict on a look is added to the observation that the policy reads."""
 
     @model_validator(mode="after")
     def _a_batch_is_filled(self) -> Self:
@@ -39,25 +39,27 @@ class Rollout(Strict):
 
     @property
     def conversations(self) -> int:
-        """That run at the same time, where the sandbox has room for them."""
+        """Concurrent conversations, where the sandbox has room for them."""
         return self.max_conversations or self.max_batch
 
 
 class TrainingRollout(Rollout):
-    """The same in training, where weights change."""
+    """The same for training, where weights change."""
 
     engine: Literal["transformers", "vllm"]
-    """What draws: the model that is trained itself, or vLLM."""
+    """What generates: the model being trained itself, or vLLM."""
     servers: tuple[str, ...]
-    """URLs of vLLM servers; none: vLLM runs in every training process."""
+    """URLs of vLLM servers; empty: vLLM runs in every training process."""
     gpu_memory: float = Field(gt=0, lt=1)
-    """Share of a GPU that a vLLM in the training process may take."""
+    """Share of a GPU that vLLM may use in the training process."""
     staleness: int = Field(ge=0)
-    """Steps by which the weights that draw may be behind; 1: the next step is drawn while one trains."""
+    """Steps by which the sampling weights may lag; 1: the next step is generated while one trains."""
     interrupt: bool = Field(default=False, exclude_if=lambda interrupts: not interrupts)
-    """Hand new weights over at once, under the conversations that are drawn; else when all of a step are."""
+    """Transfer new weights at once, in the middle of running conversations; otherwise when a step's are all
+    done."""
     adapters: Literal["merged", "alone"] = Field(default="merged", exclude_if=lambda way: way == "merged")
-    """What vLLM gets of a model with `update.lora`: all weights, with adapters merged; or adapters alone."""
+    """What vLLM receives of a model with `update.lora`: all weights, with adapters merged; or adapters alone.
+    """
 
     @model_validator(mode="after")
     def _what_is_ahead_takes_new_weights(self) -> Self:

@@ -20,11 +20,11 @@ from vtune.schema.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Regeneration:
-    """A turn to be drawn once more."""
+    """A turn to generate once more."""
 
     request: Request
     started: str = ""
-    """What of the turn is given already."""
+    """The start of the turn that is already given."""
     kept: tuple[Message, ...] = ()
     """The turns before it."""
 
@@ -38,7 +38,7 @@ def answer_again(
     sampling: Sampling,
     key: tuple[int, ...],
 ) -> Regeneration:
-    """The last turn once more, after everything that stood before it.
+    """The last turn once more, after everything that came before it.
 
     Args:
         trajectory: Of a policy that ended it with a turn of its own.
@@ -64,7 +64,7 @@ def answer_without(
     sampling: Sampling,
     key: tuple[int, ...],
 ) -> Regeneration:
-    """The answer in the place of the first call: the turn begins with what opens an answer.
+    """The answer in place of the first call: the turn starts with what opens an answer.
 
     Args:
         trajectory: With a call and token ids.
@@ -98,7 +98,7 @@ def last_turn(trajectory: Trajectory) -> int:
 
 
 async def draw_again(engine: Engine, again: Regeneration, chat: Speech) -> tuple[str, Completion]:
-    """Draw the turn; its whole text, with what it was started with."""
+    """Generate the turn; returns its whole text, with what it was started with."""
     completion = await engine.generate(again.request)
     text = chat.decode(completion.token_ids) if completion.text is None else completion.text
     return again.started + text, completion
@@ -136,7 +136,7 @@ def _again(
 def _pixels(
     trajectory: Trajectory, number: int, images: Mapping[int, bytes], reader: PictureReader
 ) -> Pixels:
-    """A picture as the policy is shown it, exchanged or not.
+    """A picture as the policy is shown it, replaced or not.
 
     Raises:
         DataError: If what was exchanged fills another number of tokens.
@@ -153,7 +153,7 @@ def _pixels(
 def _check_tokens(
     trajectory: Trajectory, prefix: Sequence[int], pixels: Sequence[Pixels], chat: Chat
 ) -> None:
-    """See that the tokens before the turn are this model's, and stand for these pictures."""
+    """Check that the tokens before the turn are this model's, and represent these pictures."""
     if not prefix:
         raise DataError(
             "the record has no token ids: its model was behind an endpoint",
@@ -193,9 +193,9 @@ def _where(trajectory: Trajectory) -> str:
 async def draw_side_by_side(
     engine: Engine, turns: Sequence[Regeneration], chat: Speech, *, room: int
 ) -> list[tuple[str, Completion] | ServiceError]:
-    """Draw turns that do not depend on each other, at most `room` at a time; in order.
+    """Generate independent turns, at most `room` at a time; returns them in order.
 
-    Where an endpoint gives no reply, its failure stands in the place of the turn.
+    If an endpoint gives no reply, its failure takes the place of the turn.
 
     Raises:
         RunFailed: If nothing is left that could draw.

@@ -21,7 +21,7 @@ SHAPE = 'write a JSON object per line: {"id": "vstar/0", "turns": ["<answer>A</a
 
 Cut = Literal["turn", "context"]
 FULL = 2**40
-"""Tokens of a conversation that has no room left, whatever `rollout.max_tokens` is."""
+"""Tokens of a conversation with no room left, whatever `rollout.max_tokens` is."""
 
 Key = tuple[str, int | None]
 """(question, number of the rollout; None: any)."""
@@ -29,7 +29,7 @@ Key = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a line says."""
+    """The contents of one line."""
 
     turns: tuple[str, ...]
     cut: Cut | None = None
@@ -37,13 +37,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a file says."""
+    """The contents of a file."""
 
     path: Path
     lines: dict[Key, Line]
 
     def of(self, question: str, rollout: int) -> Line | None:
-        """The turns of a rollout; None where the file has none."""
+        """The turns of a rollout; None if the file has none."""
         return self.lines.get((question, rollout), self.lines.get((question, None)))
 
     def check(self, questions: Collection[str], rollouts: int) -> list[str]:
@@ -113,7 +113,7 @@ def _line(line: bytes, where: str) -> tuple[Key, Line]:
 
 
 class ScriptEngine:
-    """Draws turns from a script. It has no tokens; a turn is cut after the first of the stop texts."""
+    """Takes turns from a script. It has no tokens; a turn is cut after the first of the stop texts."""
 
     cohorts = 1
 
@@ -127,7 +127,7 @@ class ScriptEngine:
         """Nothing to wait for."""
 
     async def generate(self, request: Request) -> Completion:
-        """The turn that is written for a place in a conversation.
+        """The turn that the script has for this place in a conversation.
 
         Raises:
             ServiceError: If there is none.
@@ -150,7 +150,7 @@ class ScriptEngine:
         return Completion((), (), finish, (), text=text, context=FULL if cut == "context" else 0)
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Refuse: a script learns nothing.
+        """Refuse: a script cannot be trained.
 
         Raises:
             ServiceError: Always.

@@ -38,7 +38,7 @@ class ScriptedEngine:
         return Completion(tuple(cut), (0.0,) * len(cut), finish, (self._version,) * len(cut))
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Only note the version."""
+        """Only record the version."""
         self._version = version
 
     async def rest(self) -> None:

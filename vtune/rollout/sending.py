@@ -10,7 +10,7 @@ from vtune.rollout.transfer import send_files
 
 
 def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
-    """Sends weights to servers on CPUs, through a folder that they see.
+    """Sends weights to servers on CPUs, through a folder that they can read.
 
     Args:
         folder: For files on their way.
@@ -31,7 +31,7 @@ def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str]
 def adapters_sender(
     folder: Path, adapters: Adapters, *, first: bool
 ) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
-    """Sends adapters alone to servers, through a folder that they see; the arguments as of `files_sender`."""
+    """Sends adapters alone to servers, through a folder that they can read; see `files_sender`."""
 
     async def send(weights: Weights, fleet: Fleet, label: str) -> None:
         if not first:

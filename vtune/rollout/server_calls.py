@@ -13,10 +13,10 @@ PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
 """Seconds: a long turn on a full server takes its time."""
 
 BRIEF = httpx2.Timeout(60.0, connect=5.0)
-"""The same of a question that asks what a server is like: it answers at once, or stands still. Ours."""
+"""The same for a request about the server itself: it answers at once, or hangs. Ours."""
 
 AGAIN = (0.5, 1.0)
-"""Seconds before further attempts of a call that may be made twice, or that never arrived. Ours."""
+"""Seconds before each retry of a call that may be repeated, or that never arrived. Ours."""
 
 START = (
     "vllm serve MODEL --enable-scale-out --logprobs-mode processed_logprobs "
@@ -29,7 +29,7 @@ class Unusable(Exception):
 
 
 class Silent(Unusable):
-    """It took a question about itself, and does not answer."""
+    """It accepted a request about itself, and does not answer."""
 
 
 class Unreached(Unusable):
@@ -39,7 +39,7 @@ class Unreached(Unusable):
 async def post(
     http: httpx2.AsyncClient, url: str, path: str, body: dict[str, Any], *, repeat: bool | None = None
 ) -> dict[str, Any]:
-    """What a server says to a POST; the arguments as of `call`."""
+    """A server's answer to a POST; arguments as for `call`."""
     return await call(http, "POST", url + path, body, repeat=repeat)
 
 
@@ -51,7 +51,7 @@ async def call(
     *,
     repeat: bool | None = None,
 ) -> dict[str, Any]:
-    """What a server says to a request.
+    """A server's answer to a request.
 
     Args:
         http: Sends it.
@@ -77,7 +77,7 @@ async def call(
 async def once(
     http: httpx2.AsyncClient, method: str, address: str, body: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """`call` without further attempts."""
+    """`call` without retries."""
     patience: dict[str, Any] = {"timeout": BRIEF} if method == "GET" else {}
     try:
         response = await http.request(method, address, json=body, **patience)

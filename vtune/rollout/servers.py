@@ -20,10 +20,10 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of, version_of
 
 KEPT = 1 << 30
-"""Bytes of pictures that stay encoded, and of their patches."""
+"""Bytes of encoded pictures, and of their patches, that are kept."""
 
 BEHIND = 0.1
-"""Seconds between two looks whether a server has the newest weights."""
+"""Seconds between checks of whether a server has the newest weights."""
 
 LOOK, LATE = 1.0, 120.0
 """Seconds between two looks in a process that does not hand weights over, and after which a server will not
@@ -31,11 +31,11 @@ have them; ours. Hand-overs end at about the same time in all processes."""
 
 
 class ServersEngine:
-    """Draws turns on several vLLM servers.
+    """Generates turns on several vLLM servers.
 
-    A group's turns go to one server, which computes its prompt and pictures once; groups are dealt out in
-    turn. Turns of a server that fails go to the others; it is asked again a little later, and then given up.
-    With the next weights it is tried anew. A server that has other weights than it should is not used.
+    A group's turns go to one server, which computes its prompt and pictures once; groups are assigned
+    round-robin. Turns of a server that fails go to the others; it is retried a little later, and then given
+    up. With the next weights it is tried again. A server that has the wrong weights is not used.
 
     Args:
         policy: Tokens and pictures; the servers' weights come by `take`.
@@ -71,13 +71,13 @@ class ServersEngine:
         """The oldest weights that a server may still draw with: the version, or while it changes the last."""
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn, on the server of its group if that works.
+        """Generate one turn, on the server of its group if that works.
 
         Raises:
             RunFailed: If no server is left, or one refuses the request as wrong.
@@ -104,7 +104,7 @@ class ServersEngine:
                 return completion
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Give all servers new weights, those too that had been given up."""
+        """Give all servers new weights, including those that had been given up."""
         for server in self._servers:
             server.behind = server.given_up
             server.failures, server.again, server.late = 0, 0.0, None
@@ -118,7 +118,7 @@ class ServersEngine:
         """The servers' devices are their own."""
 
     async def aclose(self) -> None:
-        """Hang up; the servers stay."""
+        """Close the connections; the servers stay."""
         await self._http.aclose()
 
     async def _choose(self, key: tuple[int, ...]) -> Server:
@@ -135,7 +135,7 @@ class ServersEngine:
             await asyncio.sleep(again - now)
 
     async def _drawn(self, server: Server, body: dict[str, Any]) -> dict[str, Any]:
-        """What a server draws.
+        """The turn that a server generates.
 
         Raises:
             Unusable: If it fails, or is given up meanwhile.
@@ -155,9 +155,9 @@ class ServersEngine:
         return await once(self._http, "POST", f"{server.url}/inference/v1/generate", body)
 
     async def _ready(self, server: Server) -> bool:
-        """Whether a server has the newest weights, looked at once after each hand-over; False: ask another.
+        """Whether a server has the newest weights, checked once after each transfer; False: ask another.
 
-        The first process alone hands weights over, and sees which servers fail meanwhile.
+        Only the first process transfers weights, and sees which servers fail meanwhile.
         """
         async with server.looked:
             if server.given_up or server.again > time.monotonic():
@@ -181,7 +181,9 @@ class ServersEngine:
             return True
 
     async def _check(self, server: Server) -> None:
-        """Check that a server's log-probabilities are those of what it draws from, once after each start."""
+        """Check, once per start, that a server's log-probabilities are those of the distribution it samples
+        from.
+        """
         if server.checked:
             return
         # What is drawn is certain, which only the distribution after all biases says.

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from itertools import count
 
 PATIENCE = 300.0
-"""Seconds that a call may take before it is named; ours. What runs code ends calls long before."""
+"""Seconds that a call may take before it is named; ours. Code is stopped long before."""
 
 
 class Stalls:
     """Names the call that has been waited for longest, once it takes more than `PATIENCE`.
 
-    A tool or an environment of the user's own may wait for ever, and the run with it. It is named again each
-    time that it has taken twice as long.
+    A user's own tool or environment may wait for ever, and the run with it. It is named again each time the
+    wait has doubled.
 
     Args:
         warn: Takes one line.
@@ -32,7 +32,7 @@ class Stalls:
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Wait for something, as messages call it."""
+        """Wait for something, described as in messages."""
         number = next(self._numbers)
         self._waiting[number] = (_now(), what)
         if self._timer is None:

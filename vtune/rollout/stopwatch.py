@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds during which at least one `with` block over it was open and no `covered` one.
+    """Seconds during which at least one of its `with` blocks was open and no `covered` block.
 
-    Conversations open blocks while they wait for the sandbox; the engine covers them while it draws, because
-    then nobody is held up. Blocks may overlap.
+    Conversations open blocks while they wait for the sandbox; the engine covers them while it generates,
+    because then nobody is held up. Blocks may overlap.
     """
 
     def __init__(self) -> None:

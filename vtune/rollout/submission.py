@@ -17,7 +17,8 @@ from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Finish, Request
 
 BAN = -100.0
-"""Added to the logit of what the policy may not say; vLLM takes no less. e^-100 is nothing in float32."""
+"""Added to the logit of what the policy may not say; vLLM accepts nothing lower. e^-100 is zero in float32.
+"""
 
 MOST = 1024
 """Tokens that one request can ban or allow by name: the most that vLLM's runner on GPUs has room for."""
@@ -36,13 +37,13 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What vLLM gave back for one turn."""
+    """What vLLM returned for one turn."""
 
     prompt: Sequence[int]
     """The prompt as it saw it, placeholders expanded."""
     token_ids: Sequence[int]
     logprobs: Sequence[float]
-    """Of each token, over what could be drawn."""
+    """One per token, over what could be sampled."""
     finish: str
     """One of `DRAWN`; anything else is a failure."""
     stop: object
@@ -65,7 +66,7 @@ class Submissions:
         return collapsed(request.token_ids, request.pixels, image_id=self._chat.image_id)
 
     def sampling(self, request: Request) -> dict[str, Any]:
-        """Sampling parameters by vLLM's names; all that a model's own settings might change is said."""
+        """Sampling parameters by vLLM's names; everything that a model's own settings might change is set."""
         sampling = request.sampling
         return {
             "temperature": sampling.temperature,
@@ -134,7 +135,7 @@ def _allowed(banned: set[int], columns: int) -> dict[str, Any]:
 
 
 class Kept(Generic[P]):
-    """What was made of the pictures that were used last.
+    """What was computed from recently used pictures.
 
     Args:
         room: Bytes that may be kept.
@@ -149,7 +150,7 @@ class Kept(Generic[P]):
         self._making: dict[int, asyncio.Task[P]] = {}
 
     async def of(self, pixels: Pixels, make: Callable[[Pixels], Awaitable[P]]) -> P:
-        """What was kept for a picture, or else what is made of it now: once, however many ask meanwhile."""
+        """What was kept for a picture, or else what is computed now: once, however many ask meanwhile."""
         found = self.get(pixels)
         if found is not None:
             return found
@@ -216,11 +217,11 @@ def seed_of(key: tuple[int, ...]) -> int:
 
 
 def label_of(version: int) -> str:
-    """What weights after `version` training steps are called at vLLM."""
+    """The label at vLLM for the weights after `version` training steps."""
     return f"{_LABEL}{version}"
 
 
 def version_of(label: str) -> int:
-    """The number of steps in a label; -1 for one that is not ours, as before the first hand-over."""
+    """The number of steps in a label; -1 for one that is not ours, as before the first transfer."""
     number = label.removeprefix(_LABEL)
     return int(number) if label.startswith(_LABEL) and number.isdecimal() else -1

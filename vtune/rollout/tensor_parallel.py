@@ -22,7 +22,7 @@ from vtune.rollout.submission import Answer
 from vtune.schema.remembered import Remembered
 
 LENGTH = 8
-"""Bytes before a message that say how long it is."""
+"""Bytes before a message that give its length."""
 
 KEPT = 1 << 30
 """Bytes of pictures that stay put together for the next turn, at either end; ours."""
@@ -36,13 +36,13 @@ Shown = tuple[tuple[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn, as another process asks the first one for it."""
+    """One turn, as another process requests it from the first one."""
 
     name: str
     token_ids: list[int]
     """One placeholder per picture."""
     images: tuple[Shown | None, ...]
-    """Its pictures; None: one that was sent before, under its name."""
+    """Its pictures; None: one that was already sent, under its name."""
     names: tuple[str, ...]
     """Of the pictures: see `Pixels.name`."""
     sampling: dict[str, Any]
@@ -53,11 +53,11 @@ Draw = Callable[[Turn, list[Image.Image]], Awaitable[Answer]]
 
 
 class Forgotten:
-    """What is said of a turn with a picture that was sent before, and is not kept any more."""
+    """The answer to a turn with a picture that was already sent, but is no longer kept."""
 
 
 class TensorParallelGroup:
-    """The processes that share a vLLM (tensor parallelism), as one of them sees them.
+    """The processes that share a vLLM (tensor parallelism), as seen by one of them.
 
     Args:
         index: Of this process; 0 has the vLLM.
@@ -114,7 +114,7 @@ class TensorParallelGroup:
         return self.index == 0
 
     async def barrier(self, work: Coroutine[Any, Any, None] | None = None) -> None:
-        """Do this process's work, and go on when all of the group have done theirs.
+        """Do this process's work, and continue when the whole group has done theirs.
 
         Raises:
             RunFailed: In all of them, if the work of one has failed so.
@@ -131,7 +131,7 @@ class TensorParallelGroup:
             raise found[0]
 
     def gather(self, value: Any) -> list[Any]:
-        """The value of each process of the group, in each of them."""
+        """The value from each process of the group, in all of them."""
         found: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(found, value, group=self.group)
         return found
@@ -144,13 +144,13 @@ class TensorParallelGroup:
 
 
 def socket_folder() -> Path:
-    """A new folder whose path leaves a socket room: the kernel takes 107 bytes."""
+    """A new folder whose path is short enough for a socket: the kernel allows 107 bytes."""
     usual = Path(tempfile.gettempdir())
     return Path(tempfile.mkdtemp(prefix="vtune-", dir=usual if len(os.fsencode(usual)) < LONG else "/tmp"))
 
 
 class TurnServer:
-    """Where the first process of a tensor-parallel group draws for the others.
+    """Lets the first process of a tensor-parallel group generate for the others.
 
     Args:
         address: Of the socket.
@@ -174,7 +174,7 @@ class TurnServer:
             self._server = await asyncio.start_unix_server(self._serve, self._address)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the socket."""
         if self._server is not None:
             self._server.close()
         for task in self._drawing:
@@ -210,7 +210,7 @@ class TurnServer:
         await writer.drain()
 
     def _shown(self, turn: Turn) -> list[Image.Image] | None:
-        """The pictures of a turn; None where one of them is neither in it nor kept."""
+        """The pictures of a turn; None if one of them is neither in it nor kept."""
         images = []
         for name, shown in zip(turn.names, turn.images, strict=True):
             if shown is None:
@@ -224,10 +224,10 @@ class TurnServer:
 
 
 class TurnClient:
-    """Where another process of a tensor-parallel group asks for turns.
+    """Requests turns for another process of a tensor-parallel group.
 
-    A picture travels with the first turn that shows it, and not with later ones: a conversation shows all of
-    its pictures in each of its turns, and the process that draws serves many.
+    A picture is sent with the first turn that shows it, and not again: a conversation shows all of its
+    pictures in each of its turns, and the process that generates serves many.
 
     Args:
         address: Of the socket.
@@ -249,7 +249,7 @@ class TurnClient:
             self._reading = asyncio.create_task(self._listen(reader))
 
     async def ask(self, turn: Turn) -> Answer:
-        """Draw one turn.
+        """Request one turn.
 
         Raises:
             RunFailed: If it could not be drawn, or the other end is gone.
@@ -266,7 +266,7 @@ class TurnClient:
         return said
 
     def forget(self) -> None:
-        """Send each picture again: those of the next step are others."""
+        """Send each picture again: those of the next step are different."""
         self._sent.clear()
 
     async def _ask(self, turn: Turn) -> Answer | Forgotten:
@@ -286,7 +286,7 @@ class TurnClient:
             del self._asked[number]
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._writer is not None and self._reading is not None:
             self._writer.close()
             self._reading.cancel()
@@ -322,7 +322,7 @@ def _write(writer: asyncio.StreamWriter, message: Any) -> None:
 
 
 async def _read(reader: asyncio.StreamReader) -> Any:
-    """The next message; None where the other end has hung up."""
+    """The next message; None if the other end has hung up."""
     try:
         size = int.from_bytes(await reader.readexactly(LENGTH), "big")
         return pickle.loads(await reader.readexactly(size))

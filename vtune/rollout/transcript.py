@@ -18,7 +18,7 @@ from vtune.tools.python import CODE
 
 
 class Speech(Protocol):
-    """What renders turns: a `Chat`, or `Words` where nobody here sees tokens."""
+    """What renders turns: a `Chat`, or `Words` for a model whose tokens are not visible."""
 
     end_id: int
 
@@ -38,8 +38,8 @@ class Speech(Protocol):
 class Transcript:
     """Grows turn by turn; nothing in it is ever encoded again.
 
-    The same book is kept for rollouts and for cold-start traces, so both have the same tokens and
-    the same loss mask: only what the policy wrote counts, tool output and glue do not.
+    Rollouts and cold-start traces use the same transcript, so both have the same tokens and the same loss
+    mask: only what the policy wrote counts; tool output and the text in between do not.
     """
 
     def __init__(self, chat: Speech, reader: PictureReader | PrefetchedPictures) -> None:
@@ -57,7 +57,7 @@ class Transcript:
         self.calls: list[Call] = []
 
     def open(self, messages: Sequence[Message], images: Sequence[bytes]) -> None:
-        """The turns before the first word of the policy; pictures in the order of their marks."""
+        """Add the turns before the policy's first word; pictures in the order of their marks."""
         pixels = [self._reader.read(data) for data in images]
         self._append(self._chat.prompt(messages, pixels))
         first = 0
@@ -69,7 +69,7 @@ class Transcript:
         self.pixels += pixels
 
     def wrote(self, completion: Completion) -> str:
-        """A turn of the policy, as it was sampled; returns its text."""
+        """Add a turn of the policy, as it was sampled; returns its text."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [True] * len(completion.token_ids)
@@ -89,7 +89,7 @@ class Transcript:
 
     @property
     def length(self) -> int:
-        """Tokens so far; where nobody here sees them, those that the engine counted up to its last turn."""
+        """Tokens so far; if tokens are not visible, those that the engine counted up to its last turn."""
         return max(len(self.token_ids), self._counted)
 
     def observation_length(self, text: str, images: Sequence[bytes]) -> int:
@@ -116,7 +116,7 @@ class Transcript:
         return list(pairwise([*marks, end]))
 
     def returned(self, text: str, results: Sequence[tuple[Call, Sequence[bytes]]]) -> None:
-        """What tools gave back: each call that is answered, and its pictures (`images` is filled in here)."""
+        """Add what tools returned: each answered call, and its pictures (`images` is filled in here)."""
         images = [data for _, shown in results for data in shown]
         pixels = [self._reader.read(data) for data in images]
         self._append(self._observation(text, pixels))
@@ -130,11 +130,11 @@ class Transcript:
             self.calls.append(replace(call, images=numbers))
 
     def ran(self, call: Call) -> None:
-        """A call whose output had no room: it counts, though the policy never saw what came of it."""
+        """Add a call whose output had no room: it counts, though the policy never saw the result."""
         self.calls.append(call)
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
-        """(width, height) in pixels in which the policy sees a picture."""
+        """(width, height) in pixels at which the policy sees a picture."""
         return self._reader.shown_size(data)
 
     def row(self) -> Row:
@@ -157,7 +157,7 @@ class Transcript:
 
 
 def check_trace(trace: Trajectory, *, where: str) -> None:
-    """Check that a trace can be learnt from, without a model.
+    """Check that a trace can be trained on, without a model.
 
     Raises:
         DataError: If no rollout could have its turns, it has other than one call for each
@@ -215,7 +215,7 @@ def _check_turns(trace: Trajectory, roles: Sequence[str], *, where: str) -> None
 
 
 def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
-    """The book of a trace that was written elsewhere: its messages become tokens.
+    """The transcript of a trace that was written elsewhere: its messages become tokens.
 
     Raises:
         DataError: If the trace does not end with the assistant, or holds no picture data.

@@ -17,39 +17,39 @@ from vtune.models.network import address_towards
 from vtune.rollout.engine import Weights
 
 BUCKET = 1 << 30
-"""Bytes that are in one file, and in the memory of either side, at a time."""
+"""Bytes in one file, and in the memory of either side, at a time."""
 
 HANDLES = "vtune_handles"
-"""Name of our backend at vLLM for handles to memory of the same GPU."""
+"""Name of our vLLM backend for handles to memory on the same GPU."""
 FILES = "vtune_files"
-"""Name of our backend at vLLM: files that both sides can read. For CPUs; vLLM's own need GPUs."""
+"""Name of our vLLM backend for files that both sides can read. For CPUs; vLLM's own backends need GPUs."""
 
 
 class Link(Protocol):
-    """One vLLM, or several as if they were one: the calls of its transfer API."""
+    """One vLLM, or several treated as one: the calls of its transfer API."""
 
     async def pause(self) -> None:
-        """Draw nothing, and forget every cached key and feature: they are of the old weights."""
+        """Stop generating, and clear every cached key and feature: they come from the old weights."""
         ...
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
-        """Agree on how weights will come."""
+        """Agree on how weights will be sent."""
         ...
 
     async def start_weight_update(self) -> None:
-        """Weights will come."""
+        """Weights will follow."""
         ...
 
     async def update_weights(self, info: dict[str, Any]) -> None:
-        """Some weights are there, where the backend's `info` says."""
+        """Some weights are ready, where the backend's `info` says."""
         ...
 
     async def finish_weight_update(self, label: str) -> None:
-        """All weights have come; they are called `label`."""
+        """All weights have arrived; they are called `label`."""
         ...
 
     async def resume(self) -> None:
-        """Draw again."""
+        """Generate again."""
         ...
 
 
@@ -65,24 +65,24 @@ class BlockingLink:
         asyncio.run_coroutine_threadsafe(call, self._loop).result()
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Agree on how weights will come."""
+        """Agree on how weights will be sent."""
         self._wait(self._link.init_weight_transfer_engine(init_info))
 
     def start_weight_update(self) -> None:
-        """Weights will come."""
+        """Weights will follow."""
         self._wait(self._link.start_weight_update())
 
     def update_weights(self, update_info: Any) -> None:
-        """Some weights are there."""
+        """Some weights are ready."""
         self._wait(self._link.update_weights(update_info))
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
-        """All weights have come."""
+        """All weights have arrived."""
         self._wait(self._link.finish_weight_update(weight_version or self._label))
 
 
 async def send_files(weights: Weights, link: Link, folder: Path, label: str) -> None:
-    """Hand weights over as files in `folder`, which both sides must see; nothing stays there."""
+    """Transfer weights as files in `folder`, which both sides must see; the files are removed afterwards."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ async def send_files(weights: Weights, link: Link, folder: Path, label: str) -> 
 
 
 def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Weights in groups of at most `size` bytes, in order; one that is larger is alone."""
+    """Weights in groups of at most `size` bytes, in order; a larger one is alone."""
     bucket: dict[str, torch.Tensor] = {}
     held = 0
     for name, tensor in weights:
@@ -116,9 +116,9 @@ def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[
 
 
 def trainer_address(urls: Sequence[str]) -> str:
-    """The address under which servers, by their URLs, reach this machine.
+    """The address at which servers, given by URL, can reach this machine.
 
-    Where some of them are this machine, its outer address serves for those too.
+    If some of them are on this machine, its outer address serves for those too.
 
     Raises:
         RunFailed: If there is no route to one of them.

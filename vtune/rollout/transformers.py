@@ -21,23 +21,23 @@ from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 
 AHEAD = 64
-"""Tokens whose rotary embeddings are made at a time."""
+"""Tokens whose rotary embeddings are computed at a time."""
 
 LEAST = 1e-6
-"""Temperature that stands for 0."""
+"""The temperature used for 0."""
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
-"""A turn that somebody waits for."""
+"""A turn that someone waits for."""
 
 
 class TransformersEngine:
-    """Draws turns in batches. A batch starts when every running trajectory of a cohort waits for a turn.
+    """Generates turns in batches. A batch starts when every running trajectory of a cohort waits for a turn.
 
-    While one cohort is drawn, the tools of the others run.
+    While one cohort's turns are generated, the tools of the others run.
 
-    Within a batch what several conversations begin with is prefilled once, and each distinct picture
-    encoded once, however many rollouts share it. A row that has ended leaves the batch and is handed over
-    at once: what its code does happens while the others are drawn.
+    Within a batch, a prefix that several conversations share is prefilled once, and each distinct picture is
+    encoded once, however many rollouts share it. A row that has ended leaves the batch and is returned at
+    once: its code runs while the others are generated.
 
     Args:
         policy: The model; its weights may change between batches.
@@ -70,7 +70,7 @@ class TransformersEngine:
         self._waiting: list[list[_Asked]] = [[] for _ in range(self.cohorts)]
         self._drawing: asyncio.Task[None] | None = None
         self._asked: Sequence[_Asked] = ()
-        """What is drawn now, or was drawn last."""
+        """What is being generated, or was generated last."""
         self._closers: dict[str, torch.Tensor] = {}
         self._version = 0
 
@@ -84,14 +84,14 @@ class TransformersEngine:
         self._draw_if_all_wait()
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn, together with those of all other running trajectories of its cohort."""
+        """Generate one turn, together with those of all other running trajectories of its cohort."""
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting[request.cohort].append((request, future))
         self._draw_if_all_wait()
         return await future
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Only note the version: the weights are those of the training itself."""
+        """Only record the version: the weights are those being trained."""
         self._version = version
 
     async def rest(self) -> None:
@@ -132,7 +132,7 @@ class TransformersEngine:
         self._draw_if_all_wait()
 
     async def _draw(self, asked: "Sequence[_Asked]") -> None:
-        """Draw one cohort after the other, while one is ready."""
+        """Generate for one cohort after another, while one is ready."""
         model = self._policy.model
         training = model.training
         model.eval()
@@ -182,7 +182,7 @@ class TransformersEngine:
 
 
 class _Draw:
-    """The state of one batch while it is drawn: R rows, C columns of cache."""
+    """The state of one batch during generation: R rows, C columns of cache."""
 
     def __init__(self, policy: Policy, requests: Sequence[Request], rows: DrawnRows, *, apart: bool) -> None:
         self.policy = policy
@@ -203,7 +203,7 @@ class _Draw:
 
     @torch.inference_mode()
     def steps(self) -> Iterator[list[int]]:
-        """Draw token by token; after each, the rows that have ended."""
+        """Generate token by token; yields, after each, the rows that have ended."""
         hidden, kept, position = self._prefill()
         decoder = Decoder(self.policy.model)
         rotation: list[torch.Tensor] = []
@@ -275,7 +275,7 @@ class _Draw:
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Let torch use this many threads of the CPU meanwhile; None: as before. One block at a time."""
+    """Let torch use this many CPU threads meanwhile; None: as before. One block at a time."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

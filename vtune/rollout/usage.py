@@ -15,23 +15,23 @@ from vtune.judge.budget import Prices, Tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """What one turn took."""
+    """The usage of one turn."""
 
     input: int | None
-    """Tokens, cached ones included; None where the endpoint does not count."""
+    """Tokens, including cached ones; None if the endpoint does not count."""
     cached: int
     output: int | None
     model: str | None
-    """As the endpoint calls what has answered, which may be more than what was asked for; None where its
-    answer could not be read."""
+    """The endpoint's name for the model that answered, which may be more specific than the one requested;
+    None if its answer could not be read."""
     fingerprint: str | None
-    """`system_fingerprint`: changes where replies may."""
+    """`system_fingerprint`: changes when replies may."""
     without: list[str]
-    """Settings that it was asked without, for it refuses them."""
+    """Settings that were omitted because it refuses them."""
 
 
 class Ledger:
-    """Notes turns as they are drawn, in a JSONL file that a later run goes on with."""
+    """Records turns as they are generated, in a JSONL file that a resumed run continues."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -39,7 +39,7 @@ class Ledger:
     @classmethod
     @contextmanager
     def at(cls, path: Path) -> Iterator[Self]:
-        """A ledger at a path; a last line that a kill cut short is cut off."""
+        """A ledger at a path; a last line that a kill cut short is removed."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             whole_lines(path, repair=True)
@@ -47,13 +47,13 @@ class Ledger:
             yield cls(file)
 
     def add(self, used: Used) -> None:
-        """Note a turn."""
+        """Record a turn."""
         self._file.write(json.dumps(asdict(used)) + "\n")
         self._file.flush()
 
 
 def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
-    """What a ledger sums up to; turns that were drawn in vain are among them, for they were paid.
+    """The totals of a ledger; wasted turns are included, because they were paid for.
 
     So are answers that could not be read, each a turn that was not counted.
 

@@ -11,7 +11,8 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 Feedback = Callable[[Sample, Trajectory, int], Awaitable[str]]
-"""(sample, the conversation so far, number of a call) -> what the policy is told of it; empty: nothing.
+"""(sample, the conversation so far, number of a call) -> what the policy is told about it; empty: nothing.
+Raises ServiceError if the judge fails: the conversation ends, unscored.
 
 Raises ServiceError where the judge fails: the conversation ends, unscored.
 """
@@ -20,7 +21,7 @@ Raises ServiceError where the judge fails: the conversation ends, unscored.
 async def with_verdicts(
     feedback: Feedback, acts: Sequence[Act], sample: Sample, book: Transcript
 ) -> list[Act]:
-    """The acts of a turn, each with its verdict behind what came of it.
+    """The acts of a turn, each with its verdict after its result.
 
     Args:
         feedback: Judges.

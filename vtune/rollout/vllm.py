@@ -61,14 +61,14 @@ class Setup:
     max_tokens: int
     """Of the longest conversation."""
     max_batch: int
-    """Conversations at the same time."""
+    """Concurrent conversations."""
     gpu_memory: float
-    """Share of the GPU that it may take."""
+    """Share of the GPU that it may use."""
     threads: int
     """On a CPU."""
     device: torch.device
     tensor_parallel: int = 1
-    """GPUs that share the model: from `device` on."""
+    """GPUs that share the model, starting at `device`."""
     budget: PixelBudget | None = None
     """Of the largest pictures; None: that of the policy."""
     adapters: Adapters | None = None
@@ -76,9 +76,9 @@ class Setup:
 
 
 class VllmEngine:
-    """Draws turns with a vLLM of this process; every conversation advances by itself.
+    """Generates turns with a vLLM in this process; every conversation advances on its own.
 
-    A group's prompt and pictures are computed once: vLLM finds what it has of a prefix in its cache.
+    A group's prompt and pictures are computed once: vLLM finds shared prefixes in its cache.
 
     Args:
         policy: Tokens and pictures; its weights come by `take`.
@@ -119,13 +119,13 @@ class VllmEngine:
         keep_numbers_alone(self._llm.output_processor)
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn.
+        """Generate one turn.
 
         Raises:
             RunFailed: If vLLM has died.
@@ -141,7 +141,7 @@ class VllmEngine:
             return self._submissions.completion(request, answer)
 
     async def _drawn(self, turn: Turn, images: list[Image.Image]) -> Answer:
-        """A turn of another process of the group."""
+        """A turn for another process of the group."""
         return await self._answer(turn.name, turn.token_ids, images, list(turn.names), turn.sampling)
 
     async def _answer(
@@ -164,7 +164,7 @@ class VllmEngine:
             )
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Hand the weights over: by files on a CPU, by handles to the same memory on a GPU.
+        """Transfer the weights: by files on a CPU, by handles to the same memory on a GPU.
 
         A tensor-parallel group goes through it in step (`TensorParallelEngine.take`): the memory of all its
         GPUs is handed back before vLLM wakes on them, and the weights of each are sent from it.
@@ -188,7 +188,7 @@ class VllmEngine:
         self._resting = False
 
     async def _take_adapters(self, weights: Weights, adapters: Adapters, link: "_Local", label: str) -> None:
-        """In the place of those before, also under turns that are being written."""
+        """Replace the previous ones, also in the middle of turns being generated."""
         with written(weights, adapters, self._folder) as path:
             release_cache(self._setup.device)
             await self._woken("weights", link.pause)
@@ -202,7 +202,7 @@ class VllmEngine:
         self._resting = False
 
     async def _together(self, work: Coroutine[Any, Any, None] | None = None) -> None:
-        """Do something, in step with the group where there is one."""
+        """Do something, in step with the group if there is one."""
         guarded = None if work is None else _explained(work)
         if self._tp_group is not None:
             await self._tp_group.barrier(guarded)
@@ -210,7 +210,7 @@ class VllmEngine:
             await guarded
 
     async def _woken(self, part: str, then: Callable[[], Awaitable[None]]) -> None:
-        """Let vLLM take the memory of a part again, if it rests, and go on."""
+        """Let vLLM take a part's memory again, if it sleeps, and continue."""
         if self._resting:
             await _alive(self._llm, self._llm.wake_up([part]))
         await then()
@@ -218,12 +218,12 @@ class VllmEngine:
             await self._turn_server.open()
 
     async def keep_loaded(self) -> None:
-        """Draw with the weights that it has loaded itself: those before any training."""
+        """Generate with the weights that it has loaded itself: those before any training."""
         with _said():
             await _alive(self._llm, self._llm.update_weight_version(label_of(0)))
 
     async def rest(self) -> None:
-        """On a GPU, give its memory to the training; the weights are sent again before the next turn."""
+        """On a GPU, give its memory to training; the weights are sent again before the next turn."""
         if self._sender is not None:
             await self._together()  # all have drawn
             # What is not sent again goes to the memory of the host.
@@ -232,7 +232,7 @@ class VllmEngine:
             self._resting = True
 
     async def aclose(self) -> None:
-        """End vLLM's process."""
+        """Shut down vLLM's process."""
         if self._turn_server is not None:
             await self._turn_server.close()
         if self._sender is not None:
@@ -295,7 +295,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
 
 @contextlib.contextmanager
 def _said() -> Iterator[None]:
-    """VLLM's death in our words, and what it could not draw."""
+    """Report vLLM's failure in our words, with what it could not generate."""
     try:
         yield
     except (EngineDeadError, EngineGenerateError) as error:
@@ -366,7 +366,7 @@ class _Local:
 
 
 def register() -> None:
-    """Make our backends known, and keep what new weights and sleep need; vLLM calls it in each process."""
+    """Register our backends, and patch what new weights and sleep need; vLLM calls it in each process."""
     for name, backend in ((FILES, FilesTransfer), (HANDLES, HandlesTransfer)):
         if name not in WeightTransferEngineFactory._registry:
             WeightTransferEngineFactory.register_engine(name, backend)

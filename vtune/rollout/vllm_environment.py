@@ -19,7 +19,7 @@ LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> dict[str, str | None]:
-    """Variables of vLLM's processes; None takes one away.
+    """Environment variables for vLLM's processes; None removes one.
 
     Args:
         device: The first of its GPUs, or the CPU.
@@ -70,7 +70,7 @@ def _cache() -> str:
 
 @contextlib.contextmanager
 def environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """These variables for processes that are started meanwhile."""
+    """Set these variables for processes that are started meanwhile."""
     before = {name: os.environ.get(name) for name in values}
     try:
         _set(values)

@@ -21,13 +21,13 @@ from vtune.rollout.transfer import BlockingLink, trainer_address
 from vtune.rollout.vllm_senders import Source
 
 LOOK = 1.0
-"""Seconds between two looks at whether the servers that weights are sent to still work."""
+"""Seconds between checks of whether the servers that weights are sent to still work."""
 
 
 def nccl_sender(
     policy: Policy, device: torch.device, *, first: bool
 ) -> Callable[[Weights, Fleet, str], Awaitable[None]]:
-    """Sends weights to servers on other GPUs; every process of the training calls it.
+    """Sends weights to servers on other GPUs; every training process calls it.
 
     Args:
         policy: Whose weights they are.
@@ -72,7 +72,7 @@ def nccl_sender(
 
 
 class _GroupLink(BlockingLink):
-    """A link to servers that are in one NCCL group: none of them can be left out of a broadcast."""
+    """A link to servers in one NCCL group: none of them can be left out of a broadcast."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class _GroupLink(BlockingLink):
         """Why the group was not formed."""
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        """Agree on how weights will come."""
+        """Agree on how weights will be sent."""
         try:
             super().init_weight_transfer_engine(init_info)
         except RunFailed as error:
@@ -98,7 +98,7 @@ class _GroupLink(BlockingLink):
             raise
 
     def start_weight_update(self) -> None:
-        """Weights will come, to all of the group.
+        """Weights will follow, to the whole group.
 
         Raises:
             RunFailed: If a server of it has failed.
@@ -108,7 +108,7 @@ class _GroupLink(BlockingLink):
             raise self.lost()
 
     def update_weights(self, update_info: Any) -> None:
-        """Weights are broadcast; what goes wrong is raised by `finish_weight_update`.
+        """Weights are broadcast; any error is raised by `finish_weight_update`.
 
         Where it is known at once, vLLM would not begin to gather them, and other processes wait for it there.
         """
@@ -133,7 +133,7 @@ class _GroupLink(BlockingLink):
 
     @property
     def broken(self) -> bool:
-        """Whether a server has left the broadcast that is under way; all others wait for it."""
+        """Whether a server has left the broadcast in progress; all others wait for it."""
         if self._receiving is None:
             return False
         if not self._receiving.done():
@@ -146,7 +146,7 @@ class _GroupLink(BlockingLink):
         return self._fleet.why_lost([url for url, _ in self._members])
 
     def lost(self, why: str = "") -> RunFailed:
-        """The error that this is; `why` where no server is known to have failed."""
+        """The error for this; `why` if no server is known to have failed."""
         return RunFailed(
             f"a vLLM server failed while weights were sent to it: {self.why_lost or why}",
             fix="start it again, and those that are left as well, for they wait for it; then continue with "
@@ -154,7 +154,7 @@ class _GroupLink(BlockingLink):
         )
 
     def hang_up(self) -> None:
-        """Wait no more for what servers say to the weights: those that are left say nothing."""
+        """Stop waiting for the servers' answers to the weights: those that are left give none."""
         if self._receiving is not None:
             self._receiving.cancel()
 
@@ -200,7 +200,7 @@ async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: 
 
 
 def _abort(group: Any) -> None:
-    """End the broadcast that a communicator waits in; those that follow do nothing, and so end too."""
+    """End the broadcast that a communicator waits in; later ones do nothing, and so end too."""
     group.disabled = True
     with torch.accelerator.device_index(group.device.index):
         group.nccl.ncclCommAbort(group.comm)

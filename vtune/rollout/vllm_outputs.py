@@ -9,9 +9,9 @@ from vtune.rollout.submission import ATTEMPTS, DRAWN, Answer
 
 
 def keep_numbers_alone(processor: Any) -> None:
-    """No text of single tokens beside their log-probabilities: nobody reads it.
+    """Omit the text of single tokens beside their log-probabilities: nobody reads it.
 
-    To make it took a third of this process's time, in which it has conversations to lead.
+    Producing it took a third of this process's time, which its conversations need.
     """
     add = processor.add_request
 
@@ -23,7 +23,7 @@ def keep_numbers_alone(processor: Any) -> None:
 
 
 async def turn_of(llm: Any, ask: Callable[[], AsyncIterator[Any]]) -> Answer:
-    """A turn that vLLM draws, asked for again where it is given up (see `ATTEMPTS`).
+    """A turn that vLLM generates, requested again if vLLM gives it up (see `ATTEMPTS`).
 
     Args:
         llm: It lives on after errors that concern one request.
@@ -53,7 +53,7 @@ async def turn_of(llm: Any, ask: Callable[[], AsyncIterator[Any]]) -> Answer:
 
 
 def answer_of(output: Any) -> Answer:
-    """The turn that an output holds, as all of our vLLMs answer."""
+    """The turn in an output, in the form that all of our vLLMs return."""
     (choice,) = output.outputs
     return Answer(
         prompt=output.prompt_token_ids,

@@ -72,7 +72,7 @@ class Source(WeightSource):
         return self._metadata
 
     def iter_full(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Name and whole tensor of each weight, in order."""
+        """Name and unsharded tensor of each weight, in order."""
         assert self.weights is not None
         return self.weights()
 
@@ -89,7 +89,7 @@ class Source(WeightSource):
 
 
 class HandleSender:
-    """Sends weights to a vLLM on this process's GPU: only handles to the trainer's memory travel.
+    """Sends weights to a vLLM on this process's GPU: only handles to the trainer's memory are sent.
 
     Args:
         policy: Whose weights they are.
@@ -138,7 +138,8 @@ class HandleSender:
 
 @contextlib.contextmanager
 def _shareable() -> Iterator[None]:
-    """Take memory that another process can open by its handle: expandable segments often cannot be.
+    """Allocate memory that another process can open by its handle: expandable segments often do not allow
+    that.
 
     Torch's own message when memory runs out recommends them (`PYTORCH_CUDA_ALLOC_CONF`).
     """
@@ -154,7 +155,7 @@ def _shareable() -> Iterator[None]:
 
 
 class _Sender(IPCTrainerWeightTransferEngine):
-    """A sender that waits for its group alone.
+    """A sender that waits only for its own group.
 
     vLLM's own takes all processes of the default group for senders to the same vLLM: it would wait for all of
     them at each buffer, and for ever where the vLLM of one of them has died.

@@ -11,7 +11,8 @@ from vtune.rollout.vllm_senders import HandleSender
 
 
 class TensorParallelEngine:
-    """Asks the first process of its tensor-parallel group for turns, and gives its share of the weights.
+    """Requests turns from the first process of its tensor-parallel group, and contributes its share of the
+    weights.
 
     Args:
         policy: Tokens and pictures.
@@ -33,13 +34,13 @@ class TensorParallelEngine:
         self._client = TurnClient(tp_group.address)
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for others here."""
+        """Nothing waits for other conversations here."""
 
     async def generate(self, request: Request) -> Completion:
-        """Draw one turn.
+        """Generate one turn.
 
         Raises:
             RunFailed: If the group's vLLM has died.
@@ -67,12 +68,12 @@ class TensorParallelEngine:
         await self._client.open()
 
     async def rest(self) -> None:
-        """All of the group have drawn; vLLM gives back the memory of this GPU too."""
+        """The whole group has finished generating; vLLM gives back the memory of this GPU too."""
         await self._tp_group.barrier()
         await self._tp_group.barrier()  # it puts vLLM to sleep
 
     async def aclose(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._client.close()
         self._sender.close()
         self._tp_group.close()

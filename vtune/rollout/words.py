@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Words:
-    """Takes the place of a `Chat`: there are no token ids, and so none in the records.
+    """In place of a `Chat`: there are no token ids, and so none in the records.
 
-    Such a model's server renders turns itself. What it is sent are the messages of the transcript, tool
-    output as a turn of the user.
+    Such a model's server renders turns itself. It is sent the messages of the transcript, with tool output as
+    a user turn.
     """
 
     end_id = -1
@@ -39,7 +39,7 @@ class Words:
 
 
 class Screen:
-    """Takes the place of a family's image processor: a picture within a budget of pixels, and no more.
+    """In place of a family's image processor: only fits a picture into a budget of pixels.
 
     Args:
         multiple: Sides are multiples of this many pixels, so that a server has nothing to round.
@@ -61,7 +61,7 @@ class Screen:
         return torch.from_numpy(np.array(picture.convert("RGB"))), (1, height, width), 0
 
     def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
-        """No tower takes them: the same."""
+        """There is no vision tower to take them: returns the same."""
         return levels
 
     def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:

@@ -10,10 +10,10 @@ class SandboxRecipe(Strict):
     """How the code of trajectories is run."""
 
     isolation: Isolation
-    """`auto` takes the best tier of the machine."""
+    """`auto` uses the best tier that the machine offers."""
     decode: Decode
     """Who decodes the pictures that code returns."""
     seconds: float = Field(gt=0)
-    """Wall clock of one call."""
+    """Wall-clock limit of one call."""
     memory_mb: int = Field(gt=0)
-    """Of one session."""
+    """Limit of one session."""

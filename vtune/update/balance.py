@@ -8,9 +8,10 @@ from vtune.update.flops import Work
 from vtune.update.ranks import Ranks
 
 LEAST = 0.01
-"""Of the mean share: a move that gains less is not made. Ours."""
+"""Share of the mean: a move that gains less is not made. Ours."""
 ALIKE = 0.5
-"""Of an item: what shares as much with another stays with it. Apart, that is computed twice. Ours."""
+"""Share of an item: another that has this much in common stays with it. Apart, that is computed twice. Ours.
+"""
 
 
 class Bundle(NamedTuple):
@@ -21,7 +22,7 @@ class Bundle(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A bundle that another process computes."""
+    """A bundle that moves to another process."""
 
     source: int
     number: int
@@ -32,9 +33,9 @@ class Move(NamedTuple):
 def balanced(
     items: Sequence[Item], ranks: Ranks, *, image_id: int, merge: int, cost: Callable[[Work], float]
 ) -> list[Item]:
-    """What this process computes of an update, once no process has much more to do than another.
+    """This process's items of an update, rebalanced so that no process has much more to do than another.
 
-    All processes call it together. Only what moves travels, from process to process.
+    All processes call it together. Only what moves is sent, from process to process.
 
     Args:
         items: Its own share.
@@ -61,7 +62,7 @@ def balanced(
 def bundles(
     items: Sequence[Item], *, image_id: int, merge: int, cost: Callable[[Work], float]
 ) -> list[Bundle]:
-    """Items that begin alike, together; what they share costs once."""
+    """Items with a shared prefix, together; what they share costs once."""
     found: list[Bundle] = []
     for item, size, shared in begun_alike(items, image_id=image_id):
         together = bool(found) and shared >= ALIKE * size
@@ -79,7 +80,7 @@ def bundles(
 
 
 def moves_of(costs: Sequence[Sequence[float]]) -> list[Move]:
-    """Moves from the fullest process to the emptiest, as long as the fullest gains by it.
+    """Moves from the fullest process to the emptiest, as long as the fullest gains from them.
 
     Args:
         costs: Of each bundle of each process.

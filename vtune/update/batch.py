@@ -22,7 +22,7 @@ from vtune.schema.message import IMAGE, Message
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One conversation. The three last lists have one entry per token where `loss_mask` is true."""
+    """One conversation. The last three lists have one entry per token where `loss_mask` is true."""
 
     token_ids: Sequence[int]
     """The conversation, placeholders expanded, shape (T,)."""
@@ -31,12 +31,12 @@ class Item:
     loss_mask: Sequence[bool]
     """Shape (T,): the tokens that count."""
     advantages: Sequence[float] = ()
-    """One a counted token, in reward units; empty in supervised training."""
+    """One per counted token, in reward units; empty in supervised training."""
     old_logprobs: Sequence[float] = ()
-    """Of each counted token under the weights that drew it, nats; empty in supervised training."""
+    """For each counted token, under the weights that sampled it, in nats; empty in supervised training."""
     off_policy: Sequence[bool] = ()
-    """Of each counted token whether it is off-policy: the weights have changed since they drew it; empty in
-    supervised training."""
+    """For each counted token, whether it is off-policy: the weights have changed since it was sampled; empty
+    in supervised training."""
 
     @property
     def counted(self) -> int:
@@ -46,11 +46,11 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Items as one forward takes them; N counted tokens, item by item."""
+    """Items as one forward pass takes them; N counted tokens, item by item."""
 
     packed: Packed
     predicting: torch.Tensor
-    """int64, (N,): where in the row the token before each counted token lies."""
+    """int64, (N,): the position in the row of the token before each counted token."""
     targets: torch.Tensor
     """int64, (N,): ids of the counted tokens."""
     advantages: torch.Tensor
@@ -64,10 +64,10 @@ class MicroBatch:
 
 
 def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[list[Item]]:
-    """Split into as few micro-batches of about `tokens` tokens as it takes, all of like size.
+    """Split into as few micro-batches of about `tokens` tokens as possible, all of similar size.
 
-    Items that begin alike stay together, and what they share counts once. An item of more tokens makes
-    a micro-batch of its own.
+    Items with a shared prefix stay together, and what they share counts once. An item with more tokens is a
+    micro-batch of its own.
     """
     alike = begun_alike(items, image_id=image_id)
     sizes, shared = [size for _, size, _ in alike], [length for *_, length in alike]
@@ -84,7 +84,7 @@ def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[
 
 
 def begun_alike(items: Sequence[Item], *, image_id: int) -> list[tuple[Item, int, int]]:
-    """Items in an order in which those that begin alike are neighbours.
+    """Items ordered so that those with a shared prefix are neighbours.
 
     Returns:
         Each with its number of tokens, and how many of them it shares with the one before it.
@@ -119,7 +119,7 @@ Read = Callable[[bytes], Pixels]
 
 
 def reading(items: Sequence[Item], reader: PictureReader) -> Read:
-    """Begin to read the pictures of items in threads; what is returned waits for one of them."""
+    """Start reading the pictures of items in threads; the returned function waits for one of them."""
     # A group shares its picture: the same bytes are looked at once.
     distinct = dict.fromkeys(data for item in items for data in item.images)
     coming = {data: reader.begin(data) for data in distinct}
@@ -127,7 +127,7 @@ def reading(items: Sequence[Item], reader: PictureReader) -> Read:
 
 
 def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None) -> MicroBatch:
-    """Lay items out for one forward. A conversation's first token cannot count: nothing predicts it.
+    """Lay items out for one forward pass. A conversation's first token cannot count: nothing predicts it.
 
     Args:
         items: Conversations.
@@ -170,7 +170,7 @@ def _flat(values: Sequence[Sequence[float]], dtype: type[np.generic] = np.float3
 
 
 def dummy_item(chat: Chat, reader: PictureReader) -> Item:
-    """What a dummy batch is made of: a conversation about a small black picture in which no token counts.
+    """The content of a dummy batch: a conversation about a small black picture in which no token counts.
 
     It goes through the whole model and teaches nothing: for a share without an item or without a picture.
     """

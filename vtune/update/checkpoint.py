@@ -19,21 +19,21 @@ MANIFEST = "manifest.json"
 
 
 WRITER = ("PytorchStreamWriter", "inline_container")
-"""Words of torch's RuntimeErrors that are about a file: it has no class for them."""
+"""Words in torch's RuntimeErrors about writing a file, for which it has no class."""
 CUT_SHORT = "most likely no space is left on the device"
-"""What they mean most often; torch drops the number of the error."""
+"""What they most often mean; torch drops the error number."""
 READER = ("PytorchStreamReader", "inline_container")
-"""The same of a file that is read."""
+"""The same for reading a file."""
 NEWEST = "newest"
-"""A link to the newest checkpoint: a path that other commands can be given before the run has ended."""
+"""A link to the newest checkpoint: a path that can be given to other commands before the run has ended."""
 BEST = "best"
-"""A link to the checkpoint that an evaluation during training found best, where a recipe asks for it."""
+"""A link to the checkpoint that an evaluation during training found best, if a recipe asks for it."""
 
 
 class PendingCheckpoint:
-    """A checkpoint under a temporary name, `root/.step-<step>.part`, until all of it is on the disk.
+    """A checkpoint under a temporary name, `root/.step-<step>.part`, until all of it is on disk.
 
-    Made by all processes together; when it is made, `fill` has ended and the weights may change.
+    Created by all processes together; once it is created, `fill` has ended and the weights may change.
 
     Args:
         root: The run's `checkpoints` folder.
@@ -91,7 +91,7 @@ class PendingCheckpoint:
         return self._written.done()
 
     def finish(self, *, keep: int, spared: Callable[[Path], bool] = lambda folder: False) -> Path:
-        """Wait for the disk, give the folder its name `root/step-<step>`, let `root/newest` point to it.
+        """Wait for the disk, rename the folder to `root/step-<step>`, and point `root/newest` to it.
 
         All processes call it together. The oldest checkpoints are removed.
 
@@ -155,7 +155,7 @@ def _finish(
 
 
 def point(root: Path, name: str, folder: Path) -> None:
-    """Let the link `root/name` point to a checkpoint in `root`.
+    """Point the link `root/name` to a checkpoint in `root`.
 
     Raises:
         DataError: If it has become a folder, as in a copy for which links were followed.
@@ -173,7 +173,7 @@ def point(root: Path, name: str, folder: Path) -> None:
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file, or the list of names of a folder, outlives a loss of power."""
+    """Wait until a file, or a folder's list of names, would survive a power loss."""
     there = os.open(path, os.O_RDONLY)
     try:
         os.fsync(there)
@@ -182,7 +182,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a checkpoint; should that be cut short, no half of it goes by its name."""
+    """Remove a checkpoint; if that is interrupted, no half of it keeps the name."""
     if folder.exists():
         dying = folder.with_name(f".{folder.name}.old")
         folder.rename(dying)
@@ -201,15 +201,16 @@ def complete(root: Path) -> list[Path]:
 
 
 def _named(root: Path) -> list[Path]:
-    """What is called as a run calls its checkpoints, oldest first.
+    """Everything named as a run names its checkpoints, oldest first.
 
-    All else is somebody's: a copy beside them, `step-000020-good`, is not counted, continued from or removed.
+    The rest belongs to someone else: a copy beside them, `step-000020-good`, is not counted, resumed from or
+    removed.
     """
     return sorted(folder for folder in root.glob("step-*") if re.fullmatch(r"step-\d{6,}", folder.name))
 
 
 def checkpoint_step(folder: Path) -> int:
-    """Updates done in a checkpoint.
+    """The number of updates in a checkpoint.
 
     Raises:
         DataError: If its manifest cannot be read.

@@ -39,13 +39,13 @@ from vtune.update.stats import StepStats
 from vtune.update.zero import buckets, config_of, forget_gradients, outside_zero, with_buffer
 
 MAX_SKIPPED = 10
-"""Updates in a row that may be skipped: ours."""
+"""Limit on consecutive skipped updates: ours."""
 FROZEN = "checksum of frozen weights"
-"""Of a checkpoint's state, which does not have those: they are in the model that the recipe names."""
+"""Key in a checkpoint's state, which has no frozen weights: they are in the model that the recipe names."""
 
 
 class Trainer:
-    """Holds the model, its optimiser and, where a KL is asked for, the frozen starting weights.
+    """Holds the model, its optimiser and, if there is a KL term, the frozen starting weights.
 
     Every process gives its own share of an update's items; the loss is the mean over the counted
     tokens (or the sequences, as `loss.aggregation` says) of all of them, so that it depends neither on how
@@ -117,7 +117,7 @@ class Trainer:
         self._frozen_at = fingerprints(policy.model, recipe.freeze, policy.family)
 
     def _frozen(self, name: str) -> Callable[..., TokenStats]:
-        """The starting weights; split among processes where those of the policy are."""
+        """The starting weights; sharded among processes if those of the policy are."""
         import deepspeed
 
         policy = self._policy
@@ -135,7 +135,7 @@ class Trainer:
         return split
 
     def _split(self, model: Any) -> None:
-        """Split a model's weights before any GPU has held all of them."""
+        """Shard a model's weights before any GPU has held all of them."""
         import deepspeed
 
         to_host = {"remote_device": "cpu", "pin_memory": self._ranks.device.type == "cuda"}
@@ -148,7 +148,7 @@ class Trainer:
         split_weights(model, self._ranks, split)
 
     def _holds(self) -> bool:
-        """Whether the weights stay as they are: DeepSpeed knows the gradient's norm by now."""
+        """Whether the optimiser skips this step: DeepSpeed knows the gradient's norm by now."""
         return not self._small_enough(self._engine.optimizer._global_grad_norm)
 
     def _small_enough(self, norm: float) -> bool:
@@ -245,7 +245,7 @@ class Trainer:
         return found._replace(sums=found.sums | {"flops": flops})
 
     def _note_skipped(self, norm: float, update: int) -> bool:
-        """Whether an update was skipped, which must not become a habit."""
+        """Record whether an update was skipped, which must not become a habit."""
         skipped = not self._small_enough(norm)
         if skipped and self._recipe.skip_grad_norm is None:
             raise RunFailed(
@@ -279,7 +279,7 @@ class Trainer:
 
     @property
     def lora(self) -> LoRA | None:
-        """The adapters that are trained, None where the weights themselves are."""
+        """The adapters being trained, None if the weights themselves are."""
         return self._recipe.lora
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
@@ -307,7 +307,7 @@ class Trainer:
     def gathered(
         self, device: torch.device | None = None, *, keep: Callable[[str], object] = bool
     ) -> Iterator[Policy]:
-        """`rollouts` with the weights of now, gathered and merged; all processes enter together.
+        """`rollouts` with the current weights, gathered and merged; all processes enter together.
 
         Args:
             device: Where they go; where the model is if not given. Weights that need no gathering stay.
@@ -334,7 +334,7 @@ class Trainer:
                 parameter.data = empty[name]
 
     def save(self, folder: Path, state: dict[str, Any], *, held: list[HeldFile] | None = None) -> None:
-        """Optimiser state of what is trained and `state` to `folder`; every process takes part.
+        """Save optimiser state of what is trained, and `state`, to `folder`; every process takes part.
 
         Args:
             folder: Where it goes.
@@ -352,7 +352,7 @@ class Trainer:
             )
 
     def load(self, folder: Path) -> dict[str, Any]:
-        """Take up weights and optimiser state, in place; returns the `state` that was saved with them."""
+        """Load weights and optimiser state, in place; returns the `state` that was saved with them."""
         if not (folder / "state").is_dir():
             raise RunFailed(
                 f"{folder} holds no DeepSpeed state", fix="remove the folder to resume from an older one"
@@ -374,7 +374,7 @@ class Trainer:
 
 
 def _calmer(update: int) -> str:
-    """The next step where loss or gradient of an update is not a number."""
+    """The next step if the loss or gradient of an update is not a number."""
     skips = "set update.skip_grad_norm, which leaves out such updates"
     if update == 0:
         return f"nothing is learnt yet: look at the weights that `model` names and at the data; or {skips}"

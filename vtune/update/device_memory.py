@@ -11,7 +11,7 @@ from vtune.update.recipe import Update
 
 @contextmanager
 def within_memory(update: Update) -> Iterator[None]:
-    """Cover an update: where a GPU runs out of memory, the error names the settings that need less.
+    """Cover an update: if a GPU runs out of memory, the error names the settings that need less.
 
     Raises:
         RunFailed: If one does.

@@ -15,16 +15,16 @@ from vtune.update.recipe import Update
 
 
 class Work(NamedTuple):
-    """What a forward pass goes through."""
+    """The amount of work in a forward pass."""
 
     tokens: float
-    """That the language model reads."""
+    """Tokens that the language model reads."""
     pairs: float
-    """(query, key) of tokens that attend to one another, in one head of one layer."""
+    """(query, key) pairs of tokens that attend to one another, in one head of one layer."""
     patches: float
-    """That the vision tower reads."""
+    """Patches that the vision tower reads."""
     scored: float
-    """Tokens of which logits are made."""
+    """Tokens for which logits are computed."""
 
 
 class UpdateFlops:
@@ -51,12 +51,12 @@ class UpdateFlops:
         self._reference = reference
 
     def of(self, packed: Packed, scored: int) -> float:
-        """Of one row, of which `scored` tokens are scored."""
+        """Operations for one row, of which `scored` tokens are scored."""
         patches = 0 if packed.pictures is None else len(packed.pictures.levels)
         return self(Work(packed.input_ids.shape[1], attended(packed), patches, scored))
 
     def __call__(self, work: Work) -> float:
-        """Of any work."""
+        """Operations for any work."""
         forward = forward_flops(self._shape, work)
         return sum(flops * (self._passes[part] + self._reference) for part, flops in forward.items())
 
@@ -83,7 +83,7 @@ def attended(packed: Packed) -> float:
 
 
 def passes_of(learning: Collection[str], *, adapters: bool) -> dict[str, int]:
-    """Forward passes that a training pass costs, by part.
+    """The cost of a training pass in forward passes, by part.
 
     The forward itself; one more for the gradient of a part's input, where something in it or below it is
     trained; and one for that of its weights.

@@ -31,7 +31,7 @@ byte that it reads; 220 tokens have 220 for each, and wait."""
 
 
 BLOCK = 2**18
-"""Logits that are worked on at a time where a cache has to hold them: 1 MB in float32."""
+"""Logits processed at a time so that they fit in a cache: 1 MB in float32."""
 
 
 def logits_at_once() -> int:
@@ -40,7 +40,7 @@ def logits_at_once() -> int:
 
 
 class TokenStats(NamedTuple):
-    """One entry a counted token, shape (N,), in nats."""
+    """One entry per counted token, shape (N,), in nats."""
 
     logprobs: Tensor
     entropy: Tensor
@@ -64,7 +64,7 @@ class PolicyForward(nn.Module):
         self._group = group
 
     def chunks(self, counted: int) -> int:
-        """In how many pieces the logits of this many tokens of a row are made."""
+        """The number of pieces in which the logits of this many tokens of a row are computed."""
         vocabulary: int = self.model.config.get_text_config().vocab_size
         own = -(-counted // (self._group.size if self._group else 1))
         return max(1, -(-own * vocabulary // logits_at_once()))
@@ -135,8 +135,8 @@ class PolicyForward(nn.Module):
 class _Chosen(torch.autograd.Function):
     """Log-probability of chosen tokens and entropy, (N,) each, from logits (N, V).
 
-    Between forward and backward it keeps one array of the size of the logits; what autograd would record
-    step by step keeps three.
+    Between forward and backward it keeps one array of the size of the logits; autograd, recording step by
+    step, would keep three.
     """
 
     @staticmethod
@@ -167,7 +167,7 @@ class _Chosen(torch.autograd.Function):
 
 
 def checkpoint_activations(model: Any) -> None:
-    """Keep only each layer's input for the backward pass, and compute the rest again.
+    """Keep only each layer's input for the backward pass, and recompute the rest.
 
     Raises:
         RunFailed: If it had no effect.

@@ -10,12 +10,12 @@ import torch
 from vtune.update.parts import own_share
 
 PIECE = 1 << 24
-"""Numbers that are added up at a time: torch copies them to eight bytes each."""
+"""Numbers summed at a time: torch copies them to eight bytes each."""
 
 
 @torch.no_grad()
 def checksum_of_frozen(model: Any) -> str:
-    """A sum over all weights that are not trained, which shows other weights in their place.
+    """A sum over all frozen weights, which reveals other weights in their place.
 
     Sums of the bits of each weight and not a hash, for speed: under adapters those are all weights of the
     base. The same numbers in another order within one weight are not seen. Of weights that ZeRO-3
@@ -33,7 +33,7 @@ def checksum_of_frozen(model: Any) -> str:
 
 @contextmanager
 def frozen_left_out(module: Any) -> Iterator[None]:
-    """Meanwhile a module's state lacks what is not trained.
+    """Within it, a module's state leaves out frozen weights.
 
     DeepSpeed leaves that out by itself, but for the second name of weights that are tied.
     """
@@ -54,7 +54,7 @@ def _frozen_names(module: torch.nn.Module) -> set[str]:
 
 
 def take_trained(src: dict[str, torch.Tensor], dst: torch.nn.Module) -> None:
-    """Load a module's weights; only those that are not trained may be missing."""
+    """Load a module's weights; only frozen ones may be missing."""
     missing, unexpected = dst.load_state_dict(src, strict=False)
     if wrong := [*unexpected, *sorted({*missing} - _frozen_names(dst))]:
         raise RuntimeError(f"the checkpoint is of another model: {', '.join(wrong[:3])}")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class HeldFile:
-    """What `torch.save` is given in the place of a file: it keeps the bytes that the file will have.
+    """Given to `torch.save` in place of a file: it keeps the bytes that the file will have.
 
     Args:
         path: Of the file.
@@ -24,17 +24,17 @@ class HeldFile:
         return len(self._pieces[-1])
 
     def flush(self) -> None:
-        """There is nothing behind it."""
+        """Does nothing: there is no file behind it yet."""
 
     def write_out(self) -> None:
-        """Write the file; each piece is let go of as soon as it is written."""
+        """Write the file; each piece is freed as soon as it is written."""
         with self._path.open("wb") as file:
             while self._pieces:
                 file.write(self._pieces.popleft())
 
 
 class _Holding:
-    """In the place of DeepSpeed's checkpoint engine: it holds what that one would write."""
+    """In place of DeepSpeed's checkpoint engine: it holds what that one would write."""
 
     def __init__(self, engine: Any, held: list[HeldFile]) -> None:
         self._engine = engine
@@ -50,7 +50,7 @@ class _Holding:
 
 @contextmanager
 def holding(engine: Any, held: list[HeldFile]) -> Iterator[None]:
-    """Let a DeepSpeed engine save into `held` and not to the disk; small text files are written as ever."""
+    """Let a DeepSpeed engine save into `held` instead of to disk; small text files are written as usual."""
     plain = engine.checkpoint_engine
     engine.checkpoint_engine = _Holding(plain, held)
     try:

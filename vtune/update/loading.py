@@ -12,10 +12,10 @@ from vtune.update.recipe import Update
 
 
 def starting_policy(name: str, images: PixelBudget, update: Update, ranks: Ranks) -> Policy:
-    """A policy as `Trainer` takes it up.
+    """A policy in the form that `Trainer` takes.
 
-    Under ZeRO-3 the first process alone reads the weights, into the memory of its host; the others know their
-    names and shapes.
+    Under ZeRO-3 only the first process reads the weights, into host memory; the others know their names and
+    shapes.
 
     Args:
         name: Folder or hub name of the model.
@@ -37,7 +37,7 @@ def starting_policy(name: str, images: PixelBudget, update: Update, ranks: Ranks
 
 
 def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter], None]) -> None:
-    """Split the weights of a model among all processes, one parameter after the other, in place.
+    """Shard the weights of a model among all processes, one parameter after another, in place.
 
     Args:
         model: The first process's weights are those that count; on others it may lie on `meta`.
@@ -58,7 +58,7 @@ def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter]
 
 
 def _material(parameter: nn.Parameter, device: torch.device) -> nn.Parameter:
-    """The parameter, or room for it where it has none."""
+    """The parameter, or room for it if it is not materialised."""
     if not parameter.is_meta:
         return parameter
     return nn.Parameter(torch.empty_like(parameter, device=device), requires_grad=parameter.requires_grad)

@@ -15,11 +15,11 @@ from vtune.models.policy import load_skeleton
 from vtune.update.recipe import LoRA, Update
 
 ADAPTER = "default"
-"""peft's name of the only adapter."""
+"""peft's name for the only adapter."""
 
 
 class Unit(NamedTuple):
-    """Parameters that are needed together, and the weights of the plain model that come of them."""
+    """Parameters that are needed together, and the plain model's weights that result from them."""
 
     needs: tuple[nn.Parameter, ...]
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class Unit(NamedTuple):
 
 
 def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, int]:
-    """Freeze all weights and put adapters beside the targets outside of the frozen parts.
+    """Freeze all weights and add adapters to the targets outside the frozen parts.
 
     Returns:
         Trainable parameters of each part.
@@ -110,7 +110,7 @@ def check_targets(model: str, update: Update) -> None:
 
 
 def check_alone(model: str, update: Update) -> None:
-    """See that a model's adapters can be handed to vLLM without it.
+    """Check that a model's adapters can be sent to vLLM without the model.
 
     Raises:
         RecipeError: If there are none, or one is not in the language model.
@@ -123,7 +123,7 @@ def check_alone(model: str, update: Update) -> None:
 
 
 def check_shape(shape: Shape, update: Update, *, alone: bool) -> None:
-    """`check_targets`, and with `alone` also `check_alone`, of a model that is known by its shape alone.
+    """`check_targets`, and with `alone` also `check_alone`, for a model known only by its shape.
 
     Raises:
         RecipeError: As they do.
@@ -169,7 +169,7 @@ class WithoutAdapters:
         self._layers = [layer for layer in module.modules() if isinstance(layer, LoraLayer)]
 
     def __call__(self, *given: Any) -> Any:
-        """What the module says to the arguments, with every adapter off."""
+        """The module's output for the arguments, with every adapter off."""
         for layer in self._layers:
             layer._disable_adapters = True  # `enable_adapters` would also change what is trained
         try:
@@ -180,7 +180,7 @@ class WithoutAdapters:
 
 
 def units(model: nn.Module) -> Iterator[Unit]:
-    """Every weight once, adapters merged, under the name that it has in the model without adapters."""
+    """Every weight once, adapters merged, under its name in the model without adapters."""
     # A model has adapters only where peft was imported to add them; the import takes half a second.
     peft = sys.modules.get("peft.tuners.lora")
     adapted: tuple[type, ...] = (peft.LoraLayer,) if peft is not None else ()
@@ -201,7 +201,7 @@ def units(model: nn.Module) -> Iterator[Unit]:
 
 
 def adapter_units(model: nn.Module) -> Iterator[Unit]:
-    """The two matrices of every adapter, under the names that they have in a file of peft."""
+    """The two matrices of every adapter, under their names in a peft file."""
     from peft.tuners.lora import LoraLayer
 
     for name, module in model.named_modules():

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from vtune.models.families.shape import Shape
 
 ADAM = 8
-"""Bytes a trained parameter of AdamW's two moments, float32."""
+"""Bytes of AdamW's two moments per trained parameter, float32."""
 MASTER = 4
-"""Bytes of DeepSpeed's float32 copy of a trained parameter, which it keeps for float32 weights as well."""
+"""Bytes of DeepSpeed's float32 copy per trained parameter, which it keeps for float32 weights as well."""
 BUCKET = 500_000_000
-"""DeepSpeed's `reduce_bucket_size`: gradients that travel at once, in numbers."""
+"""DeepSpeed's `reduce_bucket_size`: how many gradients are reduced at once."""
 LIVE = 1_000_000_000
 """DeepSpeed's `stage3_max_live_parameters`: weights that ZeRO-3 may hold gathered."""
 LOGIT_BYTES = 14
-"""Of one token and word while it is scored: logits, their float32 and masked copies, log-probabilities. In
-the backward pass gradients take the place of the copies."""
+"""Per token and vocabulary entry while scoring: logits, their float32 and masked copies, log-probabilities.
+In the backward pass gradients take the place of the copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Load:
     """2 for bfloat16, 4 for float32."""
     zero_stage: int
     tokens: int
-    """In the largest micro-batch; of a row that GPUs share, those of one."""
+    """In the largest micro-batch; for a row that GPUs share, those of one GPU."""
     patches: int
     """Of the distinct pictures of that micro-batch that are encoded here."""
     shown: int | None = None
@@ -40,7 +40,7 @@ class Load:
     copied: float = 0.0
     """Keys and values that are laid out again for tokens that see them, by those of the row."""
     checkpointing: bool
-    """Layers keep their input alone and run again in the backward pass."""
+    """Layers keep only their input and run again in the backward pass."""
     frozen: tuple[str, ...] = ()
     """Parts of the model that are not trained."""
     reference: bool = False
@@ -48,11 +48,11 @@ class Load:
     lora_rank: int = 0
     """0 trains the weights themselves."""
     lora_targets: tuple[str, ...] = ()
-    """Names of the linear maps that get adapters."""
+    """Names of the linear layers that get adapters."""
     overlap_comm: bool = False
-    """Gradients travel while the rest of a backward pass is computed."""
+    """Gradients are reduced while the rest of a backward pass is computed."""
     offload: frozenset[str] = field(default_factory=frozenset)
-    """`optimizer`, `params`: what lies in the host's memory instead."""
+    """`optimizer`, `params`: what is kept in host memory instead."""
 
 
 def trained(shape: Shape, load: Load) -> int:
@@ -68,7 +68,7 @@ def trained(shape: Shape, load: Load) -> int:
 
 
 def learning(shape: Shape, load: Load) -> list[str]:
-    """The parts in which something is trained; of adapters, those that have one."""
+    """The parts in which something is trained; with adapters, those that have one."""
     if load.lora_rank:
         reached = [part for part, _, linears in _adaptable(shape) if set(linears) & set(load.lora_targets)]
         return [part for part in reached if part not in load.frozen]
@@ -81,7 +81,7 @@ def _adaptable(shape: Shape) -> list[tuple[str, int, dict[str, tuple[int, int]]]
 
 
 def resident(shape: Shape, load: Load) -> dict[str, float]:
-    """Bytes of what stays from step to step: weights, optimizer, reference."""
+    """Bytes that stay allocated from step to step: weights, optimiser, reference."""
     learnt = trained(shape, load)
     weights = (shape.total + (learnt if load.lora_rank else 0)) * load.dtype_bytes
     if load.zero_stage == 3:
@@ -113,7 +113,7 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
 
 
 def backward(shape: Shape, load: Load) -> dict[str, float]:
-    """Bytes of what the forward and backward pass of the largest micro-batch need at their peak."""
+    """Peak bytes of the forward and backward pass of the largest micro-batch."""
     b = load.dtype_bytes
     language = load.tokens * b * (shape.kept(b) + load.copied * 2 * shape.key)
     # In the backward pass: gradients of the widest map of a layer and of its input.
@@ -151,14 +151,14 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
 
 
 def stepping(shape: Shape, load: Load) -> dict[str, float]:
-    """Bytes that the optimiser's step needs beside what stays and the gradients."""
+    """Bytes that the optimiser's step needs besides resident memory and gradients."""
     if "optimizer" in load.offload:
         return {}
     return {"float32 gradients": 4.0 * trained(shape, load) / load.gpus}
 
 
 def on_host(shape: Shape, load: Load) -> float:
-    """Bytes in the memory of hosts, of all processes together."""
+    """Bytes of host memory, over all processes."""
     learnt = trained(shape, load)
     total = learnt * (ADAM + MASTER + load.dtype_bytes) if "optimizer" in load.offload else 0
     if "params" in load.offload and load.zero_stage == 3:
@@ -167,7 +167,7 @@ def on_host(shape: Shape, load: Load) -> float:
 
 
 def on_disk(shape: Shape, load: Load) -> float:
-    """Bytes of a checkpoint: the plain weights, the adapters if any, and DeepSpeed's state beside them."""
+    """Bytes of a checkpoint: the plain weights, any adapters, and DeepSpeed's state beside them."""
     adapters = trained(shape, load) if load.lora_rank else 0
     return (shape.total + adapters) * load.dtype_bytes + state(shape, load)
 
@@ -183,5 +183,5 @@ def kv_token(shape: Shape, dtype_bytes: int) -> int:
 
 
 def prefill_token(shape: Shape, dtype_bytes: int) -> int:
-    """Bytes that one token needs while a prompt is read without gradient."""
+    """Bytes per token while a prompt is read without gradient."""
     return (3 * shape.intermediate + 4 * shape.hidden) * dtype_bytes

@@ -16,14 +16,14 @@ from vtune.uses import defined, ill_made
 
 
 class MicroLoss(NamedTuple):
-    """Of one micro-batch in one process."""
+    """The loss of one micro-batch in one process."""
 
     loss: Tensor
-    """Summed over its tokens, each with its weight; with gradient."""
+    """Weighted sum over its tokens, with gradient."""
     sums: dict[str, float]
-    """By name, over its tokens: what the record has the means of."""
+    """By name, summed over its tokens: the metrics record their means."""
     mismatch: float
-    """Largest |log-probability now - when drawn|."""
+    """Largest |log-probability now - when sampled|."""
 
 
 def micro_loss(
@@ -32,7 +32,7 @@ def micro_loss(
     batch: MicroBatch,
     starting: Callable[[], TokenStats] | None,
 ) -> MicroLoss:
-    """The loss of a micro-batch as the recipe says; without one that of supervised training.
+    """The loss of a micro-batch by the recipe; without a recipe that of supervised training.
 
     Args:
         recipe: The section `loss`.
@@ -102,7 +102,7 @@ def _misshapen(terms: PolicyTerms, count: int) -> str:
 
 
 def _not_finite(loss: Tensor, tokens: Tokens) -> str:
-    """Where a loss is not a number though all that it is made of are; empty: nowhere."""
+    """Where a loss is not finite although all its inputs are; empty: nowhere."""
     made_of = (tokens.logprobs, tokens.old_logprobs, tokens.advantages)
     if torch.isfinite(loss).all() or not all(torch.isfinite(value).all() for value in made_of):
         return ""

@@ -11,7 +11,7 @@ from vtune.update.parts import depths_of, layer_group
 
 
 class HeldAdamW(torch.optim.AdamW):
-    """AdamW that does nothing while `hold` says so, as if it had not been called.
+    """AdamW that skips the step while `hold` is true, as if it had not been called.
 
     What DeepSpeed hands it are this process's shares of the gradients, by parameter group: here, whatever the
     stage, is the place where norms of groups cost one look at each number.
@@ -48,9 +48,9 @@ def layer_groups(module: torch.nn.Module, family: Family) -> list[dict[str, Any]
 
 
 def group_norms(norm: float, measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Norms of groups and parts from the norm of all, and what each process measured after clipping.
+    """Norms of groups and parts, from the overall norm and what each process measured after clipping.
 
-    Clipping scales all alike, so the shares of the whole are those of the gradient before it.
+    Clipping scales all of them alike, so the shares of the whole are those of the gradient before it.
     """
     squares: dict[str, float] = {}
     for one in measured:

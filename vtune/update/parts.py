@@ -46,7 +46,7 @@ def depths_of(names: Sequence[str], family: Family) -> dict[str, int]:
 
 
 def freeze(model: Any, parts: Sequence[str], family: Family) -> dict[str, int]:
-    """Freeze parts of a model and prove it; returns the trainable parameters of each part.
+    """Freeze parts of a model and verify it; returns the trainable parameters of each part.
 
     Raises:
         RunFailed: If a frozen part still has trainable parameters, or nothing is left to train.

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COLLECTIVES = timedelta(hours=2)
-"""That a process waits for the others where gradients and weights travel, and for the first one, which checks
-the data, to come to the start."""
+"""How long a process waits for the others in collectives on gradients and weights, and at the start for the
+first one, which checks the data."""
 MEETINGS = timedelta(days=2)
-"""That it waits where objects are gathered and at barriers: there one draws, writes or judges longer than the
-others, by hours. One that has died is found by its watcher, not by a timeout."""
+"""How long it waits where objects are gathered and at barriers: there one generates, writes or judges for
+hours longer than the others. One that has died is found by its watcher, not by a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """One training process per device; a launcher (deepspeed, torchrun) says which one this is."""
+    """One training process per device; a launcher (deepspeed, torchrun) sets which one this is."""
 
     rank: int
     world: int
@@ -29,7 +29,7 @@ class Ranks:
     """The process group of `gather` and `wait`; None: torch's default one."""
 
     def joined(self) -> "Ranks":
-        """With a group for objects and barriers, on the CPU and with a patience of its own.
+        """With a group for objects and barriers, on the CPU and with its own timeout.
 
         All processes call it, once the default group is there.
         """
@@ -41,13 +41,13 @@ class Ranks:
 
     @classmethod
     def of_this_process(cls) -> "Ranks":
-        """What the launcher's variables say; a process started without one is alone."""
+        """From the launcher's variables; a process started without a launcher is alone."""
         return cls(*(int(os.environ.get(name, default)) for name, default in
                      (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))))  # fmt: skip
 
     @property
     def device(self) -> "torch.device":
-        """The GPU of this process, or the CPU where there is none."""
+        """The GPU of this process, or the CPU if there is none."""
         import torch
 
         return torch.device("cuda", self.local) if torch.cuda.is_available() else torch.device("cpu")
@@ -68,13 +68,13 @@ class Ranks:
         return out
 
     def send(self, value: object, target: int) -> None:
-        """Give one process a value, which it receives."""
+        """Send a value to one process, which receives it."""
         import torch
 
         torch.distributed.send_object_list([value], target, group=self.meetings)
 
     def receive(self, source: int) -> Any:
-        """What one process sends to this one."""
+        """Receive what one process sends to this one."""
         import torch
 
         out: list[Any] = [None]
@@ -82,7 +82,7 @@ class Ranks:
         return out[0]
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes are here."""
         if self.world > 1:
             import torch
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from vtune.errors import RecipeError
 
 TRAIN_SHARE = 0.35
-"""Of the peak, in the training pass. Ours: public reports of dense models run from 0.3 to 0.5."""
+"""Of the peak, in a training pass. Ours: public reports of dense models range from 0.3 to 0.5."""
 PREFILL_SHARE = 0.4
 """Of the peak, while prompts are read. Ours."""
 BANDWIDTH_SHARE = 0.6
-"""Of the memory bandwidth, while tokens are drawn. Ours."""
+"""Of the memory bandwidth, while tokens are generated. Ours."""
 LAYER_SECONDS = 0.0015
 """Least time of one layer for one token of every row, without CUDA graphs. Measured: 4 layers of a tiny
 model on a CPU take 6 ms, at 32 rows."""
@@ -23,7 +23,7 @@ class Device:
     name: str
     memory_gb: float
     flops: float
-    """A second, dense bfloat16 on a GPU."""
+    """Per second, dense bfloat16 on a GPU."""
     bytes_per_second: float
     """To and from its memory."""
     source: str
@@ -67,7 +67,8 @@ def _word(gpu: Device) -> str:
 
 
 def device_called(name: str) -> Device:
-    """The GPU that somebody means, of several the one with the most memory: `a100`, `A100-SXM4-40GB`, `4090`.
+    """The GPU that a name refers to, of several the one with the most memory: `a100`, `A100-SXM4-40GB`,
+    `4090`.
 
     Raises:
         RecipeError: If none is known by that name, or none of that name has the memory that it says.
@@ -85,7 +86,7 @@ def device_called(name: str) -> Device:
 
 
 def device_named(name: str, memory_gb: float) -> Device | None:
-    """The GPU that a driver's name speaks of, e.g. `NVIDIA H100 80GB HBM3`; None where none is known by it.
+    """The GPU that a driver's name refers to, e.g. `NVIDIA H100 80GB HBM3`; None if it is not known.
 
     Of those that differ in their memory alone, it is the one whose memory is nearest: drivers write
     `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`. An `RTX A1000` is not an A100, and an

@@ -13,17 +13,17 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class LoRA(Strict):
-    """Train low-rank adapters in place of the weights (Hu et al. 2021)."""
+    """Train low-rank adapters instead of the weights (Hu et al. 2021)."""
 
     rank: int = Field(gt=0)
     alpha: int = Field(gt=0)
-    """What an adapter adds is scaled by alpha / rank."""
+    """The adapter's output is scaled by alpha / rank."""
     targets: tuple[str, ...] = Field(min_length=1)
     """Names of linear layers, e.g. `q_proj`; those in frozen parts get no adapter."""
 
 
 class Update(Strict):
-    """How weights change; shared by supervised and reinforcement training."""
+    """How weights change; shared by supervised training and reinforcement learning."""
 
     learning_rate: float = Field(gt=0)
     schedule: Literal["constant", "cosine"]
@@ -31,32 +31,33 @@ class Update(Strict):
     warmup_steps: int = Field(ge=0)
     betas: tuple[Decay, Decay]
     weight_decay: float = Field(ge=0)
-    """AdamW's, of all that is trained, norms, biases and embeddings included."""
+    """AdamW's, for everything that is trained, including norms, biases and embeddings."""
     grad_clip: float = Field(gt=0)
     """Largest gradient norm."""
     micro_tokens: int = Field(gt=0)
-    """Tokens in one forward of one process, without padding; what conversations begin with alike counts once.
-    A longer conversation goes alone."""
+    """Tokens per forward pass of one process, without padding; a shared prefix counts once. A longer
+    conversation gets a pass of its own."""
     sequence_parallel: int = Field(default=1, gt=0, exclude_if=lambda processes: processes == 1)
-    """Neighbouring processes that share a row, for conversations longer than one GPU holds. It has as many
-    times `micro_tokens`."""
+    """Number of neighbouring processes that share a row, for conversations too long for one GPU. A row may
+    then have this many times `micro_tokens`."""
     activation_checkpointing: bool
-    """Compute activations again in the backward pass: less memory, a third more time."""
+    """Recompute activations in the backward pass: less memory, a third more time."""
     skip_grad_norm: float | None = Field(gt=0)
-    """An update whose gradient norm is larger, or no number, is skipped and counted; null skips none and
-    stops the run at what is not a number."""
+    """An update with a larger gradient norm, or one that is not a number, is skipped and counted; null skips
+    none and stops the run if the norm is not a number."""
     zero_stage: Literal[1, 2, 3]
-    """What DeepSpeed splits among processes: optimiser state (1), gradients too (2), weights too (3)."""
+    """What DeepSpeed shards among processes: optimiser state (1), also gradients (2), also weights (3)."""
     overlap_comm: bool = Field(default=False, exclude_if=lambda overlaps: not overlaps)
-    """Whether gradients travel, and the next weights are gathered, while a GPU computes. A second buffer."""
+    """Whether gradients are reduced, and the next weights gathered, while a GPU computes. Needs a second
+    buffer."""
     offload: tuple[Literal["optimizer", "params"], ...]
-    """What DeepSpeed keeps in the memory of the host."""
+    """What DeepSpeed keeps in host memory."""
     dtype: Dtype
     freeze: tuple[Part, ...]
     lora: LoRA | None
     """Null trains the weights themselves."""
     threads: int = Field(gt=0)
-    """CPU threads of one process; turns with tools in between are drawn with one fewer by transformers."""
+    """CPU threads per process; with transformers, rollouts with tools are generated with one fewer."""
 
     @model_validator(mode="after")
     def _params_are_split(self) -> "Update":
@@ -80,25 +81,25 @@ class Update(Strict):
 
 
 class Best(Strict):
-    """Which evaluation during training decides what the best checkpoint is."""
+    """Which evaluation during training decides which checkpoint is the best."""
 
     suite: str
-    """Name of one of the suites of `eval`."""
+    """Name of one of the suites in `eval`."""
     metric: str
-    """Of the suite's line over all its sources in `metrics.jsonl`, e.g. `score`."""
+    """From the suite's line over all its sources in `metrics.jsonl`, e.g. `score`."""
     mode: Literal["max", "min"]
-    """Whether more is better, or less."""
+    """Whether higher or lower is better."""
 
 
 class Keep(Strict):
-    """Which checkpoints stay; the others are removed when the next one is written."""
+    """Which checkpoints are kept; the others are removed when the next one is written."""
 
     newest: int = Field(gt=0)
-    """How many."""
+    """How many of the newest to keep."""
     best: Best | None = None
-    """And the one that an evaluation found best, to which the link `best` points; null: none."""
+    """Also keep the one that an evaluation found best, to which the link `best` points; null: no."""
     every: int | None = Field(default=None, gt=0)
-    """Steps between those that stay for the curve; null: none stay."""
+    """Also keep one every this many steps, for the curve; null: no."""
 
     @model_serializer(mode="wrap")
     def _as_it_was_written(self, plain: SerializerFunctionWrapHandler) -> Any:
@@ -114,14 +115,14 @@ class Checkpoints(Strict):
     """When weights and optimiser state are written."""
 
     every: int = Field(gt=0)
-    """Steps; the last step is always written."""
+    """In steps; the last step is always written."""
     minutes: float | None = Field(gt=0)
-    """Also when this much time has passed since the last one, at the end of a step; null: only by steps."""
+    """Also at the end of a step once this much time has passed since the last one; null: only by steps."""
     keep: Annotated[Keep, BeforeValidator(_newest)]
-    """Which ones stay; a bare number is that of the newest."""
+    """Which ones are kept; a bare number means that many of the newest."""
     background: bool = Field(default=False, exclude_if=lambda background: not background)
-    """Whether training goes on while one is written: optimiser state is copied to the host's memory, and the
-    checkpoint is there some steps later."""
+    """Whether training continues while one is written: optimiser state is copied to host memory, and the
+    checkpoint is complete some steps later."""
 
     @model_validator(mode="after")
     def _there_are_such_checkpoints(self) -> Self:

@@ -9,7 +9,7 @@ FLOOR = 0.1
 
 
 def warm_up_problem(recipe: Update, *, updates: int) -> str | None:
-    """What is odd about a warm-up that is longer than the run; None where it is not.
+    """The warning about a warm-up longer than the run; None if it is not.
 
     Args:
         recipe: Names rate and warm-up.

@@ -13,7 +13,7 @@ from vtune.update.ranks import COLLECTIVES, MEETINGS, Ranks
 
 
 def check_sequence_parallel(size: int, world: int, shape: Shape | None) -> None:
-    """See that so many processes can share rows.
+    """Check that this many processes can share rows.
 
     Args:
         size: `update.sequence_parallel`.
@@ -40,7 +40,7 @@ def check_sequence_parallel(size: int, world: int, shape: Shape | None) -> None:
 
 
 def possible_sizes(shape: Shape) -> list[int]:
-    """How many processes can share rows of a model: each gets as many heads, and the key heads of them."""
+    """How many processes can share a model's rows: each gets equally many heads, and their key heads."""
     return [
         size
         for size in range(1, shape.heads + 1)
@@ -49,7 +49,7 @@ def possible_sizes(shape: Shape) -> list[int]:
 
 
 def sequence_group(ranks: Ranks, size: int) -> SequenceGroup | None:
-    """The group of this process, of neighbours; None where each has rows of its own.
+    """The group of neighbours of this process; None if each process has rows of its own.
 
     All processes call it together.
     """

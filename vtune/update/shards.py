@@ -16,11 +16,11 @@ from vtune.update.ranks import Ranks
 from vtune.update.zero import buckets
 
 WHOLE = "model.safetensors"
-"""The file of all weights, where one process writes them."""
+"""The file with all weights, if one process writes them."""
 INDEX = "model.safetensors.index.json"
-"""Else it says which file holds which weight."""
+"""Otherwise this says which file holds which weight."""
 ADAPTERS = "adapters"
-"""The folder of a checkpoint where adapters lie by themselves, as peft writes them."""
+"""The folder of a checkpoint with the adapters by themselves, as peft writes them."""
 
 
 class Share(NamedTuple):
@@ -125,7 +125,7 @@ def _write_share(folder: Path, model: Any, source: str, shares: dict[str, Share]
 
 
 def shard(rank: int, count: int) -> str:
-    """Name of the file of a process, where so many write one."""
+    """Name of the file of one process, if this many write one."""
     return f"model-{rank + 1:05d}-of-{count:05d}.safetensors"
 
 

@@ -17,7 +17,7 @@ def in_step(
     dummy: Item,
     chunks_of: Callable[[int], int],
 ) -> Iterator[tuple[Sequence[Item], Read, int]]:
-    """The micro-batches of this process; every process has as many.
+    """The micro-batches of this process; every process has equally many.
 
     Processes reduce in step only if each backward of each of them reaches every parameter: a micro-batch
     without an item or without a picture has the dummy.
@@ -46,7 +46,7 @@ def in_step(
 def read_ahead(
     micros: Iterable[Sequence[Item]], reader: PictureReader
 ) -> Iterator[tuple[Sequence[Item], Read]]:
-    """Micro-batches in order; the pictures of the next are read by threads while one is computed."""
+    """Micro-batches in order; threads read the pictures of the next while one is computed."""
     begun: list[tuple[Sequence[Item], Read]] = []
     for micro in micros:
         begun.append((micro, reading(micro, reader)))

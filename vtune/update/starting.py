@@ -14,13 +14,13 @@ from vtune.models.network import free_port, name_interface
 from vtune.update.ranks import COLLECTIVES, Ranks
 
 DEEPSPEED = "0.19.8"
-"""The first that learns what it is told. Before 0.19.4 it does not know `managed_gradient_accumulation`, says
-nothing, and updates of several micro-batches are others; before 0.19.8 a gradient that is not a number has
-the norm of a small one, and goes into the weights."""
+"""The first version that trains as told. Before 0.19.4 it silently ignores `managed_gradient_accumulation`,
+and updates of several micro-batches differ; before 0.19.8 a gradient that is not a number has the norm of a
+small one, and goes into the weights."""
 
 
 def start(ranks: Ranks) -> Ranks:
-    """Join the process group; a process without a launcher forms one of its own.
+    """Join the process group; a process without a launcher forms its own.
 
     Returns:
         `ranks` with a group for objects and barriers.
@@ -71,7 +71,7 @@ def start(ranks: Ranks) -> Ranks:
 
 
 def _check_learns(version: str) -> None:
-    """Refuse a DeepSpeed that would learn something else, and not say so."""
+    """Refuse a DeepSpeed that would silently train something else."""
     if Version(version) < Version(DEEPSPEED):
         raise RunFailed(
             f"deepspeed {version} sums up micro-batches wrongly, or takes a gradient that is not a number",

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StepStats:
-    """One update, over all processes."""
+    """Statistics of one update, over all processes."""
 
     loss: float
     """Over all processes: the mean over counted tokens, or what `loss.aggregation` says."""
     grad_norm: float
     """Before clipping."""
     skipped: bool
-    """Whether the gradient was too large, or no number, and nothing was learnt; `loss` may be NaN then."""
+    """Whether the update was skipped because the gradient was too large, or not a number; `loss` may be NaN
+    then."""
     learning_rate: float
     tokens: int
     """Counted tokens."""
@@ -24,15 +25,15 @@ class StepStats:
     kl: float | None
     """Mean estimate against the starting weights, nats; None without a reference."""
     clip_share: float | None
-    """Share of tokens whose objective the clip decided; None where there is none."""
+    """Share of tokens whose objective the clip decided; None if there is no clip."""
     mismatch: float | None
-    """Largest |log-probability now - when drawn|; on the first update of a step it is numerical noise."""
+    """Largest |log-probability now - when sampled|; on the first update of a step it is numerical noise."""
     mismatch_mean: float | None
     """Mean of the same, nats."""
     mismatch_kl: float | None
-    """Mean estimate of KL(weights that drew || weights now), nats."""
+    """Mean estimate of KL(sampling weights || current weights), nats."""
     truncated_share: float | None
-    """Share of tokens whose importance weight was truncated; None where the loss truncates none."""
+    """Share of tokens whose importance weight was truncated; None if the loss truncates none."""
     grad_norms: Mapping[str, float]
-    """Of each group of layers that is trained (see `vtune.update.parts.layer_group`) and of each part,
-    before clipping; empty where the norm of all is not a number."""
+    """For each trained layer group (see `vtune.update.parts.layer_group`) and each part, before clipping;
+    empty if the overall norm is not a number."""

@@ -10,17 +10,17 @@ from vtune.update.lora import Unit
 from vtune.update.recipe import Update
 
 UNSPLIT = 10_000
-"""Weights of a parameter that ZeRO-3 does not split: norms and biases of any size of model."""
+"""Weights of a parameter that ZeRO-3 does not shard: norms and biases of any size of model."""
 SHARE = re.compile(r"zero_pp_rank_(\d+)_")
 """In the names of the files that each process writes of its own share of DeepSpeed's state."""
 SHARD = re.compile(r"model-(\d{5})-of-\d{5}\.safetensors")
 """Names of the files of weights where there are several: that of rank r has the number r + 1."""
 BUCKET = 1 << 28
-"""Weights that are gathered at the same time: half a gigabyte in bfloat16."""
+"""Weights gathered at a time: half a gigabyte in bfloat16."""
 
 
 def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
-    """The settings of DeepSpeed.
+    """The settings for DeepSpeed.
 
     Args:
         recipe: Of the update.
@@ -54,9 +54,10 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
 
 
 def with_buffer(settings: dict[str, Any], trained: int) -> dict[str, Any]:
-    """The settings, with a buffer for gradients that travel no larger than all of them.
+    """The settings, with a gradient buffer no larger than all gradients together.
 
-    DeepSpeed takes it whole, whatever goes into it: a gigabyte in bfloat16, which adapters would not fill.
+    DeepSpeed allocates all of it, whatever goes into it: a gigabyte in bfloat16, which adapters would not
+    fill.
 
     Args:
         settings: As `config_of` gives them.
@@ -75,7 +76,7 @@ def writer_of(path: Path) -> int:
 
 
 def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
-    """Neighbours together, up to a size."""
+    """Groups of neighbours, up to a given size."""
     bucket: list[Unit] = []
     size = 0
     for unit in found:
@@ -89,7 +90,7 @@ def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
 
 
 def forget_gradients(optimizer: Any) -> None:
-    """Drop the sums of an update that was skipped.
+    """Drop the gradient sums of an update that was skipped.
 
     Stage 2 of DeepSpeed 0.19 keeps those in float32 where the optimiser is offloaded, and adds to them: one
     gradient that is not a number would be in all updates that follow.
@@ -100,7 +101,7 @@ def forget_gradients(optimizer: Any) -> None:
 
 
 def outside_zero(layer: Any) -> None:
-    """Take a layer out of ZeRO-3's bookkeeping; what it needs is gathered once an update, and then stays.
+    """Take a layer out of ZeRO-3's bookkeeping; its weights are gathered once per update, and then stay.
 
     ZeRO-3 gathers and prefetches by the order in which modules run, so that must be the same on all
     processes. The output layer runs once for each chunk of tokens, of which processes have more or fewer.

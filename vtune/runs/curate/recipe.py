@@ -32,34 +32,34 @@ def _switched(tools: object) -> object:
 
 
 SANDBOX = SandboxRecipe(isolation="auto", decode="confined", seconds=10.0, memory_mb=512)
-"""Of rollouts whose filter says nothing about it: that of the shipped recipes."""
+"""For rollouts whose filter does not set one: that of the shipped recipes."""
 
 
 class PassRate(Selected):
-    """Drops what a model finds too easy or too hard, by rollouts of it."""
+    """Drops what a model finds too easy or too hard, measured by rollouts."""
 
     model: str
-    """Folder or hub name, or `openai:URL#model`, which goes with engine `openai`."""
+    """Folder or hub name, or `openai:URL#model` with engine `openai`."""
     engine: Literal["transformers", "vllm", "openai"]
     seed: int = 0
     rollouts: int = Field(default=8, gt=0)
-    """Of each sample that is still undecided after the first pass (CodeV §9; V-Triune, appendix A)."""
+    """Per sample that is still undecided after the first pass (CodeV §9; V-Triune, appendix A)."""
     tools: Annotated[ToolsRecipe | None, BeforeValidator(_switched)] = None
-    """What the rollouts may call of what their samples offer: `false` or null nothing, `true` `python`, a
-    section as in `vtune rl` also what it says."""
+    """Which of the tools that samples offer the rollouts may call: none (`false` or null), `python` (`true`),
+    or also those of a section as in `vtune rl`."""
     first: FirstPass | None = None
     band: Band
     verifier_parm: Mapping[str, Any] = Field(default_factory=dict)
-    """Options of the verifier for these rollouts, over those of the samples."""
+    """Verifier options for these rollouts, overriding those of the samples."""
     judge: JudgeEndpoint | None = None
-    """Asked by samples with verifier `judge`; null where there are none."""
+    """Needed by samples with verifier `judge`; null if there are none."""
     images: PixelBudget
     rollout: Rollout
     sandbox: SandboxRecipe = SANDBOX
     dtype: Dtype
     threads: int = Field(gt=0)
     max_unscored: float = Field(default=0.01, ge=0, le=1)
-    """The run stops when a larger share of the samples has a rollout that could not be scored."""
+    """The run stops if a larger share of the samples has a rollout that could not be scored."""
     openai: Served = Served()
     """How a model behind an endpoint is asked."""
 
@@ -100,25 +100,25 @@ FILTERS.add(
 
 
 class Mix(Strict):
-    """What becomes of the rows that passed; all sources are spread evenly through the file."""
+    """What becomes of the rows that passed; all sources are spread evenly over the file."""
 
     caps: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    """Source -> rows that it keeps at most, chosen at random."""
+    """Source -> the largest number of its rows to keep, chosen at random."""
     repeat: Mapping[str, Annotated[int, Field(gt=0)]] = Field(default_factory=dict)
-    """Source -> how often each of its rows comes; once where it is not named."""
+    """Source -> how many times each of its rows appears; once if it is not listed."""
 
 
 class DataRecipe(Strict):
     """What `vtune curate` does."""
 
     uses: Uses = ()
-    """Files with parts of the user's own."""
+    """Files with the user's own parts."""
     records: Records
     """Whether the files hold samples or cold-start traces (trajectories)."""
     seed: int = 0
-    """Decides whatever is left to chance, draws of rollouts aside."""
+    """Decides everything random except the sampling of rollouts."""
     sources: Mapping[str, Source | None] = Field(min_length=1)
-    """Name -> its files; null leaves a source out."""
+    """Name -> its files; null omits a source."""
     filters: tuple[Filter, ...] = ()
     mix: Mix = Field(default_factory=Mix)
 
@@ -144,12 +144,12 @@ class DataRecipe(Strict):
 
     @property
     def used(self) -> dict[str, Source]:
-        """The sources that are not left out."""
+        """The sources that are not omitted."""
         return {name: source for name, source in self.sources.items() if source is not None}
 
     @property
     def columns(self) -> list[str]:
-        """A name for each filter, in order: its kind, numbered where a kind comes more than once."""
+        """A name for each filter, in order: its kind, numbered if a kind occurs more than once."""
         kinds = [spec.filter for spec in self.filters]
         counts = {kind: kinds.count(kind) for kind in kinds}
         return [

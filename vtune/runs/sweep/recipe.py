@@ -19,7 +19,7 @@ from vtune.runs.train.rl_recipe import RLRecipe
 from vtune.uses import USES
 
 OWN = "sweep."
-"""Begins the keys of the sweep's own file among the overrides."""
+"""Prefix of overrides for keys of the sweep's own file."""
 SUITES = "held-out"
 """In the sweep's folder: the suites on which all trained runs are evaluated."""
 
@@ -36,9 +36,9 @@ class HeldOut(Strict):
     suite: str
     """Name of a shipped suite, or a path."""
     settings: dict[str, Any]
-    """`key.path` -> value, over the suite."""
+    """`key.path` -> value, overriding the suite."""
     name: str | None = None
-    """In the table, and of folders; null: that of the suite's file. So one suite may stand there twice."""
+    """In the table, and for folders; null: that of the suite's file. So one suite may be listed twice."""
 
     @property
     def title(self) -> str:
@@ -47,41 +47,41 @@ class HeldOut(Strict):
 
 
 class Untrained(Strict):
-    """A model that is evaluated as it is, without a step of training: one more row of the table."""
+    """A model evaluated as it is, without a training step: one more row in the table."""
 
     model: str | None
     """Folder, run or hub name; null: the one that the recipe starts from."""
     settings: dict[str, Any]
-    """`key.path` -> value, over all suites: e.g. `offers: []` for a model that knows no tools."""
+    """`key.path` -> value, overriding all suites: e.g. `offers: []` for a model that knows no tools."""
 
 
 class Sweep(Strict):
-    """Which variants of a recipe are to be compared."""
+    """Which variants of a recipe to compare."""
 
     uses: Uses = ()
-    """Files with parts of the user's own."""
+    """Files with the user's own parts."""
     seeds: tuple[int, ...] = Field(min_length=1)
-    """Every variant is run with each; a seed orders the data and decides the draws."""
+    """Every variant runs with each seed, which orders the data and controls sampling."""
     last_steps: int = Field(gt=0)
-    """Numbers of training are means over this many steps at the end."""
+    """Training metrics are means over this many steps at the end."""
     axes: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
-    """Name -> values. Every variant, and every untrained model, is there at each, as `VARIANT-VALUE`; in
+    """Name -> values. Every variant, and every untrained model, runs at each value, as `VARIANT-VALUE`; in
     settings and commands `{name}` is the value."""
     prepare: dict[str, str] = Field(default_factory=dict)
-    """Name -> command of vtune, run once for each seed before the first run that reads its `--out`, in this
-    order. `{seed}` is the seed, `{prepared}` a folder of this sweep and seed, in settings, too. One with an
-    axis in its name is run for each value."""
+    """Name -> command of vtune, run once per seed before the first run that reads its `--out`, in this order.
+    `{seed}` is the seed, `{prepared}` a folder for this sweep and seed, in settings too. A name with an axis
+    in it is run for each value."""
     variants: dict[str, dict[str, Any]] = Field(min_length=1)
-    """Name -> `key.path` -> value, over the recipe. A name is that of a folder, too."""
+    """Name -> `key.path` -> value, overriding the recipe. The name is also that of a folder."""
     untrained: dict[str, Untrained] = Field(default_factory=dict)
     """Name -> model, for rows without training."""
     differences: tuple[tuple[str, str], ...]
     """Pairs of rows whose difference is reported, first minus second, seed by seed."""
     held_out: tuple[HeldOut, ...]
-    """Empty: the numbers are those of training alone."""
+    """Empty: only training metrics are reported."""
     spread: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Number of the table -> standard deviation over seeds of its difference, as expected: a dry run says how
-    small a difference these seeds can show."""
+    """Number in the table -> expected standard deviation over seeds of its difference: with it, a dry run
+    reports how small a difference these seeds can show."""
 
     @field_validator("held_out", mode="before")
     @classmethod
@@ -150,12 +150,12 @@ class Sweep(Strict):
 
     @property
     def suites_by_run(self) -> bool:
-        """Whether the suites are others for every row, or seed."""
+        """Whether the suites differ between rows, or seeds."""
         return bool(marks([one.settings for one in self.held_out]) & {*OF_RUNS, *self.axes})
 
     @property
     def by_seed(self) -> bool:
-        """Whether untrained models, or what they are evaluated on, are another for every seed."""
+        """Whether untrained models, or what they are evaluated on, differ between seeds."""
         filled = [
             *((one.model, one.settings) for one in self.untrained.values()),
             *(one.settings for one in self.held_out),
@@ -185,7 +185,7 @@ class Start(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A sweep with all that it names; what stands in braces for seeds is filled in by `seeded`."""
+    """A sweep with everything that it names; `seeded` fills in the placeholders for seeds."""
 
     sweep: Sweep
     recipes: Mapping[str, RLRecipe]
@@ -197,7 +197,7 @@ class Plan(NamedTuple):
     """Row -> axis -> its value."""
 
     def recipe_of(self, row: str, seed: int, prepared: Path) -> RLRecipe:
-        """What a run trains by; `prepared` is the folder of its seed."""
+        """The recipe of a run; `prepared` is the folder of its seed."""
         recipe = self.recipes[row].model_copy(update={"seed": seed})
         recipe = _filled(recipe, {SEED: seed, PREPARED: str(prepared)})
         return recipe.model_copy(update={"model": resolved(recipe.model)})
@@ -211,7 +211,7 @@ class Plan(NamedTuple):
         return {name: _filled(suite, known) for name, suite in suites.items()}
 
     def read_by(self, row: str) -> list[str]:
-        """Paths that the runs of a row read, with what stands in braces for their seeds."""
+        """Paths that the runs of a row read, with the placeholders for their seeds."""
         recipe = self.recipes.get(row)
         starts = [self.untrained[row].model] if recipe is None else [recipe.model, *recipe.data]
         suites = self.suites_of(row).values()

@@ -10,18 +10,18 @@ from vtune.update.recipe import Checkpoints
 
 
 class OnlineSuite(Strict):
-    """One suite of an evaluation during training; its bare name stands for all of it, as it ships."""
+    """One suite of an evaluation during training; its bare name means the whole suite, as it ships."""
 
     suite: str
     """Name of a shipped suite, or a path."""
     limit: int | None = Field(default=None, gt=0)
-    """Only its first questions; null: all."""
+    """Only this many questions, from the start; null: all."""
     settings: dict[str, Any] = Field(default_factory=dict)
-    """`key.path` -> value, over the suite."""
+    """`key.path` -> value, overriding the suite."""
 
     @property
     def name(self) -> str:
-        """As it is called in metrics: that of its file."""
+        """Its name in metrics: that of its file."""
         return Path(self.suite).stem
 
 
@@ -30,7 +30,7 @@ def _from_name(value: Any) -> Any:
 
 
 class OnlineEval(Strict):
-    """When weights are evaluated in training: before the first step, periodically, and after the last."""
+    """When weights are evaluated during training: before the first step, periodically, and after the last."""
 
     every: int = Field(gt=0)
     """Steps."""
@@ -45,7 +45,7 @@ class OnlineEval(Strict):
 
 
 def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
-    """Check that a checkpoint can be the best one.
+    """Check that a checkpoint can be chosen as the best.
 
     Raises:
         ValueError: If nothing evaluates it, or what is evaluated has no checkpoint.

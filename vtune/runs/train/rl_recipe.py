@@ -22,9 +22,9 @@ class RLRecipe(Strict):
     """Everything that `vtune rl` needs; nothing is guessed."""
 
     uses: Uses = ()
-    """Files with parts of the user's own."""
+    """Files with the user's own parts."""
     model: str
-    """Folder or hub name; with a KL, also the reference."""
+    """Folder or hub name; also the reference if there is a KL term."""
     data: tuple[str, ...] = Field(min_length=1)
     """Parquet files of samples."""
     seed: int
@@ -32,25 +32,25 @@ class RLRecipe(Strict):
     prompts_per_step: int = Field(gt=0)
     """Over all processes."""
     group_size: int = Field(gt=1)
-    """Rollouts of one prompt."""
+    """Rollouts per prompt."""
     images: PixelBudget
     rollout: TrainingRollout
     sandbox: SandboxRecipe
     tools: ToolsRecipe | None = None
-    """What samples may offer beside `python`; null: nothing."""
+    """What samples may offer besides `python`; null: nothing."""
     reward: RewardRecipe
     advantage: Advantage
     credit: Credit | None = None
-    """Null: every token has the advantage of its trajectory."""
+    """Null: every token gets the advantage of its trajectory."""
     loss: LossSection
     updates_per_step: int = Field(gt=0)
     """Updates from one step's rollouts; 1 is strictly on-policy."""
     update: Update
     eval: OnlineEval | None = None
-    """Null: the weights are not evaluated while they are trained."""
+    """Null: the weights are not evaluated during training."""
     checkpoints: Checkpoints
     trajectories_every: int = Field(gt=0)
-    """Steps between those whose trajectories are kept, pictures included; the last step always is."""
+    """Trajectories, with their pictures, are kept every this many steps, and always for the last one."""
 
     @model_validator(mode="after")
     def _judged_at_once(self) -> Self:

@@ -14,7 +14,7 @@ class SFTRecipe(Strict):
     """Everything that `vtune sft` needs; nothing is guessed."""
 
     uses: Uses = ()
-    """Files with parts of the user's own."""
+    """Files with the user's own parts."""
 
     model: str
     """Folder or hub name."""
@@ -22,17 +22,17 @@ class SFTRecipe(Strict):
     """Parquet files of trajectories."""
     seed: int
     epochs: float | None = Field(default=None, gt=0)
-    """How often each trace is learnt from; or give `steps`."""
+    """Passes over the traces; or give `steps`."""
     steps: int | None = Field(default=None, gt=0)
     """Updates; or give `epochs`."""
     batch_size: int = Field(gt=0)
-    """Traces in one update, over all processes."""
+    """Traces per update, over all processes."""
     max_tokens: int = Field(gt=0)
-    """A longer trace is an error, not a cut."""
+    """A longer trace is an error; it is not truncated."""
     images: PixelBudget
     update: Update
     eval: OnlineEval | None = None
-    """Null: the weights are not evaluated while they are trained."""
+    """Null: the weights are not evaluated during training."""
     checkpoints: Checkpoints
 
     @model_validator(mode="after")

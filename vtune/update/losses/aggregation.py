@@ -12,7 +12,7 @@ Aggregation = Literal["token_mean", "sequence_mean", "fixed_length"]
 def token_weights(
     sequence: Int[Tensor, " tokens"], aggregation: Aggregation, *, length: int | None
 ) -> Float[Tensor, " tokens"]:
-    """What each token's loss is multiplied by before it is summed and divided by `denominator`.
+    """The factor for each token's loss before the sum, which is divided by `denominator`.
 
     - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO, "Token-Level Policy
       Gradient Loss": every token counts alike).
@@ -41,7 +41,7 @@ def token_weights(
 
 
 def denominator(aggregation: Aggregation, *, tokens: int, sequences: int) -> int:
-    """What the weighed sum is divided by: tokens or sequences of the whole update, over all processes.
+    """What the weighted sum is divided by: tokens or sequences of the whole update, over all processes.
 
     Args:
         aggregation: How tokens make a loss.

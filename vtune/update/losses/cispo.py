@@ -9,13 +9,13 @@ class CISPO(PolicyLoss):
     """Keys of `cispo`."""
 
     clip_low: float = Field(gt=0)
-    """How far the weight may fall below 1; 1 or more is not a lower bound."""
+    """How far the weight may fall below 1; 1 or more means no lower bound."""
     clip_high: float = Field(gt=0)
     """How far it may rise above 1."""
 
 
 def cispo(tokens: Tokens, recipe: CISPO) -> PolicyTerms:
-    """Clip the weight, lose no token: -sg(clip(r, 1 - clip_low, 1 + clip_high)) A logprobs.
+    """Clip the weight, drop no token: -sg(clip(r, 1 - clip_low, 1 + clip_high)) A logprobs.
 
     Source: CISPO, MiniMax-M1 2025 (arXiv 2506.13585): the objective and its clipped weight.
     """

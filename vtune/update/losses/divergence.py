@@ -9,7 +9,7 @@ from vtune.update.losses.tensor import Tensor
 KLEstimator = Literal["k1", "k2", "k3"]
 
 MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to plus and minus this, as in verl: exp of more overflows, and 0 x inf is NaN."""
+"""Log-ratios are clamped to ± this, as in verl: exp of more overflows, and 0 x inf is NaN."""
 
 
 def kl(

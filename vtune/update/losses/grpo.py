@@ -19,7 +19,7 @@ class GRPO(PolicyLoss):
     clip_high: float = Field(gt=0)
     """How far it may rise above 1; more than `clip_low` is DAPO's clip-higher."""
     dual_clip: float | None = Field(default=None, gt=1)
-    """With a negative advantage and a ratio above this the objective is dual_clip A, and no gradient flows;
+    """If the advantage is negative and the ratio above this, the objective is dual_clip A, without gradient;
     null: no such bound."""
     importance_cap: float
     """Largest importance weight of a token, new over old probability; at least 1 + clip_high."""

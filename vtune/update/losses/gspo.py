@@ -7,7 +7,7 @@ from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Toke
 
 
 class GSPO(PolicyLoss):
-    """Keys of `gspo`; its paper has 3.0e-4 and 4.0e-4."""
+    """Keys of `gspo`; its paper uses 3.0e-4 and 4.0e-4."""
 
     clip_low: float = Field(gt=0)
     """How far the ratio may fall below 1."""

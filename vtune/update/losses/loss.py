@@ -19,40 +19,41 @@ class Tokens:
     """The sampled tokens of a micro-batch, one entry per token."""
 
     logprobs: Float[Tensor, " tokens"]
-    """Under the weights that are trained, nats, with gradient."""
+    """Under the weights being trained, in nats, with gradient."""
     old_logprobs: Float[Tensor, " tokens"]
-    """Under the weights that drew them, as the rollout noted them, nats."""
+    """Under the weights that sampled them, as recorded by the rollout, in nats."""
     advantages: Float[Tensor, " tokens"]
     """In reward units."""
     off_policy: Bool[Tensor, " tokens"]
-    """Whether the token is off-policy: the weights have changed since they drew it."""
+    """Whether the token is off-policy: the weights have changed since it was sampled."""
     sequence: Int[Tensor, " tokens"]
     """Number of the sequence that each token belongs to, from 0; sequences are whole."""
 
 
 class PolicyTerms(NamedTuple):
-    """The loss of each token, and what decided it."""
+    """The loss of each token, and what determined it."""
 
     loss: Float[Tensor, " tokens"]
     clipped: Bool[Tensor, " tokens"] | None = None
-    """The clip: no gradient. None where the loss has no clip."""
+    """Whether the clip applied: no gradient. None if the loss has no clip."""
     truncated: Bool[Tensor, " tokens"] | None = None
-    """A smaller (or larger) importance weight than the ratio. None where the loss truncates none."""
+    """Whether the importance weight is smaller (or larger) than the ratio. None if the loss truncates none.
+    """
 
 
 class PolicyLoss(Strict):
-    """The keys that the section `loss` has with every algorithm; each adds its own."""
+    """The keys that the `loss` section has for every algorithm; each adds its own."""
 
     algorithm: str
     """A name in `LOSSES`."""
     aggregation: Aggregation = "token_mean"
-    """How the losses of tokens make one: see `token_weights`."""
+    """How token losses are combined into one: see `token_weights`."""
     length: int | None = Field(default=None, gt=0)
-    """fixed_length: the tokens that each sequence is divided by."""
+    """For `fixed_length`: the number of tokens that each sequence is divided by."""
     kl_weight: float = Field(ge=0)
     """Weight of the KL to the starting weights; 0 keeps no reference model."""
     kl_estimator: KLEstimator = "k3"
-    """Of that KL."""
+    """The estimator of that KL."""
 
     @model_validator(mode="after")
     def _a_length_for_fixed_length(self) -> "PolicyLoss":
@@ -69,14 +70,14 @@ class Loss(Generic[S]):
     """A policy-gradient loss."""
 
     terms: Callable[[Tokens, S], PolicyTerms]
-    """A pure function: no state, and nothing of one sequence depends on another."""
+    """A pure function: no state, and no sequence depends on another."""
     section: type[S]
     """Its keys in a recipe."""
     coincides_on_policy: bool = False
-    """Where the weights are those that drew the tokens, its gradient is that of the plain policy gradient,
-    -advantage per token. A recipe that chooses it for such updates alone gets a warning."""
+    """If the weights are those that sampled the tokens, its gradient is that of the plain policy gradient,
+    -advantage per token. A recipe that uses it only for such updates gets a warning."""
     example: Mapping[str, Any] = field(default_factory=dict)
-    """Values of its own keys, with which it is tried."""
+    """Values of its own keys, for testing it."""
 
 
 LOSSES: Parts[Loss[Any]] = Parts(
@@ -86,5 +87,5 @@ LOSSES: Parts[Loss[Any]] = Parts(
 
 
 def ratio_of(tokens: Tokens) -> Float[Tensor, " tokens"]:
-    """Probability under the weights that are trained over that under the weights that drew, with gradient."""
+    """Probability under the weights being trained over that under the sampling weights, with gradient."""
     return (tokens.logprobs - tokens.old_logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()

@@ -6,12 +6,12 @@ from vtune.update.losses.loss import LOSSES, Loss, PolicyLoss, PolicyTerms, Toke
 
 
 class SAPO(PolicyLoss):
-    """Keys of `sapo`; its paper has 1.0 and 1.05."""
+    """Keys of `sapo`; its paper uses 1.0 and 1.05."""
 
     tau_positive: float = Field(gt=0)
-    """How fast the gate closes on tokens with an advantage above 0."""
+    """How fast the gate closes on tokens with a positive advantage."""
     tau_negative: float = Field(gt=0)
-    """On the others; larger makes training more stable."""
+    """The same for the others; a larger value makes training more stable."""
 
 
 def sapo(tokens: Tokens, recipe: SAPO) -> PolicyTerms:

@@ -13,7 +13,7 @@ __all__ = ["DEFAULT", "LossSection", "read_loss"]
 
 
 def read_loss(values: Any) -> Any:
-    """The section of the algorithm that `values` name; where they name none, of `DEFAULT`.
+    """The section of the algorithm that `values` name, or of `DEFAULT` if they name none.
 
     That is what recipes meant before there was a choice. Keys of other algorithms may be null: so they
     stand in older run folders.
