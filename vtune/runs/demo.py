@@ -36,7 +36,7 @@ TRAIN, HELDOUT, TRACES = 1200, 256, 4000
 """Puzzles for reinforcement training, for evaluation, and cold-start traces."""
 
 COMPARED = "shortcut"
-"""The sweep that `compare` is."""
+"""The sweep behind `compare`."""
 
 COLUMNS = ("accuracy", "faithful_of_correct", "faithful_of_all", "tool_calls", "red_flags")
 
@@ -46,9 +46,9 @@ RESTORE = "the demo wrote it; restore it, or remove the folder"
 
 
 def run_demo(out: Path, *, seed: int, compare: bool, common: Sequence[str] = ()) -> dict[str, Any]:
-    """Run what is not done yet in `out`, and return the table.
+    """Run what is not finished yet in `out`, and return the table.
 
-    Every part is a run folder of its own; an interrupted demo continues where it stopped.
+    Every part is a run folder of its own; an interrupted demo resumes where it stopped.
 
     Args:
         out: Folder for everything.
@@ -112,12 +112,12 @@ def _compared(out: Path, seed: int, common: Sequence[str]) -> _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Demo:
-    """The parts of a demo; each is done where it is not done yet."""
+    """The parts of a demo; each is run unless it is finished."""
 
     out: Path
     seed: int
     common: tuple[str, ...]
-    """Overrides for reinforcement training and evaluation alike."""
+    """Overrides for reinforcement learning and evaluation alike."""
 
     def prepared(self) -> Path:
         """Make the data and the tiny model; returns the folder of the model."""
@@ -148,7 +148,7 @@ class _Demo:
         return _trained(self.out / "sft", partial(run_sft, recipe))
 
     def reinforced(self, name: str, sft: Path, *overrides: str) -> Path:
-        """The weights after reinforcement training."""
+        """The weights after reinforcement learning."""
         data = self.out / "data" / "train.parquet"
         given = (f"model={sft}", f"data=[{data}]", f"seed={self.seed}", *self.common, *overrides)
         recipe = load_recipe(find("codev-tiny", "recipes.rl"), RLRecipe, given)
@@ -168,7 +168,7 @@ def _seconds(out: Path) -> float:
 
 
 def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
-    """Make the folder, or see that it holds this demo."""
+    """Make the folder, or check that it holds this demo."""
     check_folder_output(out)
     file = out / "settings.json"
     if not file.exists():
@@ -181,7 +181,7 @@ def _same_demo(out: Path, settings: Mapping[str, object]) -> None:
 
 
 def _trained(folder: Path, train: Callable[..., dict[str, Any]]) -> Path:
-    """The weights of a finished run; the run is started, or taken up again, where it is not finished."""
+    """The weights of a finished run; it is started, or resumed, if it is not finished."""
     done = folder / "done.json"
     if not done.exists():
         say(f"training: {folder.name}")

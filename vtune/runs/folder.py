@@ -101,17 +101,17 @@ MAY_CHANGE = (
     *_within("reward.judge", *_ENDPOINT, "batch", "batch_poll_s"),
     *_within("grader", *_ENDPOINT, "batch", "batch_poll_s"),
 )
-"""Keys that a resumed run may change: they do not touch what is learnt."""
+"""Keys that a resumed run may change: they do not affect what is learnt."""
 
 LENGTHS = ("steps", "epochs")
-"""Keys that a resumed run may raise: it continues beyond its end. What was raised may be lowered again."""
+"""Keys that a resumed run may raise, to continue beyond its end. What was raised may be lowered again."""
 
 
 @contextmanager
 def running(
     out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, ranks: Ranks, steps: int | None = None
 ) -> Iterator[None]:
-    """A run continues in its folder; the first rank sees to it that it may begin and that no other does.
+    """A run in its folder; the first rank checks that it may start and that no other works there.
 
     `steps` is as in `start_run`.
 
@@ -135,7 +135,7 @@ def running(
 def start_run(
     out: Path, recipe: Strict, data: Sequence[Path], *, resume: bool, steps: int | None = None
 ) -> None:
-    """Make the folder of a new run, or prove that it is the same run that continues.
+    """Make the folder of a new run, or verify that the run being resumed is the same one.
 
     Args:
         out: The folder.
@@ -213,7 +213,7 @@ def check_same_run(
     resumed: bool = False,
     uses: Iterable[str] | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """Check that a run folder began with this recipe, on these data, in as many processes.
+    """Check that a run folder was started with this recipe, on these data, in this many processes.
 
     Args:
         out: A folder that `start_run` has made.
@@ -290,7 +290,7 @@ def _lengths(
 
 
 def _completed(before: Any, kind: type[Strict]) -> Any:
-    """A stored recipe with the keys that are younger than it, at what they meant before they were there."""
+    """A stored recipe with the keys added since, at what their absence meant before."""
     try:
         return yaml.safe_load(dump_recipe(kind.model_validate(before)))
     except ValidationError:
@@ -332,7 +332,7 @@ def _git(*words: str, folder: Path) -> str | None:
 
 @functools.cache
 def _version(name: str) -> str | None:
-    """The version of a package when it is first asked for, as of `_commit`."""
+    """The version of a package at the first call, as for `_commit`."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TURN_SECONDS = 0.0005
-"""That a thread keeps the interpreter while another waits for it; ours, a tenth of Python's. The event loop
-gives it up with each file that it reads, next to threads that decode pictures (tests/bench/host_step.py)."""
+"""How long a thread keeps the interpreter while another waits for it; ours, a tenth of Python's. The event
+loop gives it up with each file that it reads, and competes with threads that decode pictures
+(tests/bench/host_step.py)."""
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def responsive() -> Iterator[None]:
 
 @contextmanager
 def frozen_heap() -> Iterator[None]:
-    """Until the block ends, garbage is looked for only among what is made within it.
+    """Within the block, garbage collection only examines what is created in it.
 
     To look through torch, transformers and a model (386,000 objects) stops every thread for 0.25 s, again and
     again while conversations go on. A heap that is frozen already is left as it is. After the block all

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Strict)
 def keep_uses(recipe: R, out: Path) -> R:
     """Copy the files of a user's own parts into `out/uses`; returns the recipe, which names the copies.
 
-    So the folder can be moved, and its recipe read again, wherever the files went.
+    So the folder can be moved, and its recipe read again, whatever happens to the original files.
 
     Raises:
         RecipeError: If two of them have one name, or a copy cannot be written.
@@ -35,7 +35,7 @@ def keep_uses(recipe: R, out: Path) -> R:
 def check_uses(
     before: Mapping[str, str], out: Path, *, named: Iterable[str] | None = None, instead: str = ""
 ) -> None:
-    """Check that the files of a user's own parts are those that a folder began with.
+    """Check that the files of a user's own parts are those that a folder was started with.
 
     Args:
         before: Name -> SHA-256, as the folder has it.
@@ -71,7 +71,7 @@ def check_uses(
 
 
 def warn_of_edits(out: Path) -> None:
-    """Say which files of the user's own parts were edited since the run began that now continues."""
+    """Warn about files of the user's own parts that were edited since the start of the run being resumed."""
     came_from = read_record(out / "environment.json", fix=RESTORE).get("uses_from", {})
     for file in used():
         path = Path(came_from.get(file.name, file.path))
@@ -85,7 +85,7 @@ def warn_of_edits(out: Path) -> None:
 
 @contextmanager
 def keeping(out: Path) -> Iterator[None]:
-    """Where a part of the user's breaks, the error says that the run goes on with no other file."""
+    """If a user's own part breaks, the error says that the run can resume with no other file."""
     try:
         yield
     except Exception as error:

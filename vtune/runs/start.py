@@ -15,15 +15,15 @@ from vtune.view.place import is_curation
 _ELSEWHERE = "wait for it to end, or choose another --out"
 
 LOCK = ".lock"
-"""File in a folder in which a process works."""
+"""Lock file in a folder in which a process works."""
 PINNED = "eval.json"
-"""What the evaluations of a run are known by."""
+"""The file that identifies a run's evaluations."""
 UNTRAINED = {"recipe.yaml", "environment.json", PINNED, "logs", LOCK, USES}
-"""What a start writes before its model is loaded."""
+"""The files that a start writes before its model is loaded."""
 
 
 def check_start(out: Path, *, resume: bool) -> None:
-    """Check that a run can begin in a folder, or continue in it.
+    """Check that a run can start in a folder, or resume in it.
 
     Raises:
         RecipeError: If the folder holds a run already and `resume` was not asked, or the other way round,
@@ -42,7 +42,7 @@ def check_start(out: Path, *, resume: bool) -> None:
 
 
 def other_work(out: Path) -> str | None:
-    """What a folder holds that is no run: a curation or an evaluation; None where it holds neither."""
+    """What a folder holds instead of a run: a curation or an evaluation; None if it holds neither."""
     if is_curation(out):
         return "a curation"
     evaluated = (out / "suite.yaml").is_file() and not (out / "recipe.yaml").exists()
@@ -63,7 +63,7 @@ def holds_run(out: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, *, fix: str = _ELSEWHERE) -> Iterator[None]:
-    """No other process works in this folder meanwhile; it is made if missing.
+    """Within it, no other process works in this folder, which is created if missing.
 
     Args:
         folder: Of a run, or within one.

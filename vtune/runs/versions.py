@@ -8,11 +8,11 @@ from packaging.requirements import Requirement
 from vtune.report.progress import say
 
 TESTED = {"torch": "2.13.0", "transformers": "5.19.0", "deepspeed": "0.19.8", "vllm": "0.32.0"}
-"""One set that was tested together: what is put in place of a version that does not fit."""
+"""One set that was tested together: the replacements for versions that do not fit."""
 
 
 def packages() -> list[dict[str, Any]]:
-    """Every package that vtune asks for, extras left out, as `package`; none of them is imported."""
+    """Every package that vtune requires, without extras, as `package`; none of them is imported."""
     wanted = [Requirement(line) for line in importlib.metadata.requires("vtune") or ()]
     return [package(need) for need in wanted if need.marker is None or need.marker.evaluate({"extra": ""})]
 
@@ -32,13 +32,13 @@ def package(need: Requirement) -> dict[str, Any]:
 
 
 def remedy(rows: list[dict[str, Any]]) -> str:
-    """The command that puts right what is not ok among `packages`; empty where all is."""
+    """The command that fixes what is not ok among `packages`; empty if everything is."""
     broken = [_pin(row["name"], row["wanted"]) for row in rows if not row["ok"]]
     return f"pip install {' '.join(broken)}" if broken else ""
 
 
 def warn_of_versions() -> None:
-    """Say in a line what is installed outside its range, as pip leaves it with --no-deps."""
+    """Warn in one line about what is installed outside its range, as pip leaves it with --no-deps."""
     rows = [row for row in packages() if not row["ok"]]
     if rows:
         named = [f"{row['name']} {row['installed'] or 'is missing'} (wanted {row['wanted']})" for row in rows]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EVAL_GPU_MEMORY = 0.9
 """Share of the GPU for a vLLM that has it to itself; vLLM's own default."""
 SHORT_TOKENS = 1024
-"""Of the conversations with `vllm_on`."""
+"""Limit on the conversations with `vllm_on`."""
 
 
 def training_engine(
@@ -95,7 +95,7 @@ def training_engine(
 
 
 def drawing_threads(recipe: Rollout, threads: int) -> int:
-    """Threads that draw on a CPU, of those that a process has: one fewer where turns have tools in between.
+    """Threads for generation on a CPU, of those of a process: one fewer if there are tools between turns.
 
     Tools and judges run beside the drawing, and are waited for in the end; a thread that waits for the next
     matrix keeps its core from them. It depends on the recipe alone, and not on the machine's cores: sums, and
@@ -138,7 +138,7 @@ async def evaluation_engine(
     threads: int,
     folder: Path,
 ) -> Engine:
-    """An engine for weights that stay as they were loaded; the arguments are those of `training_engine`.
+    """An engine for weights that stay as loaded; the arguments are those of `training_engine`.
 
     Chance is dealt to each conversation by its own key: one that is drawn again, alone, is drawn alike.
     """

@@ -20,20 +20,20 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Crop, Trajectory
 
 TRIES = 32
-"""Regions that are drawn for a random one, of which the one beside what was seen is taken; ours."""
+"""How many random regions are sampled; the one that overlaps least with what was seen is used; ours."""
 
 WITHHELD = "withheld"
-"""The exchange that lets the policy answer in the place of its first call."""
+"""The exchange that lets the policy answer instead of making its first call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """An answer that is to be drawn again."""
+    """An answer to regenerate."""
 
     sample: Sample
     trajectory: Trajectory
     others: Sequence[tuple[Sample, Trajectory]]
-    """Other questions of its source, to which something else is right."""
+    """Other questions of its source, with different right answers."""
     rng: random.Random
 
     @property
@@ -44,14 +44,14 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is shown in the place of a trajectory's pictures."""
+    """What is shown in place of a trajectory's pictures."""
 
     images: Mapping[int, bytes]
-    """By the index of the picture whose place it takes."""
+    """By the index of the picture that it replaces."""
     gold: str | None = None
-    """The ground truth of what is shown now; None where it has no other answer."""
+    """The ground truth of what is shown now; None if that has no other answer."""
     same: bool = False
-    """Nothing of what the calls showed has changed, so that the answer cannot change either."""
+    """What the calls showed has not changed at all, so the answer cannot change either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ Exchange = Callable[[Scene], Shown | Unknown]
 
 
 def shown(scene: Scene) -> Shown | Unknown:
-    """The same pictures: what drawing once more changes by itself."""
+    """The same pictures: what regeneration alone changes."""
     return Shown({})
 
 
@@ -96,7 +96,7 @@ def random_regions(scene: Scene) -> Shown | Unknown:
 
 
 def of_another(scene: Scene) -> Shown | Unknown:
-    """The target of another question, of which the right answer is another."""
+    """The target of another question with a different right answer."""
     if not scene.others:
         return Unknown("no other question of its source has another answer")
     sample, trajectory = scene.rng.choice(list(scene.others))
@@ -141,7 +141,7 @@ def _as_truth_of(sample: Sample, truth: str) -> str | None:
 
 
 def without_target(scene: Scene) -> Shown | Unknown:
-    """The target filled by its surroundings (needs evidence boxes)."""
+    """The target filled in from its surroundings (needs evidence boxes)."""
     return _edited(scene, lambda pixels, box: inpainted(pixels, box))
 
 

@@ -11,7 +11,7 @@ from vtune.schema.trajectory import Trajectory
 
 
 def feedback_of(judges: Judges) -> Feedback:
-    """What says of a look whether it shows the target, with the judges of the reward.
+    """Tells whether a look shows the target, using the judges of the reward.
 
     Args:
         judges: Of the reward, opened before the first conversation begins.

@@ -9,7 +9,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 
 
 def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
-    """Check that the judge answers, where this process will ask it; say what it refuses.
+    """Check that the judge responds, if this process will ask it; report what it refuses.
 
     Args:
         reward: Of the recipe; a reward service has a judge of its own.
@@ -30,7 +30,7 @@ def check_judge(reward: RewardRecipe, *, answers: int, looks: int) -> None:
 
 
 def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
-    """Check that a model which a section of a recipe names answers; say what it refuses.
+    """Check that a model which a section of a recipe names responds; report what it refuses.
 
     Args:
         endpoint: Where it is.
@@ -54,7 +54,7 @@ def check_answers(endpoint: JudgeEndpoint, section: str) -> None:
 
 
 def check_summariser(tools: ToolsRecipe | None) -> None:
-    """Check that the model which sums text searches up answers, where a recipe names one.
+    """Check that the model that summarises text searches responds, if a recipe names one.
 
     Raises:
         ServiceError: If it does not answer.

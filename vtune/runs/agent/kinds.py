@@ -13,7 +13,7 @@ Kind = Literal["transformers", "vllm", "openai", "scripted"]
 
 
 def check_vllm() -> None:
-    """Check that vLLM is there.
+    """Check that vLLM is installed.
 
     Raises:
         MissingExtra: If it is not.

@@ -26,7 +26,7 @@ from vtune.sandbox.recipe import SandboxRecipe
 
 
 class Conversations(Protocol):
-    """The sections of a recipe that say how conversations are drawn."""
+    """The sections of a recipe that set how conversations are generated."""
 
     @property
     def rollout(self) -> Rollout:
@@ -42,7 +42,7 @@ class Conversations(Protocol):
 
 
 class FixedWeights(Conversations, Protocol):
-    """And those that say how weights are loaded that stay as they are."""
+    """The sections that set how fixed weights are loaded, in addition."""
 
     @property
     def images(self) -> PixelBudget:
@@ -54,7 +54,7 @@ class FixedWeights(Conversations, Protocol):
 
     @property
     def threads(self) -> int:
-        """That torch may use."""
+        """Threads that torch may use."""
 
     @property
     def openai(self) -> Served:
@@ -75,7 +75,7 @@ async def open_agent(
     waiting: Stopwatch | None = None,
     judges: Judges | None = None,
 ) -> AsyncIterator[Agent]:
-    """An agent around an engine that is open, and stays so.
+    """An agent around an engine that is open already, and stays open.
 
     Args:
         recipe: Says how conversations are drawn.

@@ -20,7 +20,7 @@ MEASURED = 32
 
 
 class Asking(Protocol):
-    """The sections of a recipe, or of a suite, that say how long a prompt is, and may be."""
+    """The sections of a recipe, or of a suite, that determine how long a prompt is, and may be."""
 
     @property
     def images(self) -> PixelBudget:

@@ -50,7 +50,7 @@ def turn_number(trajectory: Trajectory) -> int:
 
 
 def asks_again(text: str, sample: Sample, completion: Completion) -> bool:
-    """Whether a turn asks for another look in the place of an answer."""
+    """Whether a turn asks for another look instead of answering."""
     if PYTHON in sample.tools and completion.finish == "stop" and tagged(text, CODE) is not None:
         return True
     offered = [name for name in sample.tools if name != PYTHON]

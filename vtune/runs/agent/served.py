@@ -27,15 +27,16 @@ from vtune.schema.message import IMAGE, Message
 from vtune.schema.parquet import fingerprint
 
 HELLO = f"{IMAGE}Reply with the digit 1."
-"""Ours: any reply will do."""
+"""Our text: any reply will do."""
 SIDE = 56
 """Pixels of the picture that goes with it."""
 LEDGER = "usage.jsonl"
-"""What turns cost, in the folder of a run."""
+"""The usage file in a run's folder."""
 
 
 def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
-    """What draws for a model: an endpoint for `openai:URL#model`, a file for `scripted:FILE`, else as asked.
+    """The kind of engine for a model: an endpoint for `openai:URL#model`, a file for `scripted:FILE`, else as
+    requested.
 
     Args:
         model: Its name.
@@ -67,7 +68,7 @@ def kind_of(model: str, kind: Kind, *, questions: bool = False) -> Kind:
 
 
 def check_model(model: str, served: Served, rollout: Rollout) -> None:
-    """See, before anything is paid for, that a model can be talked to.
+    """Check, before anything is paid for, that a model can be reached.
 
     Raises:
         DataError: If the tokenizer of a folder or a hub name cannot be loaded, or a file of replies not read.
@@ -125,7 +126,7 @@ async def _meet(model: str, served: Served, rollout: Rollout) -> None:
 async def served_engine(
     model: str, served: Served, policy: ServedPolicy, rollout: Rollout, out: Path
 ) -> AsyncIterator[OpenAIEngine]:
-    """The engine of a model behind an endpoint, which notes in `out` what its turns cost.
+    """The engine of a model behind an endpoint, which records in `out` what its turns cost.
 
     Raises:
         RecipeError: If its key is not set.

@@ -29,7 +29,7 @@ class NoSettings(Strict):
 
 
 class ToolsRecipe(Open):
-    """What samples may offer beside `python`; null: not in this run.
+    """What samples may offer besides `python`; null: not in this run.
 
     A tool that a file under `uses` brings, or that has no key here, has a section under its own name.
     """
@@ -38,7 +38,7 @@ class ToolsRecipe(Open):
     text_search: TextSearchRecipe | None = None
     image_search: ImageSearchRecipe | None = None
     web: WebRules = WebRules()
-    """Record, budget and blocked hosts of those that ask the web."""
+    """Record, budget and blocked hosts for tools that search the web."""
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
@@ -57,7 +57,7 @@ class ToolsRecipe(Open):
 
 
 def sections_of(recipe: ToolsRecipe | None) -> Iterator[tuple[str, ToolPart, Any]]:
-    """(name, tool, its section) of every tool that a recipe has run."""
+    """(name, tool, its section) of every tool that a recipe uses."""
     for name, tool in TOOLS.items():
         section = _section(recipe, name)
         if section is not None:
@@ -111,7 +111,7 @@ def check_tools(samples: Iterable[Sample], recipe: ToolsRecipe | None, prompt: S
 
 
 def check_indexes(recipe: ToolsRecipe | None) -> None:
-    """See, before a run, that what its tools need is there, e.g. their indexes.
+    """Check, before a run, that what its tools need exists, e.g. their indexes.
 
     Raises:
         DataError: If something is not.
@@ -208,7 +208,7 @@ async def tools_of(recipe: ToolsRecipe | None, record: Path) -> AsyncIterator[To
 
 
 def asks_web(recipe: ToolsRecipe | None) -> bool:
-    """Whether a tool of a recipe asks the web through its record."""
+    """Whether a tool of a recipe searches the web through its record."""
     return recipe is not None and any(
         tool.asks_web(section, recipe.web) for _, tool, section in sections_of(recipe)
     )

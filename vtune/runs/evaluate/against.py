@@ -27,11 +27,11 @@ IDLE = (
     "openai.timeout_s",
     "openai.api_key_env",
 )
-"""Keys that change how fast an evaluation goes, not what it measures."""
+"""Keys that affect how fast an evaluation runs, not what it measures."""
 
 
 def check_against(against: str, suite: EvalSuite, file: Path) -> None:
-    """Check that there is such a result, before another one is drawn.
+    """Check that such a result exists, before another one is generated.
 
     Args:
         against: As `run_against` takes it.

@@ -33,7 +33,7 @@ async def audited(
 
 
 def audit_facts(rows: Sequence[AuditRow], suite: EvalSuite) -> dict[str, Any]:
-    """The members of `results.json` that an audit fills."""
+    """The fields of `results.json` that an audit fills."""
     limit = suite.reward.max_unscored
     rows = with_chance(rows, suite.reward.evidence)
     return {

@@ -33,18 +33,18 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One of the six."""
+    """One of the six causes."""
 
     differs: bool | None
-    """None: not known of a published number."""
+    """None: not known for a published number."""
     keys: Mapping[str, tuple[Any, Any]]
     """Key -> its value here and there."""
     items: int | None
-    """Questions that it touches; None where that is not known."""
+    """Questions that it affects; None if that is not known."""
     score: float | None = None
-    """Of our replies, read their way and that of the causes before it."""
+    """Of our replies, read their way for this cause and those before it."""
     points: float | None = None
-    """What of the difference it explains, as a share of 1."""
+    """The part of the difference that it explains, as a share of 1."""
     why: str = ""
     """Why there are no points."""
     command: str | None = None
@@ -55,7 +55,7 @@ class Cause:
 def concluded(
     ours: Mapping[str, Any], theirs: Mapping[str, Any], causes: Mapping[str, Cause], besides: Sequence[str]
 ) -> dict[str, Any]:
-    """What the causes come to."""
+    """What the causes add up to."""
     both = ours["score"] is not None and theirs["score"] is not None
     difference = ours["score"] - theirs["score"] if both else None
     known = [cause.points for cause in causes.values() if cause.points is not None]
@@ -101,7 +101,7 @@ def changed(ours: EvalSuite, theirs: EvalSuite, cause: str) -> dict[str, tuple[A
 
 
 def with_command(ours: Finished, theirs: EvalSuite, name: str, cause: Cause) -> Cause:
-    """The cause with the command that measures it, where stored replies do not."""
+    """The cause with the command that measures it, if stored replies do not."""
     if not cause.differs or cause.points is not None:
         return cause
     sets = _settings(ours.suite, theirs, name)
@@ -137,5 +137,5 @@ def _settings(ours: EvalSuite, theirs: EvalSuite, cause: str) -> list[str]:
 
 
 def within(key: str, sections: Sequence[str]) -> bool:
-    """Whether a dotted key is one of some, or lies below one."""
+    """Whether a dotted key is one of some keys, or below one."""
     return any(f"{key}.".startswith(f"{section}.") for section in sections)

@@ -20,7 +20,7 @@ from vtune.runs.evaluate.questions import OFFICIAL, Source, Unfit, paths_of, sca
 from vtune.schema.sample import Sample
 
 SUSPICIOUS = 8
-"""Questions with the same right letter that are no chance any more (ours: below 1 % with two options)."""
+"""This many questions with the same right letter are no coincidence (ours: below 1 % with two options)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Checked:
     count: int
     """Questions."""
     judged_answers: int
-    """Questions whose answers a model compares, where no rule decides."""
+    """Questions whose answers a model compares, because no rule decides."""
     judged_looks: int
     """Questions whose calls a model judges in the audit, if there is one: they have no boxes."""
     codes: int

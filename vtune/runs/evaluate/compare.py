@@ -32,7 +32,7 @@ RULES = (
     "reward.iou",
     "reward.judge",
 )
-"""Keys of a suite that say what a right answer is: scores by different ones do not compare."""
+"""Keys of a suite that define a right answer: scores by different ones cannot be compared."""
 
 PATHS = ("data", "data_from", "reward.judge.api_key_env")
 """Keys that say where things are, not what they are; the content of data is compared."""
@@ -40,11 +40,11 @@ PATHS = ("data", "data_from", "reward.judge.api_key_env")
 LEFT_OUT = "; the interval, an approximation, leaves out 0, but the test decides"
 
 LISTED = 20
-"""Ids of questions that only one evaluation has, of each."""
+"""How many ids of questions that only one evaluation has are listed, for each."""
 
 
 def run_compare(a: Path, b: Path) -> dict[str, Any]:
-    """Hold B against A, question by question.
+    """Compare B with A, question by question.
 
     Questions are matched by id. One that an evaluation lacks, or of which it scored no rollout, is left out
     of both and counted. Every question weighs the same, whatever the suite's scorer makes of it.

@@ -24,7 +24,7 @@ ROWS, BYTES = 256, 128 * 2**20
 
 
 def check_deferred(suite: EvalSuite, *, looks: int) -> None:
-    """Check that nobody waits for the judge while it is not asked.
+    """Check that nothing waits for the judge while it is not asked.
 
     Args:
         suite: To be evaluated.
@@ -50,7 +50,7 @@ async def judge_deferred(
     *,
     looks: bool,
 ) -> None:
-    """Ask the judge in batches about all that was drawn, and write the scores of what waited for it.
+    """Ask the judge in batches about all rollouts, and write the scores that waited for it.
 
     It then has an answer to all that the audit asks, too.
 

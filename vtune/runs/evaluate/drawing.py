@@ -64,7 +64,7 @@ def by_rule(
 
 
 def check_scores(suite: EvalSuite, out: Path, scorer: Scorer, seen: Sequence[Trajectory], total: int) -> None:
-    """Stop where more is unscored than may be, whatever may still come.
+    """Stop if more is unscored than allowed, whatever may still come.
 
     Args:
         suite: Which is evaluated.

@@ -71,7 +71,7 @@ from vtune.schema.trajectory import Trajectory
 def check_eval(
     suite: EvalSuite, model: str, *, limit: int | None = None, own_data: bool = False
 ) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded; see `run_eval`.
+    """Check everything that can be checked before weights are loaded; see `run_eval`.
 
     Raises:
         VtuneError: With the problems found.
@@ -207,7 +207,7 @@ def run_eval(
 
 
 def judged_as_shown(suite: EvalSuite) -> EvalSuite:
-    """The suite; where we blacken what calls return, they are judged by what they would have shown."""
+    """The suite; if we blacken what calls return, they are judged by what they would have shown."""
     if suite.call_images == "shown":
         return suite
     evidence = suite.reward.evidence.model_copy(update={"looks": "claimed"})
@@ -251,7 +251,7 @@ class _Evaluation:
 
     @property
     def total(self) -> int:
-        """Rollouts."""
+        """Number of rollouts."""
         return self.found.count * self.suite.rollouts
 
 
@@ -368,7 +368,7 @@ class _Judged:
     rows: list[AuditRow] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     fallbacks: list[Mark] = field(default_factory=list)
-    """The same by the protocol's own fallback."""
+    """The same with the protocol's own fallback."""
     trajectories: list[Trajectory] = field(default_factory=list)
     """Without pictures and tokens."""
 

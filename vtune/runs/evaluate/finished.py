@@ -21,7 +21,7 @@ RESULTS, TRAJECTORIES = "results.json", "trajectories.parquet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What `vtune eval` has left in a folder."""
+    """What `vtune eval` left in a folder."""
 
     folder: Path
     results: Mapping[str, Any]
@@ -30,7 +30,7 @@ class Finished:
     samples: Mapping[str, Sample]
     """Id -> question as it was asked, without its pictures, in the order of the data."""
     questions: Mapping[str, str]
-    """Id -> the question alone, as its data have it: no options, no request."""
+    """Id -> the question alone, as in its data: no options, no request."""
 
     def trajectories(self) -> Iterator[Trajectory]:
         """One per rollout, in the order of the questions."""

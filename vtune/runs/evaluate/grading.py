@@ -44,7 +44,7 @@ from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifier import given_answer, quote
 
 FALLBACK = "fallback"
-"""In `parts` of a reward: what the protocol's own fallback would have given in expectation."""
+"""Key in `parts` of a reward: what the protocol's own fallback would have given in expectation."""
 
 
 def rule_of(source: Source) -> Rule:
@@ -89,7 +89,7 @@ def grade_of(reply: str, sample: Sample, rule: Rule) -> Grade:
 
 
 def answer_for(reply: str, sample: Sample, rule: Rule) -> str | None:
-    """What a rule is handed of a reply; None where it marks no answer."""
+    """The part of a reply that a rule receives; None if it marks no answer."""
     return reply if rule.reads == "reply" else given_answer(reply, sample)
 
 
@@ -142,7 +142,7 @@ async def graded_by_model(
 
 
 def waits_for_model(suite: EvalSuite) -> bool:
-    """Whether a model gives the grades, once all is drawn (`with_model`)."""
+    """Whether a model grades, once all rollouts are generated (`with_model`)."""
     return rule_of(suite).asks_model and suite.grader is not None
 
 
@@ -158,7 +158,7 @@ async def with_model(
 
 
 def with_grade(trajectory: Trajectory, sample: Sample, found: Graded, recipe: RewardRecipe) -> Trajectory:
-    """A trajectory with the grade that a model has given it; unscored where it said nothing readable."""
+    """A trajectory with the grade that a model gave it; unscored if its reply was unreadable."""
     key, reward = (trajectory.sample_id, trajectory.rollout), trajectory.reward
     grade = found.grades.get(key)
     if reward is None or (grade is None and key not in found.unreadable):
@@ -222,7 +222,7 @@ def as_shown(sample: Sample, trajectory: Trajectory) -> Sample:
 
 
 def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
-    """What a scorer is given of one rollout; the sample knows the size in which its picture was shown."""
+    """What a scorer receives for one rollout; the sample knows the size at which its picture was shown."""
     reward, cluster = trajectory.reward, cluster_of(trajectory, sample)
     score = None if reward is None else reward.accuracy
     unreadable = reward is not None and reward.parts.get("unreadable", 0.0) > 0
@@ -246,7 +246,7 @@ def mark_of(trajectory: Trajectory, sample: Sample) -> Mark:
 
 
 def with_fallback(mark: Mark, trajectory: Trajectory) -> Mark:
-    """The mark with what the protocol's own fallback would have given where nothing was read."""
+    """The mark with what the protocol's own fallback would have given if nothing was read."""
     parts = trajectory.reward.parts if trajectory.reward is not None else {}
     return replace(mark, score=parts.get(FALLBACK, mark.score))
 

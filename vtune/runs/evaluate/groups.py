@@ -24,9 +24,9 @@ class Group(Strict):
     members: tuple[str, ...]
     """Names or paths of suites."""
     without_suite: tuple[str, ...]
-    """Benchmarks of the table for which there is no suite yet: a run names them as missing."""
+    """Benchmarks of the table for which there is no suite yet: a run lists them as missing."""
     average: Literal["mean"] | None
-    """What the paper prints over all of them: the mean of their scores, or nothing."""
+    """What the paper reports over all of them: the mean of their scores, or nothing."""
 
     @model_validator(mode="after")
     def _has_something(self) -> "Group":
@@ -37,7 +37,7 @@ class Group(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A suite that a command has named."""
+    """A suite named by a command."""
 
     name: str
     path: Path
@@ -54,7 +54,7 @@ class Asked:
 
     @property
     def single(self) -> bool:
-        """Whether it is one suite, and no group."""
+        """Whether it is one suite rather than a group."""
         return len(self.suites) == 1 and not self.groups
 
 

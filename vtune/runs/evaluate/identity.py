@@ -33,16 +33,16 @@ JUDGE_ROOM = "suite.reward.judge.max_tokens"
 """May be raised: what the judge has said was not cut short, and else nothing drawn could be scored again."""
 
 STARTED = "started.json"
-"""What was asked, for as long as the evaluation is unfinished."""
+"""The file with what was asked, as long as the evaluation is unfinished."""
 TOTAL = "total"
-"""In it: how many rollouts the whole evaluation has."""
+"""Its key for the number of rollouts of the whole evaluation."""
 SCORING = "scoring"
 """In it: names of the files of a user's own parts that add scorers and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a command says of an evaluation, beside its suite."""
+    """What a command sets about an evaluation, besides its suite."""
 
     model: str
     limit: int | None
@@ -73,7 +73,7 @@ def asked_before(out: Path) -> Asked:
 def asked_of(
     suite: EvalSuite, model: str, limit: int | None, kind: Kind, prints: Mapping[str, str]
 ) -> dict[str, Any]:
-    """All that an evaluation is known by: one that differs in it is another."""
+    """Everything that identifies an evaluation: if any of it differs, it is another one."""
     return {
         "model": model,
         "limit": limit,
@@ -91,7 +91,7 @@ def _also(uses: Mapping[str, Any], script: Mapping[str, str]) -> dict[str, Any]:
 def finished_before(
     suite: EvalSuite, model: str, out: Path, limit: int | None, kind: Kind
 ) -> dict[str, Any] | None:
-    """The results that a folder holds, if they are of the same evaluation, and nothing is left to do.
+    """The results in a folder, if they are of the same evaluation, and nothing is left to do.
 
     None where the grader has left replies unscored: it is asked again, or another one is. None, too, where
     rollouts failed, or their judge gave no score, if fewer than would have ended the evaluation.
@@ -236,7 +236,7 @@ def check_new(out: Path) -> None:
 
 
 def begin(suite: EvalSuite, out: Path, now: dict[str, Any], *, total: int, resume: bool) -> None:
-    """Begin a folder, or prove that it holds the first part of the same evaluation, or all that was drawn.
+    """Start a folder, or verify that it holds the first part of the same evaluation, or all its rollouts.
 
     Args:
         suite: What is measured.

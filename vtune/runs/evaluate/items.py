@@ -16,10 +16,10 @@ from vtune.metrics.power import power
 from vtune.metrics.repeated import repeated
 
 ITEMS = "items.jsonl"
-"""In the folder of an evaluation, a question per line."""
+"""In the folder of an evaluation, one question per line."""
 
 DIGITS = 7
-"""Of a score, behind the point: trajectories store it as float32, which knows no more."""
+"""Decimal places of a score: trajectories store it as float32, which has no more."""
 
 RESTORE = "restore the file as the evaluation wrote it, or evaluate again"
 

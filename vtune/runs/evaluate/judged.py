@@ -22,9 +22,9 @@ from vtune.runs.evaluate.unjudged import Key, all_judged, not_judged
 from vtune.schema.sample import Sample
 
 CACHE = "grader.jsonl"
-"""In the folder of an evaluation: replies of the model, by what was asked."""
+"""In the folder of an evaluation: the model's replies, by what was asked."""
 BATCH = "grader.batch.json"
-"""Batches that are under way."""
+"""Batches in progress."""
 
 
 class Grader(BatchedEndpoint):
@@ -32,7 +32,7 @@ class Grader(BatchedEndpoint):
 
     temperature: float = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=2048, gt=0)
-    """Of a reply, thoughts included; upstream has 128 or 256, which leave a model that reasons no room."""
+    """Per reply, including thoughts; upstream uses 128 or 256, which leave no room for a reasoning model."""
     concurrency: int = Field(default=16, gt=0)
     retries: int = Field(default=6, ge=0)
     timeout_s: float = Field(default=120.0, gt=0)
@@ -54,7 +54,7 @@ class Graded:
 
     grades: Mapping[Key, Grade] = field(default_factory=dict)
     unreadable: Mapping[Key, str] = field(default_factory=dict)
-    """Why there is no grade: the model refuses the question, or says nothing that can be read."""
+    """Why there is no grade: the model refuses the question, or its reply cannot be read."""
     unjudged: Mapping[Key, str] = field(default_factory=dict)
     """Why there is no grade: the model gave no reply, or may not be asked any more."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -68,10 +68,10 @@ class Graded:
 
 
 class Judged(Strict):
-    """The part of a suite that says who grades."""
+    """The part of a suite that sets who grades."""
 
     grader: Grader | None = None
-    """Asked where the protocol asks a model; null: its rules alone."""
+    """Used if the protocol asks a model; null: its rules alone."""
 
 
 def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
@@ -88,7 +88,7 @@ def check_grader(rule: Rule, grader: Grader | None, protocol: str) -> None:
 
 
 def check_grader_answers(rule: Rule, grader: Grader | None, protocol: str) -> None:
-    """See that a grader answers; say where nobody will ask it.
+    """Check that a grader responds; warn if nothing will ask it.
 
     One that is named for several suites or protocols may be for others among them, and is no error.
 
@@ -168,7 +168,7 @@ def prompts_hash(rule: Rule) -> str:
 
 
 def check_judged(graded: Graded, max_unscored: float, folder: Path, *, model: str = "grader") -> None:
-    """Stop where replies were not judged; a later run asks about those alone.
+    """Stop if replies were not judged; a later run asks about those alone.
 
     Args:
         graded: All of an evaluation.

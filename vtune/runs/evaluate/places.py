@@ -17,7 +17,7 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text
 
 ROOT = "VTUNE_DATA"
-"""The environment variable that names a folder in place of `data`, where suites look by default."""
+"""The environment variable with a folder to use in place of `data`, where suites look by default."""
 DEFAULT = "data/"
 
 
@@ -27,7 +27,7 @@ class _Data(Strict):
     root: str | None = None
     """As the environment variable."""
     suites: Mapping[str, tuple[str, ...] | str] = {}
-    """Suite's default path -> where it is in place of that."""
+    """Suite's default path -> where it is instead."""
 
 
 class _Config(Strict):
@@ -37,12 +37,12 @@ class _Config(Strict):
 
 
 def config_file() -> Path:
-    """The file of the user's own settings; it need not be there."""
+    """The file of the user's own settings; it need not exist."""
     return Path.home() / ".config" / "vtune.toml"
 
 
 def located(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a suite's file, its data where they lie on this machine.
+    """The values of a suite's file, with its data where they are on this machine.
 
     Raises:
         RecipeError: If the user's settings cannot be read.
@@ -59,7 +59,7 @@ def _place(path: str) -> list[str]:
 
 
 def candidates(path: str) -> Iterator[list[str]]:
-    """Where the data may be that a suite calls `path`, in the order in which they are looked for.
+    """Where the data that a suite calls `path` may be, in the order in which they are looked for.
 
     Raises:
         RecipeError: As `located`.

@@ -15,13 +15,13 @@ from vtune.runs.evaluate.rescored import judging, parser_keys, readings
 from vtune.runs.evaluate.suite import EvalSuite
 
 PUBLISHED = "published:"
-"""Before the name of a row."""
+"""Prefix of a row's name."""
 TABLES = "eval_suites.published"
 """The package in which the tables ship."""
 
 
 class Said(Strict):
-    """What is known of each cause, in words; null: nothing."""
+    """What is known about each cause, in words; null: nothing."""
 
     prompt: str | None = None
     parser: str | None = None
@@ -32,10 +32,10 @@ class Said(Strict):
 
 
 class PublishedFaithfulness(Strict):
-    """What a paper prints of how faithful models are on the same suites."""
+    """What a paper reports about how faithful models are on the same suites."""
 
     table: str
-    """Its number, and where it stands."""
+    """Its number, and where to find it."""
     rows: dict[str, dict[str, float]]
     """Model -> name of a shipped suite -> faithful and right, of all questions, in percent."""
 
@@ -45,14 +45,14 @@ class PublishedTable(Strict):
 
     paper: str
     table: str
-    """Its number, and where it stands."""
+    """Its number, and where to find it."""
     authors: tuple[str, ...]
     """Rows of the paper's own models: `settings` and `said` are of them; of others nothing is known."""
     settings: dict[str, Any]
-    """Dotted keys of a suite as far as they are known."""
+    """Dotted keys of a suite, as far as they are known."""
     said: Said
     rows: dict[str, dict[str, float]]
-    """Model -> name of a shipped suite -> its number as it is printed, in percent."""
+    """Model -> name of a shipped suite -> its number as printed, in percent."""
     faithful: PublishedFaithfulness | None = None
 
 
@@ -110,7 +110,7 @@ def check_benchmark(suite: EvalSuite, name: str, file: Path) -> None:
 
 
 def against_published(ours: Finished, name: str) -> dict[str, Any]:
-    """As `run_against`, with a number that a paper prints: what is not known of it is null.
+    """As `run_against`, with a number from a paper: what is not known about it is null.
 
     Args:
         ours: A finished evaluation.

@@ -42,12 +42,12 @@ class Choices(Strict):
     """How multiple-choice questions are put, and how their answers are read."""
 
     template: str | None = None
-    """What stands behind the pictures; `{question}` and `{options}` are filled in. Null: the protocol's."""
+    """The text after the pictures; `{question}` and `{options}` are filled in. Null: the protocol's."""
     order: Literal["official"] | int
-    """`official`: that of the data. A number: the seed of an order that depends on it and the sample's id."""
+    """`official`: as in the data. A number: the seed of an order that depends on it and the sample's id."""
     letter_rule: Literal["strict", "loose"] | None = None
-    """Of verifier `choice`: a letter or an option's own text, or what is meant by a text of any form. Null:
-    the protocol reads."""
+    """For verifier `choice`: a letter or an option's own text, or what a text of any form means. Null: the
+    protocol reads."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -63,27 +63,27 @@ class Source(Strict):
     """Where questions come from, and how they are put: a part of every suite."""
 
     uses: Uses = ()
-    """Files with parts of the user's own."""
+    """Files with the user's own parts."""
     data: tuple[str, ...] = Field(min_length=1)
     format: Format
     """How `data` is read: our own Parquet layout, or a benchmark as it is published."""
     data_from: str
-    """How to get it; shown where it is missing."""
+    """How to get the data; shown if they are missing."""
     offers: tuple[ToolName, ...] | None = None
     """Tools that every question offers; null: those that the data name."""
     answer_in: AnswerIn | None = None
-    """Where a reply's answer stands; null: where the samples say."""
+    """Where a reply's answer is; null: as the samples say."""
     answer_default: Annotated[AnswerIn | None, Field(exclude_if=lambda place: place is None)] = None
-    """Where it stands if neither this suite nor the sample says; null: in `<answer>`."""
+    """Where it is if neither this suite nor the sample says; null: in `<answer>`."""
     kind: str | None = None
     """Kind of question: what a protocol has a rule for."""
     protocol: ProtocolName = ours.NAME
-    """Whose prompt, parser and aggregation."""
+    """Whose prompt, parser and aggregation to use."""
     choices: Choices | None = None
-    """Null leaves multiple choice as the data put it, unless the protocol says how it is put."""
+    """Null leaves multiple choice as in the data, unless the protocol sets how it is put."""
     reply_space: Space | None = None
-    """In which the policy is asked for boxes and points, and in which they are read (`spaces_of`); null: as
-    the samples say."""
+    """The coordinate space in which the policy is asked for boxes and points, and in which they are read
+    (`spaces_of`); null: as the samples say."""
 
     @model_validator(mode="before")
     @classmethod
@@ -104,7 +104,7 @@ class Source(Strict):
 
 
 def as_today(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a suite with keys by the names that they have now.
+    """The values of a suite with renamed keys under their current names.
 
     `choices.shuffle` was the seed of the order, or null; `choices.answer_in` held for multiple choice alone.
     """
@@ -121,7 +121,7 @@ def as_today(values: dict[str, Any]) -> dict[str, Any]:
 
 
 class Unfit(DataError):
-    """A row that can be read, and that its suite cannot ask or score."""
+    """A row that can be read, but that its suite cannot ask or score."""
 
 
 def read_questions(source: Source, *, limit: int | None, rank: int = 0, world: int = 1) -> Iterator[Question]:
@@ -199,7 +199,7 @@ def scan_questions(source: Source, path: Path, *, pictures: bool = True) -> Iter
 
 
 def unfit(error: DataError) -> Unfit:
-    """The same error as one of the suite, not of the file."""
+    """The same error as a problem of the suite, not of the file."""
     return Unfit(error.what, where=error.where, fix=error.fix)
 
 

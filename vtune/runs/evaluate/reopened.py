@@ -16,13 +16,13 @@ from vtune.schema.parquet import read_trajectories, write_trajectories
 SUITE = "suite.yaml"
 """In the folder of an evaluation: what was asked."""
 RESUMED = "suite.resumed.yaml"
-"""Beside it, while there are results of before: how the evaluation goes on, by another grader perhaps."""
+"""Beside it, while earlier results exist: how the evaluation is resumed, perhaps by another grader."""
 NEW = (ITEMS, TRAJECTORIES, RESULTS)
 """What takes the place of results of before, in this order: with the results the evaluation is finished."""
 
 
 def suite_file(out: Path) -> Path:
-    """The suite by which `--resume` goes on, where the command names none."""
+    """The suite with which `--resume` continues if the command names none."""
     return out / RESUMED if (out / RESUMED).is_file() else out / SUITE
 
 

@@ -30,18 +30,18 @@ PARSER = (
     *("protocol", "scorer", "answer_in", "answer_default", "reply_space", "choices.letter_rule"),
     "reward.iou",
 )
-"""Keys of a suite by which replies are read and scores put together."""
+"""Keys of a suite by which replies are read and scores combined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What another parser or judge makes of the replies."""
+    """How another parser or judge reads the replies."""
 
     score: float | None = None
     points: float | None = None
     """The score as it was before this reading, minus the score by it."""
     items: int | None = None
-    """Questions with a reply that has another grade."""
+    """Questions with a reply whose grade changed."""
     why: str = ""
     """Why there is no score."""
 
@@ -71,7 +71,7 @@ def parser_keys(ours: EvalSuite, theirs: EvalSuite) -> list[str]:
 def judging(
     suite: EvalSuite, samples: Iterable[Sample], results: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Which models say what an answer is worth: null where none is asked.
+    """Which models decide what an answer is worth: null if none is asked.
 
     Where a model is, its key and its price are left out: they change no grade.
 

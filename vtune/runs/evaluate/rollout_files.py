@@ -23,7 +23,7 @@ def _place(out: Path, question: int, rollout: int) -> Path:
 
 
 def keep(out: Path, trajectory: Trajectory) -> None:
-    """Keep a rollout that has ended, unless it failed: that is drawn again.
+    """Keep a rollout that has ended, unless it failed: then it is generated again.
 
     Args:
         out: Folder of the evaluation.
@@ -35,7 +35,7 @@ def keep(out: Path, trajectory: Trajectory) -> None:
 
 
 def kept(out: Path) -> int:
-    """How many rollouts of open portions have ended."""
+    """How many rollouts of unfinished portions have ended."""
     return sum(1 for _ in (out / ENDED).glob("[0-9]*.parquet"))
 
 
@@ -73,7 +73,7 @@ def forget_all(out: Path) -> None:
 
 
 def reopen_unscored(out: Path, folder: Path, *, rollouts: int) -> None:
-    """Open the portions again that hold a trajectory without a score.
+    """Reopen the portions that hold a trajectory without a score.
 
     What failed while it was drawn is drawn again; what was drawn and not scored is only scored again, and
     what has a score keeps it. A portion that only waits for an official scorer stays.

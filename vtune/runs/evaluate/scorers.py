@@ -44,9 +44,9 @@ from vtune.verifiers import scored_elsewhere
 from vtune.verifiers.verifier import given_answer
 
 NEAR = 0.005
-"""Scores of ours and the official scorer's that differ by more are counted; ours, half a point."""
+"""Our scores and the official scorer's that differ by more are counted; ours, half a point."""
 NAMED = 5
-"""Questions that an error names."""
+"""How many questions an error names."""
 
 
 def _stored(found: Finished) -> Iterator[tuple[Trajectory, Sample]]:
@@ -89,7 +89,7 @@ def export_replies(folder: Path, out: Path) -> dict[str, Any]:
 
 
 def import_scores(folder: Path, file: Path) -> dict[str, Any]:
-    """Take the official scorer's scores into a finished evaluation, joined by question.
+    """Import the official scorer's scores into a finished evaluation, joined by question.
 
     Questions that wait get its score; those that vtune has scored keep theirs, and are compared.
     `results.json`, `items.jsonl` and `trajectories.parquet` are rewritten; doing it again changes nothing.

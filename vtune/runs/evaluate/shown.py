@@ -21,7 +21,7 @@ class Asked:
 
     prompt: tuple[Turn, ...]
     sizes: tuple[tuple[int, int] | None, ...]
-    """Of the question's pictures, as the policy saw them; None where that was not kept."""
+    """Sizes of the question's pictures, as the policy saw them; None if not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def differences(
     samples: Mapping[str, Sample],
     suites: tuple[EvalSuite, EvalSuite],
 ) -> Differences:
-    """Hold what was shown in one evaluation against what was shown in another.
+    """Compare what was shown in one evaluation with what was shown in another.
 
     The order of options changes a prompt, too. So where it differs, their question is put once more in our
     order, and takes the place of itself in what they have asked.

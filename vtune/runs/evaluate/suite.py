@@ -41,21 +41,21 @@ class AgentRecipe(Strict):
     """Who answers: its tools, turns, prompt, pixels and decoding, and how its looks are audited."""
 
     uses: Uses = ()
-    """Files with parts of the user's own."""
+    """Files with the user's own parts."""
     offers: tuple[ToolName, ...] | None
     """Tools that every question offers, in the prompt that `rollout` names (see `vtune.data.offer`); null:
-    those that the data name, which a benchmark as it is published does not."""
+    those that the data name, which published benchmarks do not."""
     answer_in: AnswerIn | None
-    """Where its answer stands; null: where the samples say."""
+    """Where its answer is; null: as the samples say."""
     images: PixelBudget
     call_images: Literal["shown", "black"]
     """`black`: what tools return is blackened before the policy sees it, to prove that it is used."""
     rollout: Rollout
     sandbox: SandboxRecipe
     tools: ToolsRecipe | None = None
-    """How the tools run that questions offer beside `python`; null: none of them."""
+    """How the tools that questions offer besides `python` run; null: none of them."""
     reward: RewardRecipe
-    """How looks are audited, and what the verifiers of samples need."""
+    """How looks are audited, and what the samples' verifiers need."""
     dtype: Dtype
     threads: int = Field(gt=0)
     openai: Served = Served()
@@ -72,38 +72,38 @@ class AgentRecipe(Strict):
 
 
 class Published(Strict):
-    """What is known of the data as they are published."""
+    """What is known about the data as published."""
 
     name: str | None = None
-    """Shipped suite whose benchmark this is, by which papers' numbers of it are found; a copy keeps it as
-    long as it has those data. Null: a benchmark without such numbers, or of the user's own."""
+    """The shipped suite for this benchmark, by which papers' numbers are found; a copy keeps it as long as it
+    has those data. Null: a benchmark without such numbers, or the user's own."""
     rows: int | None = Field(default=None, gt=0)
     """Questions; an evaluation of fewer is refused (`check_complete`). Null: however many there are."""
     licence: str | None = None
-    """That the card of the data set states, or whoever publishes it; null: see `licence_why`."""
+    """As stated by the dataset card, or by whoever publishes it; null: see `licence_why`."""
     licence_why: Annotated[str | None, Field(exclude_if=lambda why: why is None)] = None
     """Why `licence` is null."""
     md5: tuple[str, ...] | None = None
-    """Of its one file, in hexadecimal, each version that is accepted; null accepts any."""
+    """MD5 of its single file, in hexadecimal, for each accepted version; null accepts any."""
     revision: Annotated[str | None, Field(exclude_if=lambda revision: revision is None)] = None
-    """Commit of the hub, or its beginning; data that `hf download --local-dir` has noted to be at another are
-    refused. Null accepts any, and results say which it was. Data without such notes are at none that is
-    known."""
+    """Commit on the hub, or its first digits; data that `hf download --local-dir` has recorded at another are
+    refused. Null accepts any, and results say which it was. Data without such records have no known revision.
+    """
 
 
 class EvalSuite(Source, AgentRecipe, Judged):
     """A benchmark: its data, and every setting that its score depends on."""
 
     blocked_hosts: tuple[BlockedHost, ...] = ()
-    """Hosts that have the benchmark's own pages: tools that ask the web neither show nor read them."""
+    """Hosts with the benchmark's own pages: tools that search the web neither show nor read them."""
     agent: str | None = None
-    """Name or path of the agent that the settings were taken from; null in files older than agents."""
+    """Name or path of the agent that the settings were copied from; null in files older than agents."""
     published: Published = Published()
     scorer: ScorerName
-    """The rule that makes a score of what was right and wrong; that of the protocol where it has one."""
+    """The rule that turns right and wrong answers into a score; the protocol's if it has one."""
     seed: int
     rollouts: int = Field(gt=0)
-    """Of each sample; a score is the mean over all."""
+    """Per sample; the score is the mean over all."""
     offers: tuple[ToolName, ...] | None = None
     answer_in: AnswerIn | None = None
 
@@ -255,7 +255,7 @@ def _check_revision(suite: EvalSuite) -> None:
 
 
 def check_complete(suite: EvalSuite, found: int) -> None:
-    """Check that data are not a part of what is published, as a download that broke off leaves it.
+    """Check that data are not just a part of what is published, as an interrupted download leaves them.
 
     Where the sum of the file is known, that says it: the count is then what a paper prints, which may be of
     more than the file.

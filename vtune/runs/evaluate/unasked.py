@@ -15,7 +15,7 @@ from vtune.verifiers.answer_instruction import unnamed_place
 
 
 def warn_of_unasked(suite: EvalSuite, model: str, *, count: int) -> None:
-    """Say where a model is told nowhere in which place its answer is read, and so scores 0.
+    """Warn if a model is never told where its answer is looked for, and so would score 0.
 
     Every prompt style but `plain` tells it. A checkpoint of a run may have learnt it from traces, and a
     script says what it says.

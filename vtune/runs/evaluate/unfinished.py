@@ -15,16 +15,16 @@ from vtune.view.place import RESUME, portions_of
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """How far an evaluation is."""
+    """How far an evaluation has got."""
 
     drawn: int
-    """Rollouts; those that have ended of a portion that is still open, too."""
+    """Rollouts generated, including those that have ended in an unfinished portion."""
     total: int | None
-    """Of the whole evaluation; None where an older version has begun it, which did not write it down."""
+    """Of the whole evaluation; None if an older version started it, which did not record it."""
     running: bool
-    """Whether a process draws the rest at this moment."""
+    """Whether a process is generating the rest right now."""
     failed: int = 0
-    """Of `drawn`, those that failed (a service did not answer, say): they are drawn again."""
+    """Of `drawn`, those that failed (e.g. a service did not respond): they are generated again."""
 
     @property
     def next_step(self) -> str:
@@ -35,7 +35,7 @@ class Unfinished:
 
 
 def unfinished(folder: Path) -> Unfinished | None:
-    """How far the evaluation in a folder is; None where it is finished, and where there is none.
+    """How far the evaluation in a folder has got; None if it is finished, or if there is none.
 
     Raises:
         DataError: If a file that it has written cannot be read.
@@ -63,7 +63,7 @@ def unfinished(folder: Path) -> Unfinished | None:
 
 
 def not_finished(found: Unfinished) -> str:
-    """How far it is, in words."""
+    """How far it has got, in words."""
     failed = f", {found.failed} of them failed" if found.failed else ""
     if found.total is None:
         far = f": {found.drawn} rollouts are drawn{failed}" if found.drawn else ""
@@ -75,7 +75,7 @@ def not_finished(found: Unfinished) -> str:
 
 
 def check_finished(folder: Path) -> None:
-    """Check that a folder holds no evaluation that is not finished.
+    """Check that a folder holds no unfinished evaluation.
 
     Raises:
         DataError: If it does.

@@ -10,7 +10,7 @@ from vtune.files.writing import write_atomically
 UNJUDGED = "unjudged.jsonl"
 """In the folder of an evaluation: replies that no model has judged, and why."""
 NAMED = 5
-"""Of them, in a message."""
+"""How many of them a message names."""
 
 Key = tuple[str, int]
 """A sample's id, and the number of its rollout."""
@@ -73,12 +73,12 @@ def enough(left: int, total: int) -> float:
 
 
 def all_judged(folder: Path) -> None:
-    """Nothing is left to name: what an earlier session named has been judged."""
+    """Remove the list: what an earlier session listed has been judged."""
     (folder / UNJUDGED).unlink(missing_ok=True)
 
 
 def check_silent(folder: Path, silent: Mapping[Key, str], total: int, *, what: str = "grade") -> None:
-    """Stop where the judge of the suite's reward gave no reply.
+    """Stop if the judge of the suite's reward gave no reply.
 
     Args:
         folder: Of the evaluation.

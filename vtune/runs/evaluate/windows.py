@@ -28,15 +28,15 @@ LENGTHS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Questions that are drawn together."""
+    """Questions that are generated together."""
 
     first: int
-    """Number of the first of them in the whole evaluation."""
+    """Position of the first of them in the whole evaluation."""
     questions: tuple[Question, ...]
 
 
 def windows(questions: Iterable[Question], *, rollouts: int, done: Mapping[int, int]) -> Iterator[Window]:
-    """The portions that are still to be drawn.
+    """The portions that are still to be generated.
 
     Args:
         questions: All of them, in order.
@@ -64,17 +64,17 @@ def windows(questions: Iterable[Question], *, rollouts: int, done: Mapping[int, 
 
 
 def part(folder: Path, first: int) -> Path:
-    """The file of the portion that begins with question number `first`."""
+    """The file of the portion that starts with question number `first`."""
     return folder / f"from-{first:08d}.parquet"
 
 
 def parts(folder: Path) -> list[Path]:
-    """The files of all portions that have been drawn, in order."""
+    """The files of all finished portions, in order."""
     return sorted(folder.glob("from-*.parquet"))
 
 
 def drawn(folder: Path, *, rollouts: int) -> dict[int, int]:
-    """First question -> number of questions, of each portion that has been drawn.
+    """First question -> number of questions, for each finished portion.
 
     Raises:
         DataError: If a portion cannot be read.
@@ -146,7 +146,7 @@ def portions(trajectories: Iterable[Trajectory], *, rows: int, size: int) -> Ite
 
 
 def slim(trajectory: Trajectory) -> Trajectory:
-    """The trajectory with what numbers are made of, and without pictures and tokens.
+    """The trajectory reduced to what metrics need, without pictures and tokens.
 
     Of the loss mask only its sum is kept: the sampled tokens.
     """

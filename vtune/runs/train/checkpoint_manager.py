@@ -33,7 +33,7 @@ from vtune.update.zero import writer_of
 
 
 class CheckpointManager:
-    """The checkpoints of one run: writes them, and removes those that are not to stay.
+    """The checkpoints of one run: writes them, and removes those that are not to be kept.
 
     A context manager around the steps: the links `best` and `newest` are right at their beginning, wherever
     the run was killed before, and what is still being written at their end is finished.
@@ -77,8 +77,8 @@ class CheckpointManager:
     ) -> None:
         """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them, and with it `state`.
 
-        Adapters are merged into the weights, and are there by themselves as well. All processes take part;
-        `source` is the model that tokenizer and processor come from. In the background it is there only after
+        Adapters are merged into the weights, and also written by themselves. All processes take part;
+        `source` is the model that tokenizer and processor come from. In the background it exists only after
         `finish`.
         """
         self.finish()
@@ -124,7 +124,7 @@ class CheckpointManager:
             pending.finish(keep=self._keep.newest, spared=self._spared)
 
     def best(self) -> Path | None:
-        """The best checkpoint that is there, the earliest of equals; None where none was evaluated."""
+        """The best existing checkpoint, the earliest of equals; None if none was evaluated."""
         wanted = self._keep.best
         if wanted is None or not (self._out / METRICS).is_file():
             return None
@@ -135,7 +135,7 @@ class CheckpointManager:
         return pick(known, key=lambda one: one[0])[1] if known else None
 
     def point(self) -> None:
-        """Let the link `best` point to the best checkpoint; where none is known there is no link."""
+        """Point the link `best` to the best checkpoint; if none is known there is no link."""
         found = self.best()
         if found is not None:
             point(self.root, BEST, found)
@@ -143,7 +143,7 @@ class CheckpointManager:
             (self.root / BEST).unlink(missing_ok=True)
 
     def doubt(self, suite: str, row: Mapping[str, float]) -> str | None:
-        """A warning where `row`, an evaluation on a suite, lacks the number that decides; else None."""
+        """A warning if `row`, an evaluation on a suite, lacks the deciding number; else None."""
         wanted = self._keep.best
         if wanted is None or wanted.suite != suite or wanted.metric in row:
             return None
@@ -161,7 +161,7 @@ class CheckpointManager:
 def position(
     checkpoints: Path, trainer: Trainer, ranks: Ranks, *, resume: bool
 ) -> tuple[int, dict[str, Any] | None]:
-    """Where a run resumes: steps done, and the state that was saved with them; the trainer takes up its own.
+    """Where a run resumes: its step, and the state saved with it; the trainer loads its own.
 
     All processes call it together.
 

@@ -30,7 +30,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.verdict import Verdict
 
 NAME = "counterfactual"
-"""Of the part, in records and metrics."""
+"""The part's name in records and metrics."""
 
 Lend = Callable[[Sample, int], tuple[Sample, Sequence[bytes]] | None]
 """(a sample, the number of its prompt) -> another of its source with a box and another right answer, and its
@@ -39,7 +39,7 @@ pictures; None where there is none nearby."""
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A right answer whose last turn is drawn again."""
+    """A right answer whose last turn is regenerated."""
 
     sample: Sample
     trajectory: Trajectory
@@ -70,9 +70,9 @@ class Counterfactuals:
     async def __call__(
         self, samples: Sequence[Sample], drawn: Sequence[Trajectory], step: int
     ) -> list[Trajectory]:
-        """The rollouts, in order, with the part in the rewards of those groups that chance draws.
+        """The rollouts, in order, with the part added to the rewards of randomly chosen groups.
 
-        One turn is drawn again of each right answer in them whose look shows the target, and no other.
+        In these groups, one turn is regenerated per right answer whose look shows the target.
 
         Args:
             samples: Those of the rollouts.
@@ -100,12 +100,12 @@ class Counterfactuals:
         return [self._paid(one, found.get(number)) for number, one in enumerate(drawn)]
 
     def _asked(self, trajectory: Trajectory) -> bool:
-        """Whether chance draws its group: all of a group are treated alike, so that their rewards compare."""
+        """Whether its group is chosen: a group is treated as a whole, so that its rewards compare."""
         digest = hashlib.sha256(f"{self._seed} {trajectory.group}".encode()).digest()
         return int.from_bytes(digest[:8], "big") < self._section.share * 2**64
 
     async def _known(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored | None:
-        """What is known of the part without drawing; None where a turn has to be drawn."""
+        """What is known of the part without generating; None if a turn has to be generated."""
         assert trajectory.reward is not None
         accuracy = trajectory.reward.accuracy
         if accuracy is None:
@@ -130,7 +130,7 @@ class Counterfactuals:
         drawn: Sequence[Trajectory],
         step: int,
     ) -> list[Verdict | Unscored]:
-        """The part of right answers, drawn again together."""
+        """The part for right answers, regenerated together."""
         turns = [await asyncio.to_thread(self._turn, one, by_id, drawn, step) for one in some]
         todo = [turn for turn in turns if isinstance(turn, _Turn)]
         again = [turn.again for turn in todo]

@@ -22,11 +22,11 @@ from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks
 
 LENDERS = 32
-"""Prompts after a sample's own among which one is looked for that lends its target; ours."""
+"""How many prompts after a sample's own are searched for one that lends its target; ours."""
 
 
 class Drawing:
-    """Draws and scores the rollouts of some of this process's prompts.
+    """Generates and scores the rollouts of some of this process's prompts.
 
     Args:
         recipe: Of the run.
@@ -62,7 +62,7 @@ class Drawing:
         self._again = Counterfactuals(recipe, policy, engine, scorer, lend) if asked else None
 
     async def __call__(self, step: int, numbers: range) -> list[Trajectory]:
-        """The scored rollouts of the prompts with these numbers among this process's."""
+        """The scored rollouts of this process's prompts with these numbers."""
         asked = await asyncio.to_thread(prompts_of, self._prompts, self._recipe, numbers, self._ranks)
         samples = [sample for sample, _ in asked]
         drawn = await draw_and_score(
@@ -112,7 +112,7 @@ def jobs_of(
     numbers: range,
     ranks: Ranks,
 ) -> list[Job]:
-    """A group of rollouts of each prompt."""
+    """A group of rollouts for each prompt."""
     jobs = []
     for number, (sample, images) in zip(numbers, samples, strict=True):
         group = number * ranks.world + ranks.rank

@@ -13,19 +13,19 @@ class StepGroups:
     """This process's rollouts of one step."""
 
     trajectories: list[Trajectory]
-    """All that were drawn, in order, scored."""
+    """All that were generated, in order, scored."""
     kept: frozenset[int]
-    """Groups that are learnt from; always as many as a step has."""
+    """Groups to learn from; always as many as a step has."""
     taken: int
-    """Prompts that this process has taken in the whole run, these included."""
+    """Prompts that this process has used in the whole run, including these."""
     groups: int
-    """Groups that were drawn."""
+    """Groups that were generated."""
     zero_variance: int
-    """Of them, those of zero variance: their rewards are all alike, and there are some."""
+    """Those of them with zero variance: their rewards exist and are all alike."""
 
 
 class DynamicSampling:
-    """Draws the groups of one step after the other.
+    """Generates the groups of one step after another.
 
     DAPO §3.2: a group whose rewards are all alike has no advantage to learn from, so it is replaced by one of
     the next prompt. Every process takes the next of its own prompts, so none waits for another, and the next

@@ -29,23 +29,23 @@ from vtune.schema.message import Message
 from vtune.update.lora import ADAPTER
 
 ADAPTER_WEIGHTS = (WEIGHTS, "adapter_model.bin")
-"""The files in which peft writes adapters."""
+"""The files in which peft stores adapters."""
 OURS = ("manifest.json",)
-"""Files of a checkpoint that belong to the run and not to the model."""
+"""Files of a checkpoint that belong to the run rather than the model."""
 TOLERANCE = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
-"""Largest difference of a log-probability, nats: rounding is seen, and a mistake is larger."""
+"""Largest difference of a log-probability, nats: rounding stays below it, a mistake does not."""
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=50176)
-"""Of the picture that the check looks at."""
+"""Pixel budget of the picture that the check looks at."""
 SAID = "The picture shows a red field that turns blue."
 DRAWN = 32
-"""Tokens that an engine draws for the check."""
+"""Tokens that an engine generates for the check."""
 
 Drawer = Callable[[Policy, Path, Dtype], "contextlib.AbstractAsyncContextManager[Engine]"]
 """Starts an engine on a folder."""
 
 
 def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) -> dict[str, Any]:
-    """Write `source` to `out` as any Hugging Face tool loads it; `out` is there completely or not at all.
+    """Write `source` to `out` so that any Hugging Face tool can load it; `out` is complete or does not exist.
 
     Args:
         source: A checkpoint, a run folder (its newest checkpoint), or a folder of peft adapters.

@@ -27,7 +27,7 @@ one whose layers computed something else was 1 and more.
 
 
 def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
-    """What advantages are made from: total rewards, less what their length costs."""
+    """What advantages are made from: total rewards, minus the length penalty."""
     found = []
     for trajectory in scored:
         total = trajectory.reward.total if trajectory.reward else None
@@ -38,9 +38,9 @@ def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | Non
 
 
 def overlong_rows(scored: Sequence[Trajectory], recipe: Advantage) -> dict[str, dict[str, float]]:
-    """`overlong_penalty` by source and of all: what the length of scored replies costs, a mean.
+    """`overlong_penalty` by source and overall: the mean length penalty of scored replies.
 
-    `reward` in the metrics is what it was before.
+    `reward` in the metrics excludes it.
     """
     if recipe.overlong is None:
         return {}
@@ -59,7 +59,7 @@ def _penalty(trajectory: Trajectory, recipe: Overlong) -> float:
 
 
 def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Trajectory]:
-    """The trajectories with their group advantages; None where the reward is."""
+    """The trajectories with their group advantages; None if the reward is."""
     advantages = group_advantages(
         rewards(scored, recipe), [t.group for t in scored], baseline=recipe.baseline
     )
@@ -74,7 +74,7 @@ def with_credit(learnt: Sequence[Trajectory], recipe: Credit) -> tuple[list[Traj
 
 
 def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
-    """The items of each of `count` updates; what is unscored teaches nothing."""
+    """The items of each of `count` updates; unscored trajectories are left out."""
     size = len(learnt) // count
     parts = [learnt[start : start + size] for start in range(0, len(learnt), size)]
     return [
@@ -84,7 +84,7 @@ def updates_of(learnt: Sequence[Trajectory], count: int) -> list[list[Item]]:
 
 
 def item_of(trajectory: Trajectory, *, updated: bool) -> Item:
-    """A trajectory as something to learn from: an advantage on every token that the policy sampled.
+    """A trajectory as a training item: with an advantage on every token that the policy sampled.
 
     Args:
         trajectory: With its advantage.
@@ -108,7 +108,7 @@ def item_of(trajectory: Trajectory, *, updated: bool) -> Item:
 
 
 def check_mismatch(update: StepStats, engine: str) -> None:
-    """Stop where what drew the tokens is not what is trained: importance weights would hide it.
+    """Stop if what sampled the tokens is not what is trained: importance weights would hide it.
 
     Args:
         update: A step's first, of tokens that these very weights have drawn.

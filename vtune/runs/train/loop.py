@@ -68,7 +68,7 @@ from vtune.uses import run_failure
 T = TypeVar("T")
 
 REPLIES = 2
-"""Of each source and step: the worst and the best are kept as text (ours)."""
+"""Per source and step: the worst and the best are kept as text (ours)."""
 
 _SHOWN = (
     "reward",
@@ -144,24 +144,24 @@ async def _train(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step on its way through the loop: each stage returns it with what it has found."""
+    """A step on its way through the loop: each stage returns it with its own results."""
 
     number: int
-    """Steps done before it."""
+    """Steps completed before it."""
     clock: Clock
     drawn: StepGroups
-    """This process's rollouts, scored, and which groups of them are learnt from."""
+    """This process's rollouts, scored, and which of their groups are learnt from."""
     everyone: list[Trajectory]
     """The rollouts of all processes, without their pictures."""
     tightened: dict[str, float]
-    """What the metrics say of IoU thresholds."""
+    """Metrics of IoU thresholds."""
     learnt: list[Trajectory] = field(default_factory=list)
     """This process's rollouts with their advantages."""
     credit: dict[str, float] = field(default_factory=dict)
-    """What the metrics say of credit transfer."""
+    """Metrics of credit transfer."""
     updates: list[StepStats] = field(default_factory=list)
     rows: Rows = field(default_factory=dict)
-    """What the metrics say, by source."""
+    """Metrics, by source."""
 
 
 class _Loop:
@@ -239,7 +239,7 @@ class _Loop:
         return rows.get(ALL, {})
 
     async def step(self, number: int) -> Step:
-        """One step, in the order in which the data flows."""
+        """One step, in the order in which data flow."""
         clock = Clock()
         await self._together(number, self.scheduler.ready(number))
         if self._evaluation.due(number):

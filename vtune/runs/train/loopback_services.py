@@ -10,15 +10,15 @@ from vtune.errors import RecipeError
 from vtune.update.ranks import Ranks
 
 SECONDS = 5.0
-"""That a service on this machine may take to accept a connection; ours."""
+"""Timeout for connecting to a service on this machine; ours."""
 
 
 SERVERS = "rollout.servers"
-"""Key of those that get weights: they are the same for all machines."""
+"""Key of the servers that receive weights: they are the same for all machines."""
 JUDGE = "reward.judge.base_url"
-"""Key of the one that is asked only if rows need it."""
+"""Key of the service that is used only if rows need it."""
 PORTS = {"http": 80, "https": 443}
-"""Of addresses that name none."""
+"""Default ports of addresses without one."""
 
 
 def check_services_here(
@@ -28,7 +28,7 @@ def check_services_here(
     *,
     idle_judge: Callable[[str], bool],
 ) -> None:
-    """Check that services which a recipe names by a loopback address run on this machine too.
+    """Check that services which a recipe names by a loopback address also run on this machine.
 
     The first process of the run has asked its services itself; of every other machine, the first process
     there looks. Other addresses mean the same machine everywhere.

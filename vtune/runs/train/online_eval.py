@@ -45,7 +45,7 @@ from vtune.update.ranks import Ranks
 from vtune.uses import run_failure
 
 LOOK = 0.5
-"""Seconds between two looks whether the run is to stop; ours."""
+"""Seconds between checks of whether the run is to stop; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class _Share:
     """Without pictures and tokens."""
     marks: list[Mark] = field(default_factory=list)
     fallbacks: list[Mark] = field(default_factory=list)
-    """The same by the protocol's own fallback."""
+    """The same with the protocol's own fallback."""
     audited: list[AuditRow] = field(default_factory=list)
 
 
 class OnlineEvaluation:
-    """Evaluates the weights in training whenever it is due.
+    """Evaluates the weights during training whenever an evaluation is due.
 
     Args:
         recipe: When; None: never.
@@ -111,14 +111,14 @@ class OnlineEvaluation:
         """Whether a question of a suite, by its name, may run code."""
 
     def due(self, step: int) -> list[Loaded]:
-        """The suites to be evaluated after `step` steps; alike in all processes."""
+        """The suites to evaluate after `step` steps; the same in all processes."""
         if self._recipe is None or (step % self._recipe.every and step != self._steps):
             return []
         known = self._record.evaluated if step == self._done else ()
         return [one for one in self._suites if one.name not in known]
 
     async def after(self, step: int, engine: Engine) -> bool:
-        """Evaluate all that is due after `step` steps; returns whether it was given up. See `of`."""
+        """Evaluate everything due after `step` steps; returns whether it was abandoned. See `of`."""
         for one in self.due(step):
             if await self.of(one, step, engine):
                 return True

@@ -27,7 +27,7 @@ from vtune.runs.train.online_recipe import OnlineEval, evaluations_of
 from vtune.sandbox import Isolation
 
 YOUNGER = "suite.answer_default"
-"""A key that a suite from before it was there does not have."""
+"""A key that older suites do not have."""
 _YOUNGER = " (`answer_default: null` in its `settings` reads answers as when it began)"
 
 
@@ -94,7 +94,7 @@ def load_suites(
 
 
 def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
-    """Name -> what a suite says, as values."""
+    """Name -> the suite's settings, as values."""
     return {one.name: one.suite.model_dump(mode="json") for one in suites}
 
 
@@ -173,7 +173,7 @@ def _check_record(one: Loaded, tools: ToolsRecipe | None, world: int) -> None:
 
 
 def missing_data(suites: Iterable[Loaded]) -> list[str]:
-    """The data files of suites that are not here, each with how to get it."""
+    """Data files of suites that are not present, each with how to get it."""
     return [
         f"data {name} of eval suite {one.name}: {one.suite.data_from}"
         for one in suites
@@ -185,7 +185,7 @@ def missing_data(suites: Iterable[Loaded]) -> list[str]:
 def cost_of(
     recipe: OnlineEval | None, rollouts: Mapping[str, int], *, steps: int, trained: int | None
 ) -> dict[str, Any]:
-    """What a dry run reports of the evaluations: how many, and what they draw.
+    """What a dry run reports about evaluations: how many there are, and how many rollouts they generate.
 
     Args:
         recipe: The section; None: nothing.
@@ -203,7 +203,7 @@ def cost_of(
 
 
 def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
-    """Write down what a run's evaluations are known by.
+    """Write down what identifies a run's evaluations.
 
     Raises:
         RecipeError: As `check_pinned`.
@@ -214,9 +214,9 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
 
 
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
-    """Check that a run's evaluations are still the same; to be asked before anything of the run is written.
+    """Check that a run's evaluations are still the same; called before anything of the run is written.
 
-    Suites may be added when a run continues, and left out.
+    Suites may be added, or left out, when a run resumes.
 
     Returns:
         What the evaluations are known by, those of before included.

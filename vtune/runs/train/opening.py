@@ -45,9 +45,9 @@ class Opened:
     runs_code: bool
     """Whether a row of the data may run code; then a sandbox was started."""
     done: int
-    """Steps done before the run continued."""
+    """Steps completed before the run resumed."""
     state: Mapping[str, Any] | None
-    """That was saved after them."""
+    """The state that was saved after them."""
     began: float
     """When its weights were loaded, by `time.monotonic`."""
 
@@ -56,7 +56,7 @@ class Opened:
 async def opened(
     recipe: RLRecipe, suites: Sequence[Loaded], out: Path, ranks: Ranks, *, resume: bool
 ) -> AsyncIterator[Opened]:
-    """Load the weights, and open what draws and scores.
+    """Load the weights, and open what generates and scores.
 
     Args:
         recipe: Of the run.
@@ -131,7 +131,7 @@ def _engine(
 
 
 def _adapters(recipe: RLRecipe) -> Adapters | None:
-    """What is handed to vLLM where all weights are not."""
+    """The adapters that vLLM receives, if it does not receive all weights."""
     lora = recipe.update.lora
     if recipe.rollout.adapters == "merged" or lora is None:
         return None

@@ -14,14 +14,14 @@ from vtune.update.ranks import Ranks
 
 FOLDER = "profile"
 ROWS = 40
-"""Operators in the table, those first that take longest themselves (ours)."""
+"""Operators in the table, those with the longest own time first (ours)."""
 
 phase = record_function
-"""Names a part of a step in its profile, as a context; costs next to nothing outside of one."""
+"""Names a part of a step in its profile, as a context; costs almost nothing when not profiling."""
 
 
 def check_profile(step: int | None, *, done: int, steps: int) -> None:
-    """Check that a run comes by the step that is to be recorded.
+    """Check that a run reaches the step that is to be recorded.
 
     Args:
         step: Counted from 1; None: none is.
@@ -62,7 +62,7 @@ class Profile:
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """Around the step after `number` others; a step that fails leaves no profile."""
+        """A context around the step after `number` others; a failing step leaves no profile."""
         if self._step != number + 1:
             yield
             return

@@ -19,8 +19,8 @@ METRICS = "metrics.jsonl"
 class Record:
     """Writes a run's numbers, in the first process; the others write nothing. A context manager.
 
-    What a run wrote after its last checkpoint goes, for it is done again; a finished evaluation of the very
-    weights that it continues from stays.
+    What a run wrote after its last checkpoint is removed, since it is repeated; a finished evaluation of the
+    very weights that it resumes from stays.
 
     Args:
         out: The run folder.
@@ -71,5 +71,5 @@ class Record:
         self._tracker.numbers(step, rows)
 
     def trajectories(self, step: int, drawn: Sequence[Trajectory], file: Path) -> None:
-        """A few of a step's trajectories, all of which are kept in a file, for the tracker."""
+        """A few of a step's trajectories for the tracker; a file keeps all of them."""
         self._tracker.trajectories(step, drawn, file)

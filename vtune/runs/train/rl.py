@@ -37,7 +37,7 @@ from vtune.verifiers.listing import Lists
 
 
 def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded, for a run of `world` processes.
+    """Check everything that can be checked before weights are loaded, for a run of `world` processes.
 
     Raises:
         VtuneError: With the problems found: rows, ground truths, judges, sizes.
@@ -84,7 +84,7 @@ def suites_of(recipe: RLRecipe) -> list[Loaded]:
 
 
 def check_loopback(recipe: RLRecipe, suites: Sequence[Loaded], ranks: Ranks) -> None:
-    """See that services on a loopback address that the run asks are on this machine, too.
+    """Check that services on a loopback address that the run uses are on this machine, too.
 
     Raises:
         RecipeError: If one is not (see `check_services_here`).
@@ -109,7 +109,7 @@ def idle_judge(recipe: RLRecipe, suites: Sequence[Loaded], suite: str) -> bool:
 
 
 def doubts(recipe: RLRecipe) -> list[str]:
-    """What a recipe does and its author may not have meant; it can be run all the same.
+    """What a recipe does that its author may not have intended; it can still be run.
 
     With one update of what the same weights have drawn, every ratio is 1, and losses that coincide there have
     the gradient of the default, whose recipes do not claim to differ. A reward without weights teaches
@@ -154,7 +154,7 @@ def idle_credit(credit: Credit | None, offers: Collection[str]) -> list[str]:
 
 
 def check_service(reward: RewardRecipe) -> None:
-    """Check that a reward service answers; where another can stand in for one that does not, say so.
+    """Check that a reward service responds; warn about one that does not if another can replace it.
 
     Raises:
         ServiceError: If none answers.

@@ -107,7 +107,7 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
 
 
 def check_machine(recipe: RLRecipe, processes: int) -> None:
-    """Check that the processes which share a vLLM are on one machine, where each has so many.
+    """Check that the processes that share a vLLM are on one machine, where each has this many.
 
     Raises:
         RecipeError: If they are not.

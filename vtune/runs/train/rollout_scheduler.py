@@ -15,13 +15,14 @@ D = TypeVar("D")
 
 
 class RolloutScheduler(Generic[D]):
-    """Hands weights over and draws.
+    """Transfers weights and generates rollouts.
 
-    Strictly on-policy (staleness 0), a step is drawn with the weights that it trains. With staleness N the N
-    steps after it are drawn while it trains, with its weights or newer ones, never older: each is begun when
-    the weights of N steps before it are handed over. New weights are handed over when all that is ahead is
-    drawn, so one version draws all of a step (N is 1 then). With `interrupt` they are at once: what is being
-    written is continued with them, and each token has its own version.
+    Strictly on-policy (staleness 0), a step is generated with the weights that it trains. With staleness N
+    the N steps after it are generated while it trains, with its weights or newer ones, never older: each
+    starts when the weights of N steps before it have been transferred. New weights are transferred once
+    everything ahead has been generated, so one version generates all of a step (N is 1 then). With
+    `interrupt` they are transferred at once: turns in progress continue with them, and each token has its own
+    version.
 
     Args:
         draw: Step -> its rollouts; with `interrupt`, called for a step while others are drawn.
@@ -52,11 +53,12 @@ class RolloutScheduler(Generic[D]):
         self._interrupt = interrupt
         self._steps = steps
         self._ahead: dict[int, asyncio.Task[D]] = {}
-        """What was begun, by step."""
+        """What has been started, by step."""
         self._ready: int | None = None
 
     async def ready(self, step: int) -> None:
-        """Hand the weights over after `step` steps of training; until `of` is asked, nothing new is drawn.
+        """Transfer the weights after `step` steps of training; until `of` is called, nothing new is
+        generated.
 
         Raises:
             RunFailed: If nothing is left that could take them, or draw what was drawn ahead.
@@ -70,7 +72,7 @@ class RolloutScheduler(Generic[D]):
             await self._hand_over(step)
 
     async def settled(self) -> None:
-        """Until all that was begun is drawn: nothing is drawn then until `of` is asked.
+        """Wait until everything started is generated; nothing more is until `of` is called.
 
         Raises:
             RunFailed: If nothing is left that could draw it.
@@ -81,7 +83,7 @@ class RolloutScheduler(Generic[D]):
             drawn.result()
 
     async def of(self, step: int) -> D:
-        """The rollouts of a step, after `step` steps of training; makes it ready if it is not.
+        """The rollouts of a step, after `step` steps of training; calls `ready` if that is still to do.
 
         Raises:
             RunFailed: If nothing is left that could draw them.
@@ -97,11 +99,11 @@ class RolloutScheduler(Generic[D]):
         return drawn
 
     async def rest(self) -> None:
-        """The engine is not needed any more."""
+        """The engine is no longer needed."""
         await self._engine.rest()
 
     async def aclose(self) -> None:
-        """Give up what is drawn ahead."""
+        """Abandon what is being generated ahead."""
         for drawing in self._ahead.values():
             drawing.cancel()
         await asyncio.gather(*self._ahead.values(), return_exceptions=True)
@@ -141,7 +143,7 @@ class RolloutScheduler(Generic[D]):
 
 
 class _OnePass:
-    """The one pass over the weights that a hand-over takes."""
+    """The one pass over the weights that a transfer takes."""
 
     def __init__(self, weights: Weights) -> None:
         self._left = weights()

@@ -62,7 +62,7 @@ COUNTED = 200
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
-    """Everything that can be known before weights are loaded.
+    """Check everything that can be checked before weights are loaded.
 
     Raises:
         VtuneError: With the first problem found.
@@ -105,7 +105,7 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
 
 
 def steps_of(recipe: SFTRecipe, *, traces: int) -> int:
-    """How many updates a run on so many traces has."""
+    """How many updates a run on this many traces has."""
     # As a person writes it: 90 traces x 0.7 epochs are 63, and in floats a little less.
     epochs = Fraction(str(recipe.epochs or 0))
     return recipe.steps or int(traces * epochs) // recipe.batch_size

@@ -28,12 +28,12 @@ class Row:
     """A rollout."""
 
     number: int
-    """Of its question in the data, from 0."""
+    """Position of its question in the data, from 0."""
     sample: Sample
     """As it was asked, without its pictures."""
     trajectory: Trajectory
     question: str
-    """Of the data, without options and request."""
+    """As in the data, without options and request."""
     prediction: str
     """What the harness' parser is handed; empty where the policy gave no answer."""
 
@@ -74,7 +74,7 @@ def _handed(reply: str, sample: Sample, reads: Reads) -> str:
 
 
 def task_of(finished: Finished, names: dict[str, str]) -> str:
-    """What a harness calls the benchmark of an evaluation.
+    """A harness's name for the benchmark of an evaluation.
 
     Args:
         finished: The evaluation.
@@ -96,7 +96,7 @@ def ended(finished: Finished) -> datetime:
 
 @dataclass(slots=True)
 class Pictures:
-    """The pictures of an export, each a file of its own, named by its content."""
+    """The pictures of an export, each in its own file, named by its content."""
 
     finished: Finished
     out: Path
@@ -120,7 +120,7 @@ class Pictures:
 
 
 def kind_of(data: bytes) -> str:
-    """The format of an encoded picture, as a suffix; `bin` where it is not known by its first bytes."""
+    """The format of an encoded picture, as a suffix; `bin` if its first bytes are not recognised."""
     return next((kind for magic, kind in _MAGIC.items() if data.startswith(magic)), "bin")
 
 

@@ -11,7 +11,7 @@ from vtune.schema.trajectory import Trajectory
 
 
 def export(finished: Finished, out: Path) -> dict[str, Any]:
-    """Write `replies.jsonl`, a line per rollout, for `--model scripted:OUT/replies.jsonl`.
+    """Write `replies.jsonl`, one line per rollout, for `--model scripted:OUT/replies.jsonl`.
 
     One that failed has the turns that it came to, or none: there its conversation ends again, unscored.
     """

@@ -23,7 +23,7 @@ EXPORTS: Mapping[str, Callable[[Finished, Path], dict[str, Any]]] = MappingProxy
 
 
 def run_export_evaluation(folder: Path, out: Path, name: str) -> dict[str, Any]:
-    """Write a finished evaluation as another harness would have; `out` is there completely or not at all.
+    """Write a finished evaluation in another harness's format; `out` is complete or does not exist.
 
     A rollout that failed is our failure and has no reply: it is left out where the format has no place for
     it, and counted.

@@ -31,9 +31,9 @@ NAMES = {
 }
 """Stem of the data -> its name; all others are called as their file."""
 CELL = 32767
-"""Characters that a cell of xlsx holds."""
+"""Characters that an xlsx cell can hold."""
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
-"""What a cell of xlsx cannot hold, or would be read back otherwise."""
+"""What an xlsx cell cannot hold, or would be read back differently."""
 _MISSING = frozenset(
     ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A")
 ) | {"NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
@@ -42,7 +42,8 @@ _KEPT = ("category", "l2-category", "cycle_category", "hint", "task")
 
 
 def export(finished: Finished, out: Path) -> dict[str, Any]:
-    """Write a file per rollout of each question; of several, the model is called `{model}_r0` and so on.
+    """Write one file per rollout of each question; if there are several, the model is called `{model}_r0` and
+    so on.
 
     A prediction that pandas would take for a missing value (nothing, `None`, `NA` …) gets a space behind it:
     some scorers stop at missing ones. `extra_records` holds the conversation as JSON, or the name of a file
