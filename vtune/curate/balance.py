@@ -22,9 +22,10 @@ class Balance(Selected):
     """
 
     by: Literal["ground_truth", "ability", "verifier"] = "ground_truth"
-    """What makes a group."""
+    """What defines a group."""
     times_median: float = Field(default=1.5, gt=0)
-    """Samples that a group may keep, in sizes of the median group (of two middle ones, the smaller); ours."""
+    """Limit on a group's samples, as a multiple of the median group's size (of two middle ones, the smaller);
+    ours."""
 
 
 def group_of(spec: Balance, item: Item) -> str:

@@ -39,11 +39,11 @@ class PlainLabels(Selected):
     """Drops complex phrases: labels with many words, digits or punctuation. Empty labels pass."""
 
     at_most: int = Field(default=3, gt=0)
-    """Words; the number is ours."""
+    """Words per label; the number is ours."""
 
 
 class SinglesToMultis(Selected):
-    """Keeps, in each source, samples with one box a category and all others in a fixed proportion.
+    """Keeps, in each source, samples with one box per category and all others in a fixed proportion.
 
     Whichever are too many are dropped at random.
     """

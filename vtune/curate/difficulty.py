@@ -13,10 +13,10 @@ more."""
 
 
 class Band(Strict):
-    """The scores that keep a sample. A bound that is left out does not hold anything back."""
+    """The scores that keep a sample. A bound that is left out does not apply."""
 
     of: Literal["mean", "sum"] = "mean"
-    """Of the accuracies of all rollouts: `mean` of right or wrong is the pass rate."""
+    """Over the accuracies of all rollouts: `mean` of right or wrong is the pass rate."""
     above: float | None = None
     """Greater than."""
     at_least: float | None = None
@@ -45,9 +45,9 @@ class FirstPass(Strict):
 
     rollouts: int = Field(default=2, ge=2, le=4)
     easy: float | None = Field(default=None, ge=0, le=1)
-    """Mean accuracy from which on a sample is too easy, so that no more is drawn; null: never."""
+    """From this mean accuracy on a sample is too easy, so no more rollouts are generated; null: never."""
     hard: float | None = Field(default=None, ge=0, le=1)
-    """Mean accuracy up to which a sample is too hard; null: never, since tools may yet solve it."""
+    """Up to this mean accuracy a sample is too hard; null: never, since tools may yet solve it."""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:

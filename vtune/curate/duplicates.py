@@ -15,16 +15,17 @@ from vtune.schema.message import Picture
 
 
 class Duplicates(Selected):
-    """Drops every row that is like an earlier one that is kept.
+    """Drops every row that resembles an earlier one that is kept.
 
     With `match: both`, the same question about pictures that are merely near has the same answer, too: a
     small thing, or a colour, may be all that tells two pictures apart (`likeness`).
     """
 
     match: Literal["both", "images", "text"] = "both"
-    """What has to be alike: pictures and question, all pictures, or the question."""
+    """What has to match: pictures and question, all pictures, or the question."""
     image_distance: int | None = Field(default=4, ge=0, lt=BITS)
-    """Bits of 256 in which the difference hashes of two near pictures may differ; null: equal files only."""
+    """Bits of 256 by which the difference hashes of two near pictures may differ; null: identical files only.
+    """
     text_similarity: float = Field(default=1.0, gt=0, le=1)
     """Share of runs of five characters that near questions have in common; 1: the same words."""
 
@@ -33,14 +34,15 @@ class Contamination(Selected):
     """Drops rows that show a picture of a benchmark or, without pictures, ask one of its questions."""
 
     suites: Literal["all"] | tuple[str, ...] = "all"
-    """Names or paths of suites; `all` means those that ship. What is not here is reported, and left out."""
+    """Names or paths of suites; `all` means those that ship. Any that is not present is reported, and left
+    out."""
     data: tuple[str, ...] = ()
     """Further Parquet files to keep apart from, e.g. other held-out samples."""
     image_distance: int | None = Field(default=8, ge=0, lt=BITS)
-    """As in `duplicates`; null: equal files only."""
+    """As in `duplicates`; null: identical files only."""
     text_similarity: float | None = Field(default=None, gt=0, le=1)
-    """As in `duplicates`, for questions whatever their pictures; null: only where neither has a picture,
-    and then the same words."""
+    """As in `duplicates`, for questions whatever their pictures; null: only if neither has a picture, and
+    then the same words."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:

@@ -48,7 +48,7 @@ class Item:
 
 
 class Selected(Strict):
-    """What every filter says first: its name, and which rows it looks at. All others pass."""
+    """Keys common to all filters: the name, and which rows the filter looks at. All others pass."""
 
     filter: str
     """A key of `vtune.curate.filters.FILTERS`."""

@@ -31,17 +31,17 @@ class ExternalKnowledge(Selected):
 
     judge: JudgeEndpoint
     max_unscored: float = Field(default=0.01, ge=0, le=1)
-    """The run stops when the judge says nothing usable about a larger share of the rows."""
+    """The run stops if the judge gives no usable reply about a larger share of the rows."""
 
 
 class LabelCheck(Selected):
-    """Puts samples whose ground truth a judge doubts before a person (CodeV §9)."""
+    """Queues samples whose ground truth a judge doubts for a person to review (CodeV §9)."""
 
     judge: JudgeEndpoint
     max_unscored: float = Field(default=0.01, ge=0, le=1)
     """As in `external_knowledge`."""
     unreviewed: Literal["drop", "keep"] = "drop"
-    """What becomes of a doubted sample as long as no person has decided."""
+    """What becomes of a doubted sample until a person has decided."""
 
 
 @dataclass(frozen=True, slots=True)

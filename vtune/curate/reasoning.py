@@ -22,7 +22,7 @@ class NoGuessing(Selected):
 
 
 class AnswerSymbols(Selected):
-    """Drops answers with symbols whose mere absence would make a right value not match."""
+    """Drops answers with symbols whose absence alone would make a correct reply fail to match."""
 
     symbols: str = Field(default="=[]():", min_length=1)
     """One character each (V-Triune, appendix A)."""

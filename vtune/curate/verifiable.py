@@ -18,7 +18,7 @@ class Verifiable(Selected):
     """Drops samples whose ground truth a verifier cannot read."""
 
     verifier: str | None = None
-    """Name of a verifier, with its own options left out; null asks the sample's own."""
+    """Name of a verifier, without options of its own; null uses the sample's own verifier."""
 
     @field_validator("verifier")
     @classmethod

@@ -16,7 +16,7 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import exact
 
 PLACE = "{PREDICTION}"
-"""In a grading query, where the answer belongs."""
+"""Marks in a grading query where the answer goes."""
 
 REASONING: Mapping[int, str] = MappingProxyType(
     {1: "text in chart", 2: "text in general", 3: "number in chart", 4: "number in general"}

@@ -27,7 +27,7 @@ TOOL_RATIO = 0.5
 
 
 def coco_traces(samples: Iterable[Sample]) -> Iterator[Trajectory]:
-    """A cold-start trace for each sample: it crops the first evidence box and answers right."""
+    """A cold-start trace for each sample: it crops the first evidence box and answers correctly."""
     for sample in samples:
         x0, y0, x1, y1 = sample.evidence[0].bbox
         yield look_trace(sample, (floor(x0), floor(y0), ceil(x1), ceil(y1)))

@@ -18,11 +18,11 @@ from vtune.schema.box import Box, clamp
 from vtune.schema.pixels import Refused, examine
 
 DOUBTFUL = ("iscrowd", "isfake", "isreflected")
-"""Marks of annotations that may or may not count; the two latter are Objects365's."""
+"""Marks of annotations that may or may not count; the last two are Objects365's."""
 MIN_SIDE = 16
 """Shortest side, in pixels, of a box worth asking about (ours)."""
 OUTSIDE = 0.1
-"""Share of a box that may lie outside of its picture, where it is cut off: published boxes leave theirs by a
+"""Share of a box that may lie outside its picture, where it is cut off: published boxes exceed theirs by a
 pixel or a few. A box with more there is wrong (ours)."""
 
 T = TypeVar("T")
@@ -52,13 +52,13 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One photograph and what is annotated on it."""
+    """One photograph and its annotations."""
 
     photo: Photo
     things: tuple[Thing, ...]
     uncountable: frozenset[str]
-    """Categories with a crowd, a tiny instance, or a picture or mirror image of one here: nobody can say how
-    many there are."""
+    """Categories with a crowd, a tiny instance, or a picture or mirror image of one here: their number is
+    uncertain."""
 
 
 Question = tuple[Scene, tuple[Thing, ...]]
@@ -191,7 +191,7 @@ def _box(value: Any, photo: Photo) -> Box:
 
 
 def reason(error: Exception) -> str:
-    """What is wrong with an entry, by the exception that it raised."""
+    """What is wrong with an entry, from the exception that it raised."""
     if isinstance(error, KeyError):
         return f"it has no {error}"
     return f"a value is of the wrong type ({error})" if isinstance(error, TypeError) else str(error)

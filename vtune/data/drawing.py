@@ -25,12 +25,12 @@ def ground(side: int, low: int, high: int, green: int = 0) -> Pixels:
 
 
 def blank(side: int) -> Pixels:
-    """A square picture that is black."""
+    """A black square picture."""
     return np.zeros((side, side, 3), np.uint8)
 
 
 def cut(pixels: Pixels, encoded: bytes, box: Area) -> bytes:
-    """An area of a picture as PNG; `encoded` is the whole, which takes longest to encode."""
+    """An area of a picture as PNG; `encoded` is the whole picture, which takes longest to encode."""
     height, width, _ = pixels.shape
     x0, y0, x1, y1 = box
     return encoded if box == (0, 0, width, height) else png(pixels[y0:y1, x0:x1])

@@ -20,18 +20,18 @@ PICTURE = 16_384
 
 
 class Prices(Strict):
-    """What tokens cost, per million; the user says it, for nobody here knows."""
+    """What tokens cost, per million; set by the user, because vtune does not know prices."""
 
     input: float = Field(ge=0)
     cached_input: float = Field(ge=0)
-    """Of input tokens that the endpoint reports as cached; the price of `input` where it has no other."""
+    """For input tokens that the endpoint reports as cached; the price of `input` if it has no other."""
     output: float = Field(ge=0)
-    """Of output tokens, thoughts included."""
+    """For output tokens, including thoughts."""
     currency: str = Field(min_length=1)
 
 
 class Budget(Strict):
-    """The most that may be spent: by one process, with what its file of replies says was spent before."""
+    """Spending limit: for one process, including what its file of replies says was spent before."""
 
     tokens: int | None = Field(default=None, gt=0)
     """Input and output together; null: no limit."""

@@ -26,20 +26,20 @@ class JudgeEndpoint(Strict):
     temperature: float = Field(ge=0)
     """Not sent to a model that refuses it (GPT-5 and other models that reason)."""
     max_tokens: int = Field(gt=0)
-    """Of a reply, thoughts included; sent as `max_completion_tokens` to a model that wants that name."""
+    """Per reply, including thoughts; sent as `max_completion_tokens` to models that require that name."""
     concurrency: int = Field(gt=0)
-    """Requests under way at the same time."""
+    """Concurrent requests."""
     retries: int = Field(ge=0)
-    """Further attempts after a failed connection, a time-out, a status 408, 409, 429 or 5xx, or a body of
-    status 200 that is not a completion."""
+    """Retries after a failed connection, a timeout, a status 408, 409, 429 or 5xx, or a body of status 200
+    that is not a completion."""
     timeout_s: float = Field(gt=0)
-    """For one attempt, in seconds."""
+    """Per attempt, in seconds."""
     api_key_env: str | None
-    """Name of the environment variable that holds the key; null where the endpoint wants none."""
+    """Name of the environment variable that holds the key; null if the endpoint needs none."""
     prices: Annotated[Prices | None, Field(exclude_if=lambda prices: prices is None)] = None
-    """Null: no cost is reported, and no limit may be in money."""
+    """Null: no cost is reported, and a limit in money is not allowed."""
     budget: Annotated[Budget, Field(exclude_if=_has_no_limit)] = Budget()
-    """What may exceed it is not asked: it is unscored."""
+    """Whatever might exceed it is not asked: it is unscored."""
 
     @field_validator("base_url")
     @classmethod

@@ -109,8 +109,10 @@ CODE_OPEN = "<code>\n"
 def codev(
     sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
-    """Template 13.1 of CodeV. A sample without tools, or with a system turn of its own, keeps its system turn; one
-    that does not say how code is written is followed by the template's rules.
+    """CodeV's template 13.1: thoughts, code and an answer, with the rules for code in the system turn.
+
+    A sample without tools, or with a system turn of its own, keeps its system turn; if that does not say how
+    code is written, the template's rules follow it.
 
     Args:
         sample: What is asked.
@@ -167,7 +169,7 @@ def tools(
 def pool(
     sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas, draw: int
 ) -> tuple[Message, ...]:
-    """The sample's own turns, with a request from V-Triune's prompt pool behind the last question.
+    """The sample's own turns, with a request from V-Triune's prompt pool after the last question.
 
     The request depends on where the sample's answer is read; `draw` chooses it.
     """

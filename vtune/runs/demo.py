@@ -33,7 +33,7 @@ from vtune.update.checkpoint import newest_checkpoint
 
 LEVEL = 1
 TRAIN, HELDOUT, TRACES = 1200, 256, 4000
-"""Puzzles for reinforcement training, for evaluation, and cold-start traces."""
+"""Puzzles for reinforcement learning, for evaluation, and cold-start traces."""
 
 COMPARED = "shortcut"
 """The sweep behind `compare`."""

@@ -32,7 +32,7 @@ UNREADABLE = "delete the line, or decompress the file if it is compressed"
 
 
 class Budget(Strict):
-    """What the web may cost one process of a run, with what its record holds already.
+    """What web requests may cost one process of a run, including what its record already holds.
 
     What failed costs nothing.
     """
@@ -47,14 +47,14 @@ class Budget(Strict):
 
 
 class WebRules(Strict):
-    """What holds for all tools that ask the web."""
+    """Settings for all tools that use the web."""
 
     record: str | None = None
-    """File that exchanges are kept in; null: one in the folder of the run."""
+    """File in which exchanges are kept; null: one in the run's folder."""
     replay: tuple[str, ...] = ()
-    """Such files: nothing but what stands there is answered, and nobody is asked."""
+    """Such files: only their contents are used, and no request is sent."""
     blocked: tuple[BlockedHost, ...] = ()
-    """Hosts whose pages are neither shown nor read, with all below them; those of a suite come on top."""
+    """Hosts whose pages are neither shown nor read, including subdomains; a suite's are added to these."""
     budget: Budget = Budget(requests=5000)
 
     @property

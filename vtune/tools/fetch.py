@@ -31,15 +31,15 @@ AGENT = "Mozilla/5.0 (compatible; vtune)"
 
 
 class Limits(Strict):
-    """What a page may take."""
+    """Limits for reading a page."""
 
     max_bytes: int = Field(default=4_000_000, gt=0)
-    """Of a page, unpacked; ours."""
+    """Per page, decompressed; ours."""
     timeout_s: float = Field(default=15.0, gt=0)
-    """For a page with all of its redirects; ours."""
+    """For a page including all of its redirects; ours."""
     redirects: int = Field(default=5, ge=0)
     private: tuple[str, ...] = ()
-    """`host:port` of one's own network that may be read all the same, e.g. a mirror; no other is."""
+    """`host:port` on the local network that may be read nevertheless, e.g. a mirror; no other may."""
 
 
 class NotRead(Exception):

@@ -48,17 +48,18 @@ def time_left(limit: asyncio.Timeout) -> float:
 
 
 class Patience(Strict):
-    """How long a service is waited for."""
+    """How long to wait for a service."""
 
     timeout_s: float = Field(gt=0)
-    """For one attempt, in seconds."""
+    """Per attempt, in seconds."""
     retries: int = Field(ge=0)
-    """Further attempts after a failed connection, a time-out, a body that is not packed as it says, or a
-    status 408, 429 or 5xx; none earlier than its header Retry-After asks for."""
+    """Retries after a failed connection, a timeout, a wrongly compressed body, or a status 408, 429 or 5xx;
+    none earlier than its header Retry-After asks for."""
     deadline_s: float = Field(gt=0)
-    """For all attempts together, in seconds; then the call is ours and the trajectory is unscored."""
+    """For all attempts together, in seconds; after that the failure is ours and the trajectory is unscored.
+    """
     concurrency: int = Field(gt=0)
-    """Requests under way at the same time."""
+    """Concurrent requests."""
 
 
 class Poster:

@@ -45,22 +45,23 @@ class ImageSearchRecipe(Strict):
     """Where pictures are searched: `cached` columns of the samples, an `index`, a service, or the web."""
 
     cached: bool = False
-    """Results stand in the samples (SenseNova-MARS's image_search_title_list, …)."""
+    """Results are stored in the samples (SenseNova-MARS's image_search_title_list, …)."""
     thumbnails: str | None = None
-    """With `cached`: folder that their paths start from; null shows titles only."""
+    """With `cached`: folder that their paths are relative to; null shows titles only."""
     index: str | None = None
     """Folder that `vtune data index --pictures` wrote."""
     encoder: IndexEncoder | None = None
-    """With an `index` that a model embedded: where that is now; null: as the index names it, on the CPU."""
+    """With an `index` that a model embedded: where that model is now; null: as the index names it, on the
+    CPU."""
     url: str | None = None
-    """Of a `vtune serve search --pictures`."""
+    """URL of a `vtune serve search --pictures`."""
     token_env: str | None = None
     web: WebPictures | None = None
-    """Reverse image search on the web; titles and texts alone. Record and budget are those of `tools.web`."""
+    """Reverse image search on the web; titles and texts only. Record and budget are those of `tools.web`."""
     min_score: float | None = Field(default=None, ge=0, le=1)
-    """With `index`: what is less alike is not found; null: 0.75 (ours), as a service has it."""
+    """With `index`: matches below this similarity are dropped; null: 0.75 (ours), as in the service."""
     top_k: int = Field(gt=0, le=100)
-    """Matches of an answer (5 in SenseNova-MARS)."""
+    """Matches per answer (5 in SenseNova-MARS)."""
     max_chars: int = Field(gt=0)
     show: bool | None = None
     """With `index` and `url`: whether the policy sees thumbnails, or reads only what is known about them."""

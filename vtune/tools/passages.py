@@ -23,12 +23,12 @@ Device = Literal["cpu", "cuda"]
 
 
 class IndexEncoder(Strict):
-    """What embeds the queries to a dense index."""
+    """The model that embeds queries to a dense index."""
 
     model: str | None = None
     """Where the model that built it is now: a folder or hub name; null: as the index names it."""
     device: Device = "cpu"
-    """`cuda` shares a training GPU; a `vtune serve search` has one of its own."""
+    """`cuda` shares a training GPU; a `vtune serve search` has its own."""
 
 
 def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:

@@ -45,16 +45,16 @@ they stand there. Use nothing but the results. If they say nothing about the que
 
 
 class WebSearch(Strict):
-    """The Serper API, and what it has answered before."""
+    """The Serper API, and its recorded answers."""
 
     api_key_env: str | None
-    """Name of the environment variable that holds the key; null asks nothing: recorded answers only."""
+    """Name of the environment variable that holds the key; null sends no request: recorded answers only."""
     max_requests: int = Field(ge=0)
-    """Questions that one process of a run may ask; the answers are in search-*.jsonl of its folder."""
+    """Limit on requests by one process of a run; the answers are in search-*.jsonl of its folder."""
     recorded: tuple[str, ...]
-    """Such files of other runs: what stands there is not asked again."""
+    """Such files of other runs: what they contain is not requested again."""
     blocked: tuple[BlockedHost, ...] = ()
-    """Hosts whose pages are not shown; `blocked_hosts` of a suite come on top."""
+    """Hosts whose pages are not shown; a suite's `blocked_hosts` are added to these."""
 
 
 class TextSearchRecipe(Strict):
@@ -63,22 +63,23 @@ class TextSearchRecipe(Strict):
     index: str | None = None
     """Folder that `vtune data index` wrote: searched in this process."""
     url: str | None = None
-    """Of a `vtune serve search`."""
+    """URL of a `vtune serve search`."""
     token_env: str | None = None
-    """Name of the environment variable that holds its token; null where it wants none."""
+    """Name of the environment variable that holds its token; null if it needs none."""
     web: WebSearch | None = None
     pages: WebPages | None = None
-    """The web by any search engine, its pages read; record, budget and blocks are those of `tools.web`."""
+    """The web through any search engine, with pages read; record, budget and blocks are those of `tools.web`.
+    """
     encoder: IndexEncoder | None = None
-    """With a dense `index`: what embeds queries; null: the model that the index names, on the CPU."""
+    """With a dense `index`: the model that embeds queries; null: the one that the index names, on the CPU."""
     top_k: int = Field(gt=0, le=100)
-    """Passages of an answer (3 in SenseNova-MARS's training)."""
+    """Passages per answer (3 in SenseNova-MARS's training)."""
     max_chars: int = Field(gt=0)
-    """Of an answer."""
+    """Per answer."""
     patience: Patience | None = None
-    """With `url`, `web` and `pages`: how long an answer is waited for."""
+    """With `url`, `web` and `pages`: how long to wait for an answer."""
     summariser: JudgeEndpoint | None = None
-    """A model that reads the passages and says what they say; null shows them."""
+    """A model that reads the passages and summarises them; null shows the passages."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -32,13 +32,14 @@ class WebPages(Strict):
 
     engine: EngineName
     url: str | None = None
-    """Of the engine; null: where it is, for one that is at one place."""
+    """URL of the engine; null: its default, for an engine with a fixed address."""
     api_key_env: str | None
-    """Name of the environment variable that holds the key; null where it wants none."""
+    """Name of the environment variable that holds the key; null if it needs none."""
     read: int = Field(ge=0)
-    """Pages that are read, of the first results; the others, and 0, show what the engine says of them."""
+    """How many of the first results are read as pages; for the others (0: for all) the engine's text is
+    shown."""
     page_chars: int = Field(gt=0)
-    """Of the text of a page that are shown, or summed up."""
+    """Characters of a page's text that are shown, or summarised."""
     limits: Limits = Limits()
 
     @model_validator(mode="after")

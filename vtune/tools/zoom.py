@@ -41,8 +41,8 @@ class ZoomRecipe(Strict):
 
     space: Space
     min_side: int = Field(gt=0)
-    """Shortest side of a region in pixels of the stored picture (28 in SenseNova-MARS's code); smaller ones
-    are an error of the model."""
+    """Shortest side of a region in pixels of the stored picture (28 in SenseNova-MARS's code); a smaller one
+    is the model's error."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,16 +39,16 @@ VERIFIERS: Parts[Verifier] = Parts(
 """Name in the data -> verifier."""
 
 VERDICT_IS = "return Verdict(score, why), or `answered(score, why)` of vtune.verifiers.verifier"
-"""The remedy where a verifier gives something else."""
+"""The remedy if a verifier returns anything else."""
 
 PARTIAL_CREDIT = "say partial_credit=True in its Verifier(…), or give 0 or 1"
-"""The remedy where a verifier gives partial credit, and does not say so."""
+"""The remedy if a verifier gives partial credit without declaring it."""
 
 ROUNDING = 1e-3
-"""Of a score that is meant to be 0 or 1; ours."""
+"""Tolerance for a score that is meant to be 0 or 1; ours."""
 
 LONGEST_REPLY = 4000
-"""Characters of a reply that the log of a broken verifier has, ours."""
+"""Characters of a reply in the log of a broken verifier, ours."""
 
 
 def verifier_of(sample: Sample) -> Verifier:
@@ -65,12 +65,12 @@ def verifier_of(sample: Sample) -> Verifier:
 
 
 def between_0_and_1(score: float) -> bool:
-    """Whether a score is partial credit, and not 0 or 1 but for rounding."""
+    """Whether a score is partial credit, rather than 0 or 1 up to rounding."""
     return ROUNDING < score < 1.0 - ROUNDING
 
 
 def verdict_on(reply: str, sample: Sample) -> Verdict:
-    """What the sample's own verifier says of a reply, in this process.
+    """The verdict of the sample's own verifier on a reply, in this process.
 
     Raises:
         DataError: If there is no verifier of that name, or it cannot read the sample.
@@ -117,7 +117,7 @@ def check_ground_truth(sample: Sample) -> None:
 
 
 def scored_elsewhere(sample: Sample) -> bool:
-    """Whether only the official scorer of a benchmark can tell: here replies to it stay unscored.
+    """Whether only a benchmark's official scorer can judge it: here replies to it stay unscored.
 
     Raises:
         DataError: If there is no verifier of that name, or it cannot read the sample.

@@ -30,7 +30,7 @@ SENTENCES: Mapping[Mark, str] = MappingProxyType(
 
 
 def missing_marks(sample: Sample) -> tuple[Mark, ...]:
-    """What the question does not name yet of the places that its verifier and its format reward read.
+    """The places read by its verifier and format reward that the question does not name yet.
 
     An answer that is read elsewhere is asked for between tags as well where the tags are paid for
     (`format_ratio`), as in V-Triune's published loader.
@@ -45,7 +45,7 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
 
 
 def unnamed_place(sample: Sample) -> Mark | None:
-    """The place in which an answer is read, where the question does not name it; thoughts need none.
+    """The place in which an answer is read, if the question does not name it; thoughts need none.
 
     Raises:
         DataError: As `missing_marks` does.
@@ -87,17 +87,17 @@ def self_contained(sample: Sample) -> Sample:
 
 
 def asked(sample: Sample) -> str:
-    """All that a sample says before the policy's first turn."""
+    """Everything in a sample before the policy's first turn."""
     return "\n".join(turn.content for turn in sample.prompt)
 
 
 def with_ending(sample: Sample, ending: str) -> Sample:
-    """The sample with something behind its last question."""
+    """The sample with a text added after its last question."""
     return replace(sample, prompt=ended(sample.prompt, ending))
 
 
 def ended(prompt: Sequence[Message], ending: str) -> tuple[Message, ...]:
-    """Turns with something behind the last of the user's."""
+    """Turns with a text added after the user's last one."""
     last = max(number for number, turn in enumerate(prompt) if turn.role == "user")
     turns = list(prompt)
     turns[last] = replace(turns[last], content=turns[last].content + ending)

@@ -14,7 +14,7 @@ THRESHOLDS: tuple[float, ...] = tuple(np.linspace(0.5, 0.95, 10).tolist())
 """IoU 0.50:0.05:0.95, to the last bit as pycocotools has them: whole pixels often overlap by just 0.6."""
 RECALLS: tuple[float, ...] = tuple(np.linspace(0.0, 1.0, 101).tolist())
 MOST = 100
-"""Predictions of one label that count (maxDets)."""
+"""Limit on predictions per label (maxDets)."""
 
 
 def average_precision(ranked: Sequence[LabelledBox], truth: Sequence[LabelledBox]) -> list[float]:
@@ -37,7 +37,7 @@ def average_precision(ranked: Sequence[LabelledBox], truth: Sequence[LabelledBox
 
 
 def by_area(boxes: Sequence[LabelledBox]) -> list[LabelledBox]:
-    """The largest first: V-Triune's stand-in for a confidence, that models do not give (appendix E)."""
+    """Largest first: V-Triune's substitute for a confidence, which models do not give (appendix E)."""
     return sorted(boxes, key=lambda entry: (-_size(entry.box), entry))
 
 

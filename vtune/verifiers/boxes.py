@@ -17,11 +17,11 @@ from vtune.verifiers.spaces import coordinates_in_words, pixels_of, spaces_of
 from vtune.verifiers.verifier import given_answer, where, wrong_option
 
 LONGEST = 20_000
-"""Characters of an answer that is still parsed, ours: some 400 labelled boxes."""
+"""Limit on characters of an answer that is parsed, ours: some 400 labelled boxes."""
 _FURTHEST = 1e12
 """Coordinates of a box are smaller, ours."""
 NOWHERE: Box = (0.0, 0.0, 0.0, 0.0)
-"""Stands for a box that is inside out or no box at all: it overlaps nothing, and it counts."""
+"""Stands for a box that is inside out or not a box at all: it overlaps nothing, but it counts."""
 
 CUP_AND_PEN = '[{"label": "cup", "bbox_2d": [10, 10, 50, 50]}, {"label": "pen", "bbox_2d": [60, 10, 70, 90]}]'
 ELSEWHERE = '[{"label": "cup", "bbox_2d": [60, 60, 99, 99]}, {"label": "pen", "bbox_2d": [0, 0, 5, 5]}]'
@@ -34,7 +34,7 @@ _TAGS = re.compile(r"\s*<answer>(.*)</answer>\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, order=True)
 class LabelledBox:
-    """A box and what it is said to show."""
+    """A box and its label."""
 
     label: str
     """Case folded, as `normalise` leaves it."""
@@ -67,7 +67,7 @@ def value_in(text: str) -> Any:
 
 
 def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None:
-    """The boxes of a reply's answer in pixels of the stored picture; None where it does not list them.
+    """The boxes of a reply's answer in pixels of the stored picture; None if it does not list boxes.
 
     Raises:
         DataError: As `given_answer` and `pixels_of` do.
@@ -81,7 +81,7 @@ def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None
 
 
 def stated_boxes(truth: str) -> list[LabelledBox] | None:
-    """The boxes that a ground truth lists, as they stand and unchecked; None where it lists none."""
+    """The boxes that a ground truth lists, unchanged and unchecked; None if it lists none."""
     tagged = _TAGS.fullmatch(truth)  # so in V-Triune's files
     return boxes_in(tagged[1] if tagged else truth)
 
@@ -135,13 +135,13 @@ def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
 
 
 def boxes_form(sample: Sample) -> str:
-    """What an answer looks like (V-Triune, figure 8); of grounding, too, which does not read the labels."""
+    """What an answer looks like (V-Triune, figure 8); also for grounding, which ignores the labels."""
     entry = '{"bbox_2d": [x0, y0, x1, y1], "label": "…"}'
     return f"a JSON list of {entry}, one for each instance, {coordinates_in_words(sample)}"
 
 
 def right_boxes(sample: Sample) -> str:
-    """The answer that says the ground truth, labels included, in the space of replies.
+    """The answer that gives the ground truth, labels included, in the space of replies.
 
     Raises:
         DataError: As `truth_boxes`.
@@ -166,7 +166,7 @@ def _written(entries: list[LabelledBox], sample: Sample) -> str:
 
 
 def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:
-    """The same boxes, all called alike."""
+    """The same boxes, all with the same label."""
     return [LabelledBox("", entry.box) for entry in boxes]
 
 

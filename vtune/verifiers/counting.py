@@ -24,7 +24,7 @@ NAME = "counting"
 
 MATCHES = ("math_verify", "equal", "substring")
 LONGEST = 20
-"""Characters of a number that is still read, ours: no picture has more to count."""
+"""Limit on characters of a number, ours: no picture has more to count."""
 
 _ONES = (
     *(

@@ -40,9 +40,9 @@ from vtune.verifiers.verifier import (
 NAME = "detection"
 
 REPORTED = (50, 75, 95, 99)
-"""IoU in percent at which it is reported how many boxes were found (V-Triune §3.3)."""
+"""IoU thresholds, in percent, at which the number of boxes found is reported (V-Triune §3.3)."""
 SIZE_PENALTY = 0.6
-"""Of V-Triune's published server: a score is multiplied by it for each box too many or too few."""
+"""From V-Triune's published server: the score's factor for each box too many or too few."""
 AP_RANKINGS = ("area", "order")
 CREDITS = ("overlap", "whole")
 
@@ -169,7 +169,7 @@ def check_boxes(sample: Sample, *, labelled: bool) -> None:
 
 
 def with_iou(sample: Sample, thresholds: Sequence[float]) -> Sample:
-    """The sample with the thresholds of a step; where it has `iou` itself, that stays."""
+    """The sample with the thresholds of a step; its own `iou`, if any, is kept."""
     return with_parm(sample, {"iou": list(thresholds)})
 
 

@@ -17,7 +17,7 @@ Size = tuple[int, int]
 
 
 def asks_for_boxes(sample: Sample) -> bool:
-    """Whether a sample's verifier compares places; one that is not known here does not."""
+    """Whether a sample's verifier compares places; one that is unknown here does not."""
     verifier = VERIFIERS.get(sample.verifier)
     return verifier is not None and verifier.answers_in_boxes
 

@@ -15,7 +15,7 @@ OUTCOME = "outcome"
 
 
 def verify_outcome(reply: str, sample: Sample) -> Verdict:
-    """Score what the environment gave when the conversation had ended; no reply is read.
+    """Score the reward that the environment gave at the end of the conversation; no reply is read.
 
     Raises:
         DataError: If it gave nothing, or `verifier_parm` holds another key.
@@ -33,7 +33,7 @@ def verify_outcome(reply: str, sample: Sample) -> Verdict:
 
 
 def check_outcome(sample: Sample) -> None:
-    """Check that nothing is asked of the verifier that it does not know.
+    """Check that the verifier has no options that it does not know.
 
     Raises:
         DataError: If `verifier_parm` holds another key than `outcome`, or no [score, reason] in it.
@@ -47,7 +47,7 @@ def check_outcome(sample: Sample) -> None:
 
 
 def with_outcome(sample: Sample, outcome: Outcome | None) -> Sample:
-    """The sample, with what its environment gave for a trajectory, and never what stood in the data."""
+    """The sample, with what its environment gave for a trajectory, and never a value from the data."""
     given = {} if outcome is None else {OUTCOME: [outcome.score, outcome.why]}
     others = {key: value for key, value in sample.verifier_parm.items() if key != OUTCOME}
     return replace(sample, verifier_parm=others | given)
@@ -59,7 +59,7 @@ def outcome_form(sample: Sample) -> str:
 
 
 def no_reply(sample: Sample) -> str:
-    """There is no answer that says the ground truth.
+    """There is no answer that gives the ground truth.
 
     Raises:
         DataError: Always.

@@ -16,27 +16,29 @@ from vtune.verifiers.verifier import given_answer, one_of
 KEY, OURS = "grading", "vtune"
 
 LONGEST = 1000
-"""Characters of an answer that our judge is shown: more is not short (DeepEyes refuses from 1000 on)."""
+"""Limit on characters of an answer that our judge is shown: more is not short (DeepEyes refuses from 1000
+on)."""
 
 _THOUGHT = re.compile(r"</think(?:ing)?>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """What a rule does before a model is asked."""
+    """What is done by rule before a model is asked."""
 
     about: str
     """One line: whose rule it is."""
     read: Callable[[str, Sample], str | None]
     """(reply, sample) -> the answer; None or empty: there is nothing to judge."""
     plain: Callable[[str], str] | None
-    """The form in which the text of a truth is right without a model; None: a model always tells."""
+    """The form in which an answer that equals a truth is right without a model; None: a model always decides.
+    """
     longest: int | None
-    """Characters of an answer that is judged; a longer one is unreadable. None: any."""
+    """Limit on characters of an answer; a longer one is unreadable. None: no limit."""
 
 
 def conclusion(reply: str) -> str:
-    """What stands behind the last thought of a reply, as SenseNova-MARS's code cuts it."""
+    """What follows the last thought of a reply, as SenseNova-MARS's code cuts it."""
     return _THOUGHT.split(reply.rpartition("<|im_start|>assistant")[2])[-1]
 
 
@@ -52,7 +54,7 @@ def answers(text: str) -> Iterator[str]:
 
 
 def last_answer(reply: str) -> str:
-    """The last `<answer>` behind the thoughts; where there is none, all that stands there."""
+    """The last `<answer>` after the thoughts; without one, all that follows them."""
     text = conclusion(reply)
     tagged = list(answers(text))
     return tagged[-1].strip() if tagged else text.partition("<|im_end|>")[0].strip()

@@ -11,7 +11,7 @@ NAME = "grounding"
 
 
 def verify_grounding(reply: str, sample: Sample) -> Verdict:
-    """Score the boxes of the answer as `verify_detection` does, whatever they are labelled.
+    """Score the boxes of the answer as `verify_detection` does, ignoring their labels.
 
     One referring expression has one thing or more to point at; the question has named it, so a label tells
     nothing. (V-Triune's server judges grounding by labels too.) A bare `[x0, y0, x1, y1]` can be read as

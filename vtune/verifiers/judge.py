@@ -21,7 +21,7 @@ from vtune.verifiers.verifier import (
 NAME = "judge"
 
 THREE_WAY = "attempted"
-"""The grading whose judge may find that nothing was attempted."""
+"""The grading whose judge may find that no answer was attempted."""
 ATTEMPTED = "not_attempted"
 """In `parts` of a verdict by that grading: 1 where the judge finds so, else 0. So its mean is a share."""
 
@@ -40,7 +40,7 @@ def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
 
 
 def verify_judge(reply: str, sample: Sample) -> Verdict:
-    """Score what a rule decides; what only a judge can tell is not scored here.
+    """Score what a rule decides; what only a judge can decide is not scored here.
 
     An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge; nor
     does a reply without an answer. `answer_in` says where the answer is. `grading` names another rule by

@@ -10,15 +10,15 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 SECONDS = 5.0
-"""Processor time that math-verify may use to parse, and again to compare, before it gives up (its own
-default, which it counts by the clock)."""
+"""CPU time that math-verify may use to parse, and again to compare, before it gives up (its own default,
+which it measures by the clock)."""
 
 AGAIN = 0.1
 """Seconds of processor time between two looks at what was used, once the process has used so much; ours."""
 
 
 def limited(work: Callable[[], Found], otherwise: Found) -> Found:
-    """What the work finds, or `otherwise` where this thread has used `SECONDS` for it. Main thread only.
+    """The result of the work, or `otherwise` if this thread has used `SECONDS` for it. Main thread only.
 
     The work calls math-verify without a limit of its own: that one is a SIGALRM, so that a process which
     merely waited for its turn would be told that an answer cannot be read. There is no limit by the clock in

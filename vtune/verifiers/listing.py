@@ -9,11 +9,11 @@ from vtune.verifiers.perfect import ROUNDING, written
 from vtune.verifiers.verifier import Undecided
 
 LISTED = 32
-"""Different ground truths of a group whose answers are listed at most, ours."""
+"""Limit on a group's different ground truths whose answers are listed, ours."""
 LEAST = 3
-"""Different answers that make a list: two may both be right, as 12 and 12.0 are."""
+"""Fewest different answers that make a list: two may both be right, as 12 and 12.0 are."""
 GROUPS = 64
-"""Groups of a source that are looked at, ours: a user's verifier may have options that differ in each row."""
+"""Limit on groups of a source, ours: a user's verifier may have options that differ in each row."""
 
 
 class Lists:
@@ -30,7 +30,7 @@ class Lists:
         self._sources: dict[str, dict[tuple[str, str], dict[str, Sample]]] = {}
 
     def see(self, sample: Sample) -> None:
-        """Take in the next row."""
+        """Add the next row."""
         groups = self._sources.setdefault(sample.source, {})
         alike = sample.verifier, _options(sample)
         if alike in groups or len(groups) < GROUPS:

@@ -15,7 +15,7 @@ def label_first(
     iou_weight: float = 1.0,
     match_weight: float = 0.0,
 ) -> list[float]:
-    """IoU of each matched pair, where only boxes of the same label may be matched.
+    """IoU of each matched pair, where only boxes with the same label may be matched.
 
     Every box is matched at most once, only at `min_iou` or more, and so that the sum of `iou_weight` · IoU +
     `match_weight` over the pairs is the largest that is possible. V-Triune's server lets each box of the

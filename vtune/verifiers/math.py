@@ -34,7 +34,7 @@ LONGEST_TRUTH = 10_000
 """Characters of a ground truth that is still read; ours: no answer as long could equal it."""
 
 SHORT = 100
-"""Characters of an answer that is soon parsed, whatever it says; ours."""
+"""Characters of an answer that is quick to parse, whatever it says; ours."""
 
 _SLOW = re.compile(
     r"\\(?:sum|prod|lim|i*int|oint|det|binom|begin|operatorname|Gamma|gamma)(?![A-Za-z])"
@@ -175,7 +175,7 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
 
 
 def looks_slow(reply: str, sample: Sample) -> bool:
-    """Whether math-verify may take long over an answer or its ground truth, as far as a glance tells."""
+    """Whether math-verify may be slow on an answer or its ground truth, judged at a glance."""
     place = sample.verifier_parm.get("answer_in")
     given = ANSWER_IN["tag" if not isinstance(place, str) or place not in ANSWER_IN else place](reply) or ""
     texts = [in_latex(text) for text in (given, sample.ground_truth)]
@@ -313,7 +313,7 @@ def _bare(text: str) -> str:
 
 
 def same_value(truth: list[Any], value: list[Any]) -> bool:
-    """Whether math-verify finds what an answer says to be the ground truth. Main thread only."""
+    """Whether math-verify finds that an answer equals the ground truth. Main thread only."""
     from math_verify import verify
 
     return limited(lambda: verify(truth, value, timeout_seconds=None), False)

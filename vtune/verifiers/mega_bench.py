@@ -72,7 +72,7 @@ class _Judging:
 
 
 def verify_mega(reply: str, sample: Sample) -> Verdict:
-    """Score each field by its metric and put the scores together.
+    """Score each field by its metric and combine the scores.
 
     The ground truth is a JSON object: field -> truth. `verifier_parm` holds `metrics` (field -> name; a field
     that has none is not scored), `parser` (one of `PARSERS`, or `dummy`), `aggregation` (`mean`, by default,
@@ -133,7 +133,7 @@ def mega_form(sample: Sample) -> str:
 
 
 def right_mega(sample: Sample) -> str:
-    """The answer that says the ground truth.
+    """The answer that gives the ground truth.
 
     Raises:
         DataError: As `check_mega` does.
@@ -150,7 +150,7 @@ def right_mega(sample: Sample) -> str:
 
 
 def officially(sample: Sample) -> bool:
-    """Whether only the official scorer can tell."""
+    """Whether only the official scorer can judge it."""
     return bool(_judging(sample).waits_for())
 
 

@@ -23,7 +23,7 @@ from vtune.view.place import Place, inside, step_of
 from vtune.view.turns import parts_of, turns_of
 
 LONGEST = 20_000
-"""Characters of a text that are shown; of a longer one, its beginning and its end (ours)."""
+"""Limit on characters of a text that is shown in full; of a longer one, its beginning and its end (ours)."""
 END = 2_000
 """Of them, those of the end."""
 
@@ -46,7 +46,7 @@ def read_record(place: Place, file: Path, row: int) -> Trajectory | Sample:
 
 
 def picture_bytes(picture: Picture, file: Path, place: Place) -> bytes:
-    """The encoded bytes of a picture of a record.
+    """The encoded bytes of a record's picture.
 
     Raises:
         DataError: If it has none, or names a file outside of the folder of its place.
@@ -158,7 +158,7 @@ def _answered(given: LabelledBox, truth: Sequence[LabelledBox]) -> dict[str, Any
 
 
 def shortened(value: Any) -> Any:
-    """A nested value whose long texts keep their beginning and their end, and say how long they were."""
+    """A nested value whose long texts keep their beginning and their end, and state their full length."""
     if isinstance(value, str) and len(value) > LONGEST:
         cut = len(value) - LONGEST
         return f"{value[: LONGEST - END]}\n[… {cut} characters are left out …]\n{value[-END:]}"

@@ -95,7 +95,7 @@ def facts_of(place: Place, file: Path, *, shown_from: float) -> Iterator[pa.Reco
 
 
 def faithful(scores: Sequence[float | None], shown_from: float) -> bool | None:
-    """Whether a call showed a target, by the scores that calls were given; None where nobody could tell.
+    """Whether a call showed a target, by the scores of calls; None if nobody could tell.
 
     What `vtune faithfulness` measures is stricter: see CodeV, algorithm 1.
     """

@@ -30,7 +30,7 @@ HEADERS = {
 
 
 class Gate:
-    """Stands before an ASGI application and takes the token off the path.
+    """Stands in front of an ASGI application and strips the token from the path.
 
     Args:
         app: What it stands before.
@@ -58,7 +58,7 @@ class Gate:
 
 
 def refused(method: str, headers: Mapping[str, str]) -> tuple[int, str] | None:
-    """(status, why), or None where nothing is wrong with a request but perhaps its token."""
+    """(status, why), or None if nothing is wrong with a request except perhaps its token."""
     host = headers.get("host", "")
     if _name(f"http://{host}") not in HOSTS:
         return 421, "this viewer is asked as 127.0.0.1 or localhost"

@@ -19,10 +19,10 @@ from vtune.view.facts import FACTS, facts_of
 from vtune.view.place import Place, stamp
 
 VERSION = 6
-"""Of the facts, raised with whatever changes them; parts of another version are made again."""
+"""Version of the facts, raised with any change to them; parts of another version are rebuilt."""
 
 LIKELY_SHOWN_FROM = 0.5
-"""The score of a call that showed part of a target where no recipe says another (CodeV, template 13.2)."""
+"""The score of a call that showed part of a target, unless a recipe sets another (CodeV, template 13.2)."""
 
 _SUFFIX = ".facts.arrow"
 
@@ -51,18 +51,20 @@ class Index:
 
     @property
     def folder(self) -> Path:
-        """Where its parts are: beside the place, or a folder of this process where nobody may write there."""
+        """Where its parts are: beside the place, or a temporary folder of this process if that is not
+        writable.
+        """
         if self._folder is None:
             self._folder = self._writable()
         return self._folder
 
     @property
     def failed(self) -> list[DataError]:
-        """Why files that are left out cannot be read; each is tried again when it was written again."""
+        """Why skipped files cannot be read; each is retried once it has been rewritten."""
         return list(self._failed.values())
 
     def refresh(self, advance: Callable[[], None] = lambda: None) -> bool:
-        """Index what is new or was written again; returns whether anything changed.
+        """Index what is new or rewritten; returns whether anything changed.
 
         A file that cannot be read is left out, see `failed`: it hides no other.
 

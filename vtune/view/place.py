@@ -20,13 +20,14 @@ CURATED = ("curation.json", "drops.jsonl")
 PREPARED = "prepared"
 """In such a folder, what runs start from: shown when it is named itself."""
 DEPTH = 2
-"""How far below a folder that is no run itself runs are looked for: `runs/demo/eval/after_rl` (ours)."""
+"""How many levels below a folder that is not a run are searched for runs: `runs/demo/eval/after_rl` (ours).
+"""
 
 GIVE = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, or a Parquet file"
 GIVE_RUN = "give a folder that `vtune sft`, `rl`, `eval` or `demo` wrote, e.g. runs/codev-tiny"
 
 RESUME = "run the same command again with --resume"
-"""What to do about an evaluation that is not finished."""
+"""What to do about an unfinished evaluation."""
 
 _RECORDS = (".json", ".jsonl", ".yaml", ".html")
 """How the other files end that are kept in the folder of a run."""
@@ -37,16 +38,16 @@ _WRITTEN = re.compile(r"(step-\d{6,}(-rank-\d+)?|from-\d{8,})\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One thing to look at, and what is kept beside it."""
+    """One thing to view, and what is kept beside it."""
 
     path: Path
-    """As it was named."""
+    """As given by the user."""
     name: str
     kind: Kind
 
     @property
     def root(self) -> Path:
-        """The folder that nothing is read outside of."""
+        """The folder outside which nothing is read."""
         return self.path if self.path.is_dir() else self.path.parent
 
     @property
@@ -56,20 +57,20 @@ class Place:
 
     @property
     def labels(self) -> Path:
-        """The file of what people said about its trajectories."""
+        """The file with people's labels of its trajectories."""
         if self.path.is_dir():
             return self.path / "labels.jsonl"
         return self.path.with_name(f"{self.path.stem}.labels.jsonl")
 
     @property
     def settings(self) -> Path | None:
-        """The recipe or the suite behind it, None where there is none."""
+        """The recipe or the suite behind it, None if there is none."""
         folders = (self.root,) if self.path.is_dir() else (self.root, self.root.parent)
         names = [folder / name for folder in folders for name in ("suite.yaml", "recipe.yaml")]
         return next((name for name in names if name.is_file()), None)
 
     def files(self) -> list[Path]:
-        """Its files of trajectories or samples, as they are now, in order.
+        """Its current files of trajectories or samples, in order.
 
         Raises:
             DataError: If one is a link that leads out of its folder.
@@ -85,13 +86,13 @@ class Place:
         return found
 
     def revision(self) -> str:
-        """Another text whenever something was added or changed, from names, sizes and times alone."""
+        """A text that changes whenever something is added or changed, from names, sizes and times alone."""
         watched = [*self.files(), self.path / "metrics.jsonl", self.labels]
         return "/".join(stamp(file) for file in watched if file.is_file())
 
 
 def find_places(path: Path) -> list[Place]:
-    """What there is to look at under a path: one place, or the runs and evaluations in a folder.
+    """What there is to view under a path: one place, or the runs and evaluations in a folder.
 
     Those in a folder come in the order in which they were begun: what was learnt is seen from left to right.
 
@@ -219,13 +220,13 @@ def portions_of(folder: Path) -> list[Path]:
 
 
 def step_of(file: Path) -> int | None:
-    """The training step whose trajectories a file holds, by its name."""
+    """The training step whose trajectories a file holds, from its name."""
     found = _STEP.match(file.name)
     return int(found[1]) if found else None
 
 
 def stamp(file: Path) -> str:
-    """Name, size and time of a file: another text where it was written again."""
+    """Name, size and time of a file: a text that changes when it is rewritten."""
     status = file.stat()
     return f"{file.name} {status.st_size} {status.st_mtime_ns}"
 
@@ -286,7 +287,7 @@ def _below(folder: Path, depth: int) -> list[Place]:
 
 
 def kind_of_file(path: Path) -> Kind | None:
-    """What a Parquet file holds; None where it is neither.
+    """What a Parquet file holds; None if it is neither.
 
     Raises:
         DataError: If it cannot be read.

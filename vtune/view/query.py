@@ -41,13 +41,13 @@ CLOSED: Mapping[str, Sequence[str]] = {
     "stop": get_args(StopReason),
     LABEL: get_args(Judgement),
 }
-"""Facts of which all values are known: a misspelt one would find nothing, and its opposite everything."""
+"""Facts with a known set of values: a misspelt one would match nothing, and its negation everything."""
 OPEN = tuple(name for name in TEXTS if name not in CLOSED)
 """Facts that may be any text, `none` and commas too."""
 USUAL: Mapping[str, str] = {"right": "right:yes", "wrong": "right:no", "faithful": "faithful:yes"}
 """What those mean, most likely, who write one of these words alone."""
 MOST = 1_000
-"""Characters of a query (ours)."""
+"""Limit on characters of a query (ours)."""
 
 _TOKEN = re.compile(r'\s*(-?)(?:([a-z]+)(<=|>=|:|<|>|=))?("[^"]*"|[^\s"]+)')
 
@@ -57,7 +57,7 @@ class Term:
     """One condition."""
 
     name: str
-    """Of a fact; empty for words of the conversation."""
+    """Name of a fact; empty for words of the conversation."""
     operator: Operator
     values: tuple[str, ...]
     negated: bool = False
@@ -76,7 +76,7 @@ class Query:
 
 
 def parse_query(text: str) -> Query:
-    """The query that a text means.
+    """The query that a text expresses.
 
     Raises:
         RecipeError: If it names an unknown fact, or holds a value that its fact cannot have.
@@ -107,7 +107,7 @@ def parse_query(text: str) -> Query:
 
 
 def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array:
-    """Row numbers of what a query means, in its order.
+    """Row numbers that match a query, in its order.
 
     Args:
         table: Of an index.
@@ -137,7 +137,7 @@ def select(table: pa.Table, query: Query, labels: Mapping[str, str]) -> pa.Array
 
 
 def hint_of(table: pa.Table, query: Query) -> str | None:
-    """What to write where a query finds nothing and a word in it is the name, or a value, of a fact.
+    """What to write if a query matches nothing and a word in it is the name, or a value, of a fact.
 
     Args:
         table: Of an index.
@@ -172,7 +172,7 @@ def of_sample(table: pa.Table, sample: str) -> pa.Table:
 
 
 def facets(table: pa.Table) -> dict[str, list[str]]:
-    """What the facts that hold names can be, each with its values in order."""
+    """The possible values of the facts that hold names, each in order."""
     found = {name: sorted(filter(None, pc.unique(table[name]).to_pylist())) for name in ("source", "stop")}
     found |= {name: _words(table, name) for name in WORDS}
     found["step"] = [str(step) for step in sorted(filter(_known, pc.unique(table["step"]).to_pylist()))]

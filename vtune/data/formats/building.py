@@ -19,41 +19,44 @@ from vtune.tools import ToolName
 from vtune.verifiers import VERIFIERS, choice, counting, exact, judge, math, ocr
 
 SEVERAL = (exact.NAME, ocr.NAME, judge.NAME)
-"""Verifiers that know several reference answers of a row."""
+"""Verifiers that accept several reference answers per row."""
 OF_TEXT = (*SEVERAL, choice.NAME, counting.NAME, math.NAME)
 """Verifiers whose ground truth is one text or number; that of others may itself be a list."""
 RATIOS = ("accuracy_ratio", "format_ratio", "tool_ratio")
 """Columns of a row's weights."""
 
 Found = tuple[Place, Sample | Trajectory | DataError]
-"""What became of a row; an error names the remedy."""
+"""The result for a row; an error names the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the caller of an import says beside the path."""
+    """What the caller of an import sets besides the path."""
 
     images: Path | None = None
-    """Folder that picture paths start from; None: that of the file, or the folder that was given for it."""
+    """Folder that picture paths are relative to; None: that of the file, or the folder that was given for it.
+    """
     verifier: str | None = None
-    """Judges the rows that name none, whatever a map of columns gives to every row; None: the one that suits
-    the ground truth."""
+    """Judges the rows that name none, whatever a column map gives to every row; None: the one that suits the
+    ground truth."""
     tools: tuple[ToolName, ...] | None = None
     """What the model may call, and whose prompt it reads (see `vtune.data.offer`); None: as the rows say."""
     columns: Path | None = None
-    """Column map, for `hf` alone."""
+    """Column map, only for `hf`."""
     passed_over: Callable[[str, str], None] = lambda why, what: None
-    """Is told what a reader asks no question about by a rule of its own: (why, what), once for each."""
+    """Called with (why, what) for everything that a reader skips by a rule of its own, once for each."""
 
     def base(self, file: Path) -> Path:
-        """The folder that picture paths of a file start from; of files that are read as one, their folder."""
+        """The folder that a file's picture paths are relative to; for files that are read as one, their
+        folder.
+        """
         if self.images is not None:
             return self.images
         return file if file.is_dir() else file.parent
 
 
 def each(rows: Iterable[Raw], convert: Callable[[Row, Place], Sample | Trajectory]) -> Iterator[Found]:
-    """Every row converted; one that cannot be is an error in its place, and the next one follows."""
+    """Every row converted; a failing one is an error in its place, and the next one follows."""
     for place, row in rows:
         if isinstance(row, DataError):
             yield place, row
@@ -212,5 +215,5 @@ def judged(
 
 
 def others(row: Mapping[str, Any], *used: str) -> dict[str, Any]:
-    """The columns that nothing was made of, without the empty ones: they go to `extra_info`."""
+    """The remaining columns, without empty ones: they go to `extra_info`."""
     return {key: value for key, value in row.items() if key not in used and value is not None}

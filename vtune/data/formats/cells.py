@@ -26,7 +26,7 @@ FIRST = 100
 
 
 class Cells(dict[str, Any]):
-    """A row of a table: every cell is a text, also a number; one that is empty is None."""
+    """A row of a table: every cell is text, even a number; an empty one is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ Located = tuple[str, int | None, Any]
 
 
 def text_file(path: Path) -> TextFile | None:
-    """The file, if its name says that it is one of text."""
+    """The file, if its name marks it as a text file."""
     ending = path.suffix.lower()
     return TextFile(str(path), SEPARATORS[ending]) if ending in SEPARATORS else None
 
 
 def text_rows(files: Iterable[TextFile]) -> Iterator[Located]:
-    """Every row of files; one that cannot be read is an error in its place, and the next one follows."""
+    """Every row of files; an unreadable one is an error in its place, and the next one follows."""
     for file in files:
         try:
             with _open(file.address) as stream:
@@ -94,7 +94,7 @@ def heading(file: TextFile) -> list[str]:
 
 
 def other_separator(file: TextFile, there: Sequence[str]) -> str:
-    """What seems to separate the cells of a table that was read as one column; empty where nothing does."""
+    """What seems to separate the cells of a table that was read as one column; empty if nothing does."""
     if file.separator is None or len(there) != 1:
         return ""
     marks = (mark for mark in (";", "\t", "|", ",") if mark != file.separator)

@@ -39,12 +39,12 @@ OUTPUT_OPEN, OUTPUT_CLOSE = "<sandbox_output>", "</sandbox_output>"
 
 @dataclass(slots=True)
 class ChatTurn:
-    """A turn as the file has it."""
+    """A turn as stored in the file."""
 
     role: str
     text: str
     pictures: list[Any]
-    """Those that stand in the turn itself."""
+    """Those within the turn itself."""
 
 
 def chat_turns(row: Row) -> list[ChatTurn]:
@@ -196,7 +196,7 @@ def _framed(text: str, before: Sequence[ChatTurn]) -> str:
 
 
 def final_code(text: str) -> str | None:
-    """The code with which a turn ends; None where it ends otherwise."""
+    """The code at the end of a turn; None if it ends otherwise."""
     text = text.rstrip()
     if not text.endswith(_CODE_CLOSE) or _CODE_OPEN not in text:
         return None

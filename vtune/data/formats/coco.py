@@ -40,20 +40,20 @@ UNCERTAIN = (
     "categories of photographs whose number there is uncertain (crowds, or objects that are fake, reflected "
     f"or under {MIN_SIDE} px a side)"
 )
-"""What nothing is asked about."""
+"""What no question is about."""
 TASKS = (detection.NAME, grounding.NAME, counting.NAME)
-"""Each is called as the verifier that judges it."""
+"""Each has the name of the verifier that judges it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A data set that is annotated in COCO's layout."""
+    """A dataset annotated in COCO's layout."""
 
     name: str
     tasks: tuple[str, ...]
-    """What is asked about a photograph."""
+    """The tasks for a photograph."""
     optional_folders: int
-    """How many folders at the start of its paths are missing in some copies of its photographs."""
+    """How many leading folders of its paths are missing in some copies of its photographs."""
     named_photographs: bool
     """Whether a photograph's id in samples is its path; else the id that the JSON gives."""
 
@@ -112,7 +112,7 @@ def read_annotated(path: Path, options: Options, collection: Collection) -> Iter
 
 
 def scene_samples(scene: Scene, images: Path, place: Place, collection: Collection) -> Iterator[Sample]:
-    """The questions about one photograph; none where nothing on it can be counted.
+    """The questions about one photograph; empty if nothing on it can be counted.
 
     Raises:
         DataError: If the photograph is missing, damaged or of another size.
@@ -207,7 +207,7 @@ def _relative(thing: Thing, width: int, height: int) -> Row:
 
 
 def is_annotated(glance: Glance) -> bool:
-    """Whether a file has COCO's layout, which many sets of boxes have."""
+    """Whether a file has COCO's layout, which many box datasets use."""
     return '"annotations"' in glance.head or '"categories"' in glance.head
 
 

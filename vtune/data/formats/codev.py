@@ -25,7 +25,8 @@ def read_codev(path: Path, options: Options) -> Iterator[Found]:
 
 
 def codev_sample(row: Row, place: Place, options: Options) -> Sample:
-    """The sample of a row; a model judges what is neither a letter nor an expression, as CodeV's code does.
+    """The sample of a row; as in CodeV's code, a model judges answers that are neither a letter nor an
+    expression.
 
     Raises:
         DataError: Naming the column and the remedy.

@@ -45,7 +45,7 @@ CONVERSATION_COLUMNS = pa.schema(
         (own.KEY, pa.string()),
     ]
 )
-"""As the trainers read them, and beside that an id, a source and what calls were: traces come back equal."""
+"""As the trainers read them, plus an id, a source and the calls, so that traces come back unchanged."""
 
 
 def read_conversations(path: Path, options: Options) -> Iterator[Found]:
@@ -223,7 +223,7 @@ def _shown(back: str) -> str:
 
 
 def conversation_row(trace: Trajectory, index: int) -> Row:
-    """A trace as ms-swift and LLaMA-Factory read it. Token ids and rewards have no place there.
+    """A trace as ms-swift and LLaMA-Factory read it. Token ids and rewards cannot be stored.
 
     What a tool says is a turn of the user, in the frame in which the policy reads it: a turn of a tool would
     get the frame of the trainer's own template around it.

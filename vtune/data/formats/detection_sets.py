@@ -44,7 +44,7 @@ class _File:
 
 
 def read_coco_set(path: Path, options: Options) -> Iterator[Found]:
-    """COCO's `instances_*.json`: each photograph with an annotation is asked about its own categories.
+    """COCO's `instances_*.json`: each annotated photograph is asked about its own categories.
 
     The photographs lie in the folder that the caller names, or as COCO unpacks them, in `val2017` beside
     `annotations`, or in `images` beside the file.

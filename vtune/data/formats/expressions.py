@@ -31,7 +31,7 @@ SETS: Mapping[str, str] = MappingProxyType(
 )
 """Name of a folder, in lower case -> the set."""
 ASKED = "Where in the image is this: {expression}"
-"""Ours; protocols have words of their own."""
+"""Our wording; protocols have their own."""
 JUDGED: Mapping[str, object] = MappingProxyType({"space": "pixels", "iou": 0.5, "credit": "whole"})
 """Acc@0.5: one box, met at IoU 0.5 or more."""
 _SPLIT = re.compile(r"(val|testA|testB|test)\b")

@@ -45,13 +45,13 @@ from vtune.tools import ToolName
 
 
 class Column(Strict):
-    """A value that each row gives for itself."""
+    """A value that each row provides."""
 
     column: str
 
 
 class Word(Strict):
-    """The same text for every row, also where a column has that name."""
+    """The same text for every row, even if a column has that name."""
 
     value: str
 
@@ -84,7 +84,7 @@ class ParquetFiles:
     paths: Sequence[Path]
 
     def columns(self) -> list[str]:
-        """The columns that any of them has; a damaged one is reported when its rows are read."""
+        """The columns that any of them has; a damaged file is reported when its rows are read."""
         there: dict[str, str] = {}
         for path in self.paths:
             with suppress(DataError):
@@ -101,40 +101,42 @@ class ParquetFiles:
 
 
 class ColumnMap(Strict):
-    """Which column means what, in YAML. `source`, `question` and `answer` must be given."""
+    """Which column means what, in YAML. `source`, `question` and `answer` are required."""
 
     source: Said
     """`data_source`."""
     question: str
     """Column: a text, or turns {role, content}."""
     answer: str
-    """Column: a text, a number, the number of an option from 0, or a list of answers that are all right. In a
-    table of texts (CSV) a number beside options is one, and any other cell the answer as it is written."""
+    """Column: a text, a number, the number of an option from 0, or a list of correct answers. In a text table
+    (CSV) a number beside options is an option's number, and any other cell is the answer as written."""
     images: str | None = None
     """Column: a picture, or a list of them."""
     choices: str | None = None
     """Column: the options."""
     answer_is: AnswerIs | None = None
-    """What the answers of questions with options are; None: decided row by row, where it can only be one."""
+    """What the answers of questions with options are; None: decided row by row, if there is only one
+    possibility."""
     id: str | None = None
-    """Column: unique in the data set; None: the name of the file, or of the split, and the row's number."""
+    """Column: unique in the dataset; None: the name of the file, or of the split, and the row's number."""
     evidence: Boxes | None = None
-    """Column: boxes of what the question is about; a bare name: xyxy in pixels of the stored picture."""
+    """Column: boxes of the target; a bare name: xyxy in pixels of the stored picture."""
     ability: Said = ""
     """Task family."""
     verifier: Said | None = None
-    """Judges the answer; None, and where its column is empty: the one that suits the answer."""
+    """Judges the answer; None, or an empty cell of its column: the one that suits the answer."""
     verifier_parm: ParmColumn = Field(default_factory=dict)
     """Options of the verifier for every row; or the column that has a JSON object of them."""
     tools: tuple[ToolName, ...] | None = None
-    """What the model may call, and vtune's prompt (see `vtune.data.offer`); None: nothing, and their own."""
+    """What the model may call, with vtune's prompt (see `vtune.data.offer`); None: nothing, with the rows'
+    own prompt."""
     config: str | None = None
-    """Configuration of the data set."""
+    """Configuration of the dataset."""
     split: str = "train"
 
 
 def read_hub(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of a data set, one entry per row; rows are streamed.
+    """Samples of a dataset, one entry per row; rows are streamed.
 
     Args:
         path: A name on the hub (`owner/name`), a folder or a file that `datasets` reads, or a folder that

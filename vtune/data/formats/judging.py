@@ -52,7 +52,7 @@ def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: b
 
 
 def is_computed(truth: str) -> bool:
-    """Whether digits stand for no value (a date, a time, a range) and math-verify would compute one."""
+    """Whether digits do not stand for a value (a date, a time, a range) but math-verify would compute one."""
     return _COMPUTED.fullmatch(truth.strip()) is not None
 
 

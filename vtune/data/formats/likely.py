@@ -12,12 +12,12 @@ from vtune.errors import DataError
 from vtune.files.reading import open_input
 
 HEAD = 2**16
-"""Bytes of a file that are looked at where it is not read in rows."""
+"""Bytes of a file that are examined if it is not read in rows."""
 ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
 
 
 def check_look(name: str, path: Path, options: Options) -> None:
-    """Check that the files under a path look like the layout that they are to be read by, or like none.
+    """Check that the files under a path look like the layout with which they will be read, or like none.
 
     Args:
         name: A key of `FORMATS` other than `hf`, which reads whatever its columns say.
@@ -43,12 +43,12 @@ def check_look(name: str, path: Path, options: Options) -> None:
 
 
 def look_of(path: Path) -> str | None:
-    """The layout that a file or folder looks like; None where it is unclear."""
+    """The layout that a file or folder looks like; None if it is unclear."""
     return look_at(glance(path))
 
 
 def look_at(shown: Glance) -> str | None:
-    """The layout that says that this is its own; None where none does, or several do."""
+    """The layout that claims it; None if none does, or several do."""
     found = [name for name, layout in FORMATS.items() if layout.looks(shown)]
     if len(found) > 1:
         found = [name for name in found if not FORMATS[name].broad]

@@ -29,7 +29,7 @@ _JINJA = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What the file says."""
+    """The contents of the file."""
 
     question: str
     answer: str
@@ -39,7 +39,7 @@ class Metadata:
     extra: tuple[str, ...]
     """Columns that are kept."""
     template: jinja2.Template | None
-    """Makes the user's turn of a row's columns, `question` and `options`; None: the question as it stands."""
+    """Makes the user's turn from a row's columns, `question` and `options`; None: the question unchanged."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -25,13 +25,13 @@ from vtune.schema.source_names import named_by
 from vtune.verifiers import choice, counting, judge
 
 AnswerIs = Literal["number", "text"]
-"""Of an option: its number (or its letter or key), or its text."""
+"""For an option: its number (or its letter or key), or its text."""
 QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
 IMAGES = ("images", "image", "decoded_image")
 IDENTITY = ("id", "qid", "doc_id", "question_id")
 PARTS = ("data_source", "source", "dataset", "dataset_name")
-"""Columns that may say which data set a row was collected from."""
+"""Columns that may name the dataset that a row was collected from."""
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:\s*(?:[,;&/]|and)\s*|\s*)\(?[A-Z]\)?)+\.?")
 """Several letters: a question of which more than one option is right, whose answers are texts."""
 _LETTERED = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])\s?[.):\uff1a\u3001])\s*(\S.*)", re.DOTALL)
@@ -40,9 +40,9 @@ _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """With a zero before it, it is a text: of a door, or of a year."""
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,15}")
 LEVELS = ("easy", "medium", "hard")
-"""Of VisualProbe."""
+"""VisualProbe's levels."""
 THINKLITE = ("FigureQA", "GEOS", "GeoQA", "Geometry3K", "IconQA", "OK-VQA", "ScienceQA", "TabMWP")
-"""The data sets that ThinkLite-VL was collected from, as CodeV's code writes them."""
+"""The datasets that ThinkLite-VL was collected from, as CodeV's code writes them."""
 
 
 def read_easyr1(path: Path, options: Options) -> Iterator[Found]:
@@ -53,7 +53,7 @@ def read_easyr1(path: Path, options: Options) -> Iterator[Found]:
 
 
 def read_visual_probe(path: Path, options: Options) -> Iterator[Found]:
-    """VisualProbe's `val.json`: open questions, which a model judges; their level is in the folder's name."""
+    """VisualProbe's `val.json`: open questions, judged by a model; the folder's name gives their level."""
 
     def convert(row: Row, place: Place) -> Sample:
         level = next((word for word in LEVELS if word in place.file.parent.name.lower()), None)
@@ -363,7 +363,7 @@ def _literal(text: str, column: str) -> Any:
 
 
 def is_question(glance: Glance) -> bool:
-    """A question and its answer, neither judged as verl's rows nor given as chat turns."""
+    """A question and its answer, neither judged as in verl's rows nor given as chat turns."""
     asked = {"problem", "question", "query"} & glance.row.keys()
     return bool(glance.judge is None and asked and {"answer", "solution"} & glance.row.keys())
 

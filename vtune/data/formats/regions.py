@@ -12,11 +12,11 @@ from vtune.schema.fields import Row, mistyped, wrong
 from vtune.schema.message import Picture
 
 ENTRY = ("label", "image", "bbox_2d")
-"""Members of an entry of `evidence`."""
+"""Keys of an entry of `evidence`."""
 
 
 class BoxColumn(Strict):
-    """The column that holds the boxes of what a question is about."""
+    """The column with the boxes of a question's target."""
 
     column: str
     corners: Literal["xyxy", "xywh"] = "xyxy"

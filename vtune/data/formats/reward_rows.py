@@ -20,12 +20,12 @@ def names_verifier(glance: Glance) -> bool:
 
 
 def is_judged(glance: Glance) -> bool:
-    """Whether a row says how it is judged as verl's do, and nothing that only V-Triune's or ours say."""
+    """Whether a row names its judge as verl's do, and has nothing that only V-Triune's or ours have."""
     judge = glance.judge
     return judge is not None and "verifier" not in judge and not glance.row.get("evidence")
 
 
 def is_verl(glance: Glance) -> bool:
-    """Whether a row is verl's, and not of one of the sets that add to its layout."""
+    """Whether a row is verl's, and not from one of the sets that extend its layout."""
     # Without a tool, rows of DeepEyes and CodeV have an `env_name` that is empty.
     return is_judged(glance) and bool(glance.row.get("data_source")) and "env_name" not in glance.row

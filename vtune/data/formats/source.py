@@ -15,12 +15,12 @@ from vtune.schema.parquet import scan_rows
 ENDINGS = (".parquet", ".jsonl", ".json")
 UTF8 = "save the file as UTF-8"
 DOCUMENT_PARTS = 10_000_000
-"""Lists and objects of a JSON file that is read as a whole, ours: COCO's largest has 4 million."""
+"""Limit on lists and objects of a JSON file that is read as a whole, ours: COCO's largest has 4 million."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a row stands."""
+    """Where a row is."""
 
     file: Path
     row: int | None
@@ -28,11 +28,11 @@ class Place:
     name: str
     """The file within what was asked for, without its ending, e.g. `train/0001`."""
     spot: tuple[Path, int | None] | None = None
-    """The file and the row in it (None: all of it), where `file` is a folder and `row` counts over all."""
+    """The file and the row in it (None: all of it), if `file` is a folder and `row` counts over all."""
 
     @property
     def file_and_row(self) -> tuple[Path, int | None]:
-        """Where a person finds it."""
+        """Where a person can find it."""
         return self.spot or (self.file, self.row)
 
     @property
@@ -52,7 +52,7 @@ Raw = tuple[Place, Row | DataError]
 
 
 def files(path: Path, endings: tuple[str, ...] = ENDINGS) -> list[tuple[Path, str]]:
-    """The data files that a path means, each with its name for `Place`; of a folder, all below it.
+    """The data files that a path refers to, each with its name for `Place`; for a folder, all below it.
 
     Raises:
         DataError: If there is none.
@@ -176,7 +176,7 @@ def list_alone(content: Any) -> str:
 
 
 def as_row(row: object) -> Row | DataError:
-    """A value of JSON as a row, or why it cannot be one."""
+    """A JSON value as a row, or why it cannot be one."""
     if isinstance(row, dict):
         return row
     if isinstance(row, KeyTwice):

@@ -24,13 +24,13 @@ TARGET = (20, 20, 70, 60)
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """Files of a layout, as an import is given them."""
+    """Files of a layout, as given to an import."""
 
     path: Path
     images: Path | None = None
-    """Folder of the pictures, where the layout keeps them apart."""
+    """Folder of the pictures, if the layout keeps them apart."""
     columns: Path | None = None
-    """The column map, where the rows have the shape that one says."""
+    """The column map, if the layout needs one."""
 
 
 def samples(folder: Path) -> Specimen:
@@ -340,7 +340,7 @@ def json_lines(file: Path, rows: Sequence[Row]) -> Path:
 
 
 def picture_file(folder: Path, number: int) -> str:
-    """The name of a picture in the folder, which is written."""
+    """Writes the picture to the folder; returns its name."""
     name = f"{number}.jpg"
     (folder / name).write_bytes(encoded_picture(number))
     return name
@@ -352,7 +352,7 @@ def coded(number: int) -> str:
 
 
 def encoded_picture(number: int) -> bytes:
-    """A picture of its own for each number."""
+    """A different picture for each number."""
     image = Image.new("RGB", SIZE, (90 + number, 90, 90))
     ImageDraw.Draw(image).rectangle(TARGET, fill="white")
     out = io.BytesIO()

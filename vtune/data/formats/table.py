@@ -16,27 +16,29 @@ from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 
 Replies = Sequence[tuple[Sample, str]]
-"""Questions with the answer to each, empty where there was none."""
+"""Questions with the reply to each, empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfficialScorer:
-    """The files of the script by which a benchmark's authors score replies, where no few lines can."""
+    """The files of the script with which a benchmark's authors score replies, if that takes more than a few
+    lines.
+    """
 
     write: Callable[[Replies], Any]
-    """What it reads, as JSON."""
+    """The JSON that it reads."""
     read: Callable[[Any], Mapping[str, float | None]]
-    """What it writes -> id of a question there -> score, None for one that it leaves out of its means.
-    Raises KeyError, TypeError or ValueError else."""
+    """What it writes -> question id there -> score, None for one that it excludes from its means. Otherwise
+    raises KeyError, TypeError or ValueError."""
     name: Callable[[Sample], str]
     """The id of a question in its files."""
     replies: Callable[[Any], Mapping[str, Any]]
-    """What it writes -> id of a question there -> the reply that it has scored."""
+    """What it writes -> question id there -> the reply that it scored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What a file or folder shows at a glance; what it does not have is empty."""
+    """What a file or folder shows at a glance; missing parts are empty."""
 
     path: Path = Path()
     row: Row = field(default_factory=dict)
@@ -58,20 +60,20 @@ Look = Callable[[Glance], bool]
 
 
 def looks_like_none(glance: Glance) -> bool:
-    """The look of a layout that is no sure sign of a format: no file has it."""
+    """The look of a layout without any sure sign: no file has it."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """How files of a format are written, with the pictures inside: an import of them brings all back."""
+    """How files of a format are written, with their pictures inside: importing them restores everything."""
 
     to_row: Callable[[Any, int], Row]
     """Sample or trace (what the format makes), its pictures with their bytes; number of the row -> row.
 
     Raises DataError for one that the format cannot hold: it is left out, and listed."""
     columns: pa.Schema | None = None
-    """Of a Parquet file; None: JSON lines."""
+    """For a Parquet file; None: JSON lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +81,34 @@ class Format:
     """A published layout."""
 
     read: Callable[[Path, Options], Iterator[Found]]
-    """Path, what the caller says -> one entry per row."""
+    """Path, options of the caller -> one entry per row."""
     reads: str
     """What the path is, in a few words."""
     makes: Literal["samples", "traces"] = "samples"
     takes: tuple[str, ...] = ("images", "verifier", "tools")
     """Options that have an effect."""
     offers_tools: bool = False
-    """Its rows say which tools the model may call: a suite of them may leave that to its agent."""
+    """Its rows name the tools that the model may call: a suite of them may leave that to its agent."""
     own_questions: bool = False
-    """Its questions are written here, bare: an import adds how they are to be answered."""
+    """Its questions are written here, without instructions: an import adds how they are to be answered."""
     leaves_out: bool = False
-    """Its reader passes over rows that no model here can be asked, so that fewer come than are published."""
+    """Its reader skips rows that no model here can be asked, so that fewer are read than are published."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
     looks: Look = looks_like_none
-    """Whether a file or folder is certainly of it: nobody then imports it as another by mistake."""
+    """Whether a file or folder is certainly of this format: then it is not imported as another by mistake."""
     shares: Callable[[Options], tuple[Look, ...]] = lambda options: ()
     """What the caller says -> the `looks` of other formats that its files may have as well."""
     broad: bool = False
-    """Others are special cases of it: a file that also looks like one of those is theirs."""
+    """Others are special cases of it: a file that also looks like one of those belongs to it."""
     specimen: Callable[[Path], Specimen] | None = None
-    """Writes a few rows of it into a folder: what it is tried with."""
+    """Writes a few rows of it into a folder, for testing."""
     writes: Writer | None = None
-    """How `vtune data export` writes it; None where it is only read."""
+    """How `vtune data export` writes it; None if it is only read."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None
-    """How a suite reads it, where that is not as an import does."""
+    """How a suite reads it, if not in the same way as an import."""
     official: OfficialScorer | None = None
-    """The script that scores its questions, for `vtune scores`; None where vtune does."""
+    """The script that scores its questions, for `vtune scores`; None if vtune scores them."""
 
 
 def _about(layout: Format) -> str:
@@ -122,13 +124,13 @@ FORMATS: Parts[Format] = Parts(
 """Name -> layout."""
 
 KINDS_OF_FILES = frozenset({"csv", "tsv", "table", "json", "jsonl", "ndjson", "parquet"})
-"""What a table is called by whoever has one of their own."""
+"""Names of kinds of tables that users may have."""
 SPREADSHEETS = frozenset({"excel", "xls", "xlsx", "ods"})
-"""The same of those that have to be saved as CSV first."""
+"""Those of them that have to be saved as CSV first."""
 
 
 def plain_name(name: str) -> str:
-    """The name in the table of a format that is called so.
+    """The name in the table for any name of a format.
 
     Raises:
         RecipeError: If there is none.
@@ -162,7 +164,7 @@ def _aliases() -> dict[str, str]:
 
 
 def format_of(name: str) -> Format:
-    """The layout of a name.
+    """The layout with a given name.
 
     Raises:
         RecipeError: If there is none.
@@ -171,12 +173,12 @@ def format_of(name: str) -> Format:
 
 
 def written() -> dict[str, Writer]:
-    """The formats that `vtune data export` writes, by name, with how."""
+    """The formats that `vtune data export` writes, by name, with their writers."""
     return {name: layout.writes for name, layout in FORMATS.items() if layout.writes is not None}
 
 
 def writer_of(name: str) -> Writer:
-    """How the format of a name is written.
+    """The writer of the format with a given name.
 
     Raises:
         RecipeError: If there is no such format, or it is only read.

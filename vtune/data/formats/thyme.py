@@ -35,7 +35,7 @@ THYME_COLUMNS = pa.schema(
         (own.KEY, pa.string()),
     ]
 )
-"""As published, with an id, a source and what calls were, so that traces come back as they were."""
+"""As published, plus an id, a source and the calls, so that traces come back unchanged."""
 _OUTPUT = re.compile(r"<sandbox_output>((?:(?!</?sandbox_output>).)*)</sandbox_output>", re.DOTALL)
 """One that looks on from no tag further than to the next: a response may be a flood of them."""
 _OUTPUT_MARK = re.compile(r"</?sandbox_output>")
@@ -101,7 +101,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
 
 
 def thyme_row(trace: Trajectory, index: int) -> Row:
-    """A trace as Thyme's converter reads it. Token ids and rewards have no place there.
+    """A trace as Thyme's converter reads it. Token ids and rewards cannot be stored.
 
     Args:
         trace: Its pictures hold their bytes.

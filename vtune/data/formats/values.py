@@ -25,7 +25,7 @@ from vtune.schema.pixels import REMEDY, Refused, examine, size_of
 _OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
 """`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
 PICTURED = ("image", "image_url")
-"""Types of the parts of a turn that are pictures."""
+"""Types of turn parts that are pictures."""
 _PATH = 4096
 """Longest path that is looked for on disk; base64 of a picture is longer."""
 _NAME = 255
@@ -35,12 +35,12 @@ _ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG", ".webp", ".WEBP")
 
 
 def first(row: Mapping[str, Any], *names: str) -> Any:
-    """The value of the first column that is there and not null; None where none is."""
+    """The value of the first column that exists and is not null; None if there is none."""
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
 def needed(row: Mapping[str, Any], *names: str, of: str = "") -> Any:
-    """The same, where one must be there.
+    """The same, if one is required.
 
     Args:
         row: Column -> value, or the members of a struct.
@@ -95,7 +95,7 @@ def text_of(column: str, value: Any) -> str:
 
 
 def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
-    """Encoded pictures, each seen to open, from whatever a column holds.
+    """Encoded pictures, each checked to open, from whatever a column holds.
 
     Args:
         column: Its name, for errors.
@@ -116,7 +116,7 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
 
 
 def encoded_pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
-    """The same, without opening them: what a benchmark shows is opened when it is shown.
+    """The same without opening them: a benchmark's pictures are opened when they are shown.
 
     Raises:
         DataError: If one is missing.
@@ -129,7 +129,7 @@ def encoded_pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]
 
 
 def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Picture, ...]:
-    """The pictures of a question, which stand in a column or in the parts of its turns.
+    """The pictures of a question, which are in a column or in the parts of its turns.
 
     Args:
         column: Name of the column, for errors.
@@ -149,7 +149,7 @@ def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Pi
 
 
 def pictures_within(turns: Any) -> list[Any]:
-    """What the parts of turns hold of their pictures, in order; nothing of turns that are texts."""
+    """The pictures in the parts of turns, in order; empty for turns that are text."""
     listed = _parsed_turns(turns) if isinstance(turns, str) else turns
     turns = listed if isinstance(listed, list) else ()  # `conversation` refuses anything else
     contents = [turn.get("content") for turn in turns if isinstance(turn, Mapping)]
@@ -189,7 +189,7 @@ def seen_to_open(column: str, picture: Picture) -> None:
 
 
 def marked(text: str, count: int) -> str:
-    """A question with one `<image>` for each picture; where it has none at all, they go first."""
+    """A question with one `<image>` per picture; if it has none at all, they go first."""
     return text if IMAGE in text or not count else f"{IMAGE}\n" * count + text
 
 
@@ -224,7 +224,7 @@ def listed_options(text: str) -> tuple[str, ...]:
 
 
 def plain(value: Any, shown: Sequence[Picture] = ()) -> Any:
-    """A value that JSON can carry: dates and decimals as text, NaN as null, bytes as base64.
+    """A value that JSON can represent: dates and decimals as text, NaN as null, bytes as base64.
 
     Bytes that are one of the sample's own pictures become {"image": number}: they are not stored twice.
     """

@@ -18,7 +18,7 @@ from vtune.sandbox.recipe import SandboxRecipe
 
 
 class Drawn(Strict):
-    """What the settings of a run say of drawing; their other sections may be older than today's."""
+    """The settings of a run that concern generation; its other sections may be older than today's."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

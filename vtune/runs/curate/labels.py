@@ -18,7 +18,7 @@ from vtune.schema.labels import Label, append_label, read_labels
 
 
 class PeopleLabels(Selected):
-    """Puts samples that people labelled as doubtful in `vtune view` before a person."""
+    """Queues samples that people labelled as doubtful in `vtune view` for a person to review."""
 
     files: tuple[str, ...] = Field(min_length=1)
     """Files of labels that the viewer wrote: `labels.jsonl` of a run, `NAME.labels.jsonl` beside a file."""

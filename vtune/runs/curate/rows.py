@@ -34,16 +34,16 @@ class Source(Strict):
     """Files whose rows get one `data_source`, unless `rename` is false: the source's name in the recipe."""
 
     files: tuple[str, ...] = Field(min_length=1)
-    """Parquet files, in order. What stood in `data_source` is kept in `extra_info` where it differs."""
+    """Parquet files, in order. A differing original `data_source` is kept in `extra_info`."""
     data_source: str | None = None
-    """Only rows of this `data_source`, where files hold several; null: all rows."""
+    """Only rows with this `data_source`, if files hold several; null: all rows."""
     rename: bool = True
-    """False: rows keep their `data_source`, where one source was collected from several data sets."""
+    """False: rows keep their `data_source`, if one source was collected from several datasets."""
     tools: tuple[ToolName, ...] | None = None
-    """What the rows offer, in place of what they say, in the prompt of whoever asks them (see
-    `vtune.data.offer`); null: as they say."""
+    """The tools that rows offer instead of their own, in the prompt that goes with them (see
+    `vtune.data.offer`); null: their own."""
     sample: int | None = Field(default=None, gt=0)
-    """Rows that are looked at, chosen at random; null: all."""
+    """How many rows to use, chosen at random; null: all."""
     published: tuple[int | None, int | None] | None = None
     """Rows before and after curation as a paper reports them, to compare with; null: no such numbers."""
 

@@ -14,7 +14,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 AUDITED_ROWS, AUDITED_BYTES = 256, 128 * 2**20
-"""Trajectories, and bytes of their pictures, that are in memory for an audit; ours."""
+"""Limits on trajectories, and bytes of their pictures, in memory for an audit; ours."""
 
 
 def audit_portions(trajectories: Iterable[Trajectory]) -> Iterable[list[Trajectory]]:

@@ -47,7 +47,7 @@ class PublishedTable(Strict):
     table: str
     """Its number, and where to find it."""
     authors: tuple[str, ...]
-    """Rows of the paper's own models: `settings` and `said` are of them; of others nothing is known."""
+    """Rows of the paper's own models: `settings` and `said` describe these; nothing is known about others."""
     settings: dict[str, Any]
     """Dotted keys of a suite, as far as they are known."""
     said: Said

@@ -31,7 +31,7 @@ CACHE = "judge.jsonl"
 BATCH = "judge.batch.json"
 """Batches of it that are under way."""
 AT_ONCE, BYTES = 64, 128 * 2**20
-"""Replies, and bytes of their pictures, that are in memory; ours."""
+"""Limits on replies, and bytes of their pictures, in memory; ours."""
 
 
 def answer_prompts(samples: Iterable[Sample]) -> str | None:
