@@ -17,15 +17,15 @@ from vtune.judge.completions import Completions, Rejected, Unknown
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
-"""The one that OpenAI has."""
+"""The only one that OpenAI offers."""
 MOST_QUESTIONS, MOST_BYTES = 50_000, 64 * 2**20
 """Of a batch: OpenAI's limit, and ours (OpenAI's is 200 MB), for a batch is in memory until it is sent."""
 TRIES = 3
-"""Questions that are asked alone before a batch, at most; ours."""
+"""Limit on questions that are asked alone before a batch; ours."""
 _FIX = "see what the endpoint says of it; one that takes no batches is asked with `batch: false`"
 _DELETE = "delete the file: its questions are asked again"
 Tell = Callable[[str], object]
-"""Shows a line to whoever waits."""
+"""Shows a line to whoever is waiting."""
 ENDED = ("completed", "failed", "expired", "cancelled")
 
 
@@ -56,7 +56,7 @@ class _Outcome:
 
 
 class Batches:
-    """Questions on their way into batches, and batches under way, which a file knows after a kill.
+    """Questions waiting for a batch, and batches in progress, which a file remembers after a kill.
 
     Args:
         completions: The endpoint, open.
@@ -90,7 +90,7 @@ class Batches:
             self._restore()
 
     def _restore(self) -> None:
-        """Know the batches that an earlier session has begun."""
+        """Load the batches that an earlier session started."""
         facts = read_record(self._state, "of", "batches", fix=_DELETE)
         if facts["of"] == self._completions.where:
             try:
@@ -103,7 +103,7 @@ class Batches:
         self._write()
 
     def add(self, name: str, body: Mapping[str, Any], held: Tokens) -> None:
-        """Put a question in.
+        """Add a question.
 
         Args:
             name: By which its reply is found.
@@ -119,11 +119,11 @@ class Batches:
 
     @property
     def full(self) -> bool:
-        """Whether what was put in is to be sent before more is."""
+        """Whether what was added must be sent before more is."""
         return len(self._lines) >= MOST_QUESTIONS or self._size >= MOST_BYTES
 
     async def send(self) -> bool:
-        """Send what was put in as a batch; whether any is under way now.
+        """Send what was added as a batch; returns whether any is in progress now.
 
         Raises:
             ServiceError: If the endpoint takes none.
@@ -186,7 +186,7 @@ class Batches:
         write_atomically(self._state, json.dumps(facts) + "\n")
 
     async def _outcome(self, sent: _Sent) -> _Outcome:
-        """What came of a batch: nothing if it never began, or the endpoint does not know it any more."""
+        """The outcome of a batch: nothing if it never started, or the endpoint no longer knows it."""
         name = sent.batch or await self._begun_with(sent.file)
         if name is None:
             return _Outcome()

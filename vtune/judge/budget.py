@@ -12,11 +12,11 @@ from vtune.judge.completions import NoReply
 MILLION = 1_000_000
 
 AROUND = 64
-"""Tokens that a chat template may put around a question; ours."""
+"""Tokens that a chat template may add around a question; ours."""
 WHOLE = 100
-"""Money from here on is told in whole numbers."""
+"""From this amount on, money is shown in whole numbers."""
 PICTURE = 16_384
-"""Tokens of a picture at most: Qwen2.5-VL's default limit; OpenAI's models take fewer."""
+"""Limit on tokens of a picture: Qwen2.5-VL's default limit; OpenAI's models take fewer."""
 
 
 class Prices(Strict):
@@ -40,20 +40,20 @@ class Budget(Strict):
 
 
 class OverBudget(NoReply):
-    """A question that was not asked, for its answer might cost more than is left."""
+    """A question that was not asked because its answer might cost more than is left."""
 
 
 @dataclass(slots=True)
 class Tokens:
-    """What requests took."""
+    """Usage of requests."""
 
     input: int = 0
-    """Cached ones included."""
+    """Including cached ones."""
     cached: int = 0
     output: int = 0
 
     def add(self, other: "Tokens") -> None:
-        """Count those of another as well."""
+        """Add another usage to this one."""
         self.input += other.input
         self.cached += other.cached
         self.output += other.output
@@ -74,7 +74,7 @@ def _amount(money: float) -> str:
 
 
 class Purse:
-    """Knows what was spent and what requests under way may still take.
+    """Tracks what was spent and what requests in progress may still cost.
 
     A request is let through only where all of it fits: as many input tokens as it has bytes, which no
     tokenizer exceeds, and the longest reply. So the limit holds, and a little of it may be left over. A
@@ -94,7 +94,7 @@ class Purse:
         self.spent = Tokens()
 
     def hold(self, texts: list[str], pictures: int, output: int) -> Tokens:
-        """Set aside what a request may take; to be given to `settle`.
+        """Reserve what a request may cost; to be given to `settle`.
 
         Raises:
             OverBudget: If it may be more than is left.
@@ -130,7 +130,7 @@ class Purse:
         return most
 
     def settle(self, held: Tokens, used: Tokens) -> None:
-        """Replace what was set aside by what was taken."""
+        """Replace a reservation by the actual usage."""
         self._held.add(Tokens(-held.input, -held.cached, -held.output))
         self.spent.add(used)
 

@@ -88,7 +88,7 @@ class JudgeClient:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Parameters that the model was found to refuse: `temperature`, `max_tokens`."""
+        """Parameters that the model has refused: `temperature`, `max_tokens`."""
         return self._completions.refused
 
     def facts(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class JudgeClient:
 
     @property
     def was_asked(self) -> bool:
-        """Whether it has given a reply, or kept one of before."""
+        """Whether it has given a reply, or has one kept from before."""
         return bool(self._replies)
 
     async def __aenter__(self) -> Self:
@@ -130,7 +130,7 @@ class JudgeClient:
             self._file.close()
 
     def knows(self, prompt: Prompt, pictures: Sequence[Picture]) -> bool:
-        """Whether the reply is kept: `ask` then asks nobody."""
+        """Whether the reply is kept: then `ask` sends no request."""
         return self._key(prompt, pictures) in self._replies
 
     async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:

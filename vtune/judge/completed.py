@@ -4,33 +4,33 @@ from dataclasses import dataclass
 from typing import Any
 
 LENGTH = "length"
-"""The `finish_reason` of a reply that was cut at its limit on tokens: it may hold thoughts alone."""
+"""The `finish_reason` of a reply that was cut at its token limit: it may hold only thoughts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """What a model gave back."""
+    """What a model returned."""
 
     text: str
-    """Empty where it said nothing."""
+    """Empty if it said nothing."""
     thoughts: bool
-    """Whether the endpoint gave thoughts apart from the text, as servers do that parse them."""
+    """Whether the endpoint returned thoughts apart from the text, as servers that parse them do."""
     finish: str
-    """Its `finish_reason`: stop, length, content_filter; empty where there was no choice at all."""
+    """Its `finish_reason`: stop, length, content_filter; empty if there was no choice at all."""
     stop: str | None
-    """The stop text that ended it, where the server says so (vLLM's `stop_reason`)."""
+    """The stop text that ended it, if the server reports it (vLLM's `stop_reason`)."""
     input: int | None
-    """Tokens, cached ones included; None where the endpoint does not count."""
+    """Tokens, including cached ones; None if the endpoint does not count."""
     cached: int
     output: int | None
     model: str
-    """As the endpoint calls what has answered."""
+    """The endpoint's name for the model that answered."""
     fingerprint: str | None
     """`system_fingerprint`."""
 
 
 def completed(body: Any, model: str) -> Completed:
-    """What the body of a completion says; a choice that does not say why it ended has ended by itself.
+    """The contents of a completion's body; a choice without a finish reason has ended by itself.
 
     Raises:
         ValueError: If it is not a completion. Gateways give their errors, and pages of HTML, a status of 200.

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAIError
 
 RETRIED = frozenset({408, 409, 429})
-"""Statuses below 500 that the `openai` client tries again: time-out, conflict, too many requests."""
+"""Statuses below 500 that the `openai` client retries: timeout, conflict, too many requests."""
 
 WRONG_QUESTION = frozenset({400, 413, 415, 422, 451})
-"""Statuses that speak of the question; others below 500 speak of the endpoint, its key or its model."""
+"""Statuses about the question; others below 500 are about the endpoint, its key or its model."""
 
 _NOT_FOUND = 404
 
@@ -46,25 +46,25 @@ LENGTH, LATER_LENGTH = "max_tokens", "max_completion_tokens"
 
 
 class NoVerdict(ServiceError):
-    """The model is up, and says nothing usable about this question: it refuses it, or writes something else.
+    """The model is up, but gives no usable reply to this question: it refuses it, or writes something else.
 
     Another attempt would say the same.
     """
 
 
 class Empty(NoVerdict):
-    """The model says nothing; put in other words, it may."""
+    """The model says nothing; it may if asked in other words."""
 
 
 class NoReply(ServiceError):
-    """The model did not speak: it is down, it was not waited for any longer, or it may not be asked.
+    """The model did not reply: it is down, the wait timed out, or it may not be asked.
 
     Another attempt may get a reply.
     """
 
 
 class Rejected(ServiceError):
-    """The endpoint is up and refuses a request: nothing has come of it."""
+    """The endpoint is up and refuses a request: nothing was done for it."""
 
 
 class Unknown(Rejected):
@@ -133,7 +133,7 @@ class Completions:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Settings that the model was found to refuse."""
+        """Settings that the model has refused."""
         return frozenset(self._refused)
 
     @property
@@ -254,7 +254,7 @@ class Completions:
         return f"check the key in {self._key}, and that it may use this model"
 
     def body(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """What is sent for a conversation, without the settings that the model refuses."""
+        """The request for a conversation, without the settings that the model refuses."""
         return self._body(messages, settings, self.refused)
 
     def _body(
@@ -285,7 +285,7 @@ class Completions:
 
     @contextmanager
     def failing(self, what: str, fix: str) -> Iterator[None]:
-        """Turn what the client raises inside into an error of ours.
+        """Turn what the client raises within it into an error of ours.
 
         Raises:
             Rejected: If the endpoint refuses; `Unknown` if it does not know what is asked for.

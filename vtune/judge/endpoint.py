@@ -67,9 +67,9 @@ class JudgeEndpoint(Strict):
 
 
 class BatchedEndpoint(JudgeEndpoint):
-    """The same, where many questions need not be answered at once."""
+    """The same, if many questions need not be answered at once."""
 
     batch: Annotated[bool, Field(exclude_if=lambda batch: not batch)] = False
     """Whether questions are sent in batches (`/v1/batches`)."""
     batch_poll_s: Annotated[float, Field(gt=0, exclude_if=lambda seconds: seconds == POLL_S)] = POLL_S
-    """Seconds between two looks at a batch."""
+    """Seconds between polls of a batch."""

@@ -66,14 +66,14 @@ _CLASSES: Mapping[str, Finding] = {"A": "right", "B": "wrong", "C": "not_attempt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grader:
-    """How a model is asked, and what its reply says."""
+    """How a model is asked, and how its reply is read."""
 
     prompts: Callable[[Sample, str], Sequence[Prompt]]
     """(sample, answer) -> questions, asked in order until one finds it right."""
     read: Callable[[str], Finding | None]
-    """What a reply says; None: nothing that can be read."""
+    """What a reply says; None: it cannot be read."""
     wanted: str
-    """What a reply should be."""
+    """The expected form of a reply."""
     pictures: bool
     """Whether the question's pictures are shown."""
 
@@ -95,18 +95,18 @@ def prompts_hash(gradings: Collection[str]) -> str:
 
 
 def truths(sample: Sample) -> tuple[str, ...]:
-    """All that is right: the ground truth and its aliases."""
+    """All correct answers: the ground truth and its aliases."""
     return (sample.ground_truth, *(sample.verifier_parm.get("aliases") or ()))
 
 
 def read_mars(reply: str) -> Finding | None:
-    """The first verdict between `<judge>` tags behind a reply's thoughts."""
+    """The first verdict between `<judge>` tags after a reply's thoughts."""
     found = _JUDGED.search(behind_thoughts(reply))
     return _said(found[1]) if found else None
 
 
 def read_attempted(reply: str) -> Finding | None:
-    """The only class that a reply names behind its thoughts, put as a verdict."""
+    """The only class that a reply names after its thoughts, as a verdict."""
     named = read_class(reply)
     return None if named is None else _CLASSES[named]
 
@@ -167,7 +167,7 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
         ),
     }
 )
-"""Name of a grading -> what its model is asked."""
+"""Name of a grading -> how its model is asked."""
 
 
 async def compare(

@@ -21,7 +21,7 @@ class Kept:
 
 
 def read_kept(path: Path) -> Kept:
-    """The content of a file; nothing where there is none. A last line that a kill cut short is cut off.
+    """The content of a file; empty if there is no file. A last line that a kill cut short is removed.
 
     A row without a reply takes back the one before it.
 

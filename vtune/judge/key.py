@@ -7,7 +7,7 @@ from vtune.errors import RecipeError
 
 
 def read_key(name: str | None, who: str, *, no_key: str = "") -> str | None:
-    """The key in an environment variable; None where the endpoint wants none.
+    """The key in an environment variable; None if the endpoint needs none.
 
     Args:
         name: Of the variable.

@@ -78,7 +78,7 @@ def mean(marks: Sequence[Mark]) -> Scores:
 
 
 def by_category(marks: Sequence[Mark]) -> Scores:
-    """`mean` over all, which is no mean of means, and `categories`: the same for each `category`.
+    """`mean` over all rollouts (not a mean of means), and `categories`: the same for each `category`.
 
     Source: V* bench (its paper's table and `vstar_bench_eval.py`).
 
