@@ -188,8 +188,8 @@ class Parts(Mapping[str, T]):
 
 
 def first_line(thing: object) -> str:
-    """What the documentation of a function or a class says first."""
-    return (thing.__doc__ or "").strip().partition("\n")[0]
+    """The first paragraph of the docstring of a function or a class, on one line."""
+    return " ".join((thing.__doc__ or "").strip().partition("\n\n")[0].split())
 
 
 def _ill_called(function: Callable[..., Any], name: str, words: Sequence[str], *, awaited: bool) -> str:

@@ -16,6 +16,7 @@ from tests.runs.commands import vtune
 from tests.schema.records import SAMPLE
 from vtune.errors import RecipeError, SandboxUnavailable, ServiceError
 from vtune.parts import OURS
+from vtune.registry import first_line
 from vtune.runs.parts.checks import check as checking
 from vtune.runs.parts.checks.verifier import near_misses
 from vtune.runs.parts.parts import ROOMS, check_parts, contract_of, list_parts
@@ -47,6 +48,17 @@ def broken(path: Path) -> dict[str, str]:
 def test_every_kind_is_listed_and_checked() -> None:
     assert set(OURS) == set(ROOMS)
     assert all(callable(contract_of(kind)) for kind in OURS)
+
+
+def test_a_first_sentence_that_is_wrapped_is_listed_in_full() -> None:
+    def part() -> None:
+        """Score a reply by what it says
+        about the picture.
+
+        More of it.
+        """
+
+    assert first_line(part) == "Score a reply by what it says about the picture."
 
 
 def test_ours_and_theirs_are_listed_with_a_line_each() -> None:
