@@ -15,6 +15,22 @@ def test_thoughts_that_do_not_end_hold_no_verdict() -> None:
     assert read_same("<think>So?</think>FALSE") is False
 
 
+@pytest.mark.parametrize(
+    ("reply", "same"),
+    [
+        ("TRUE? I weigh it.\n</think>\n\nFALSE", False),
+        (" <think>TRUE?</think><think>Or so.</think>\nFALSE", False),
+        ('FALSE: the answer "Trier <think>" is another.', False),
+        ('FALSE: "Trier <think>x</think>" is another.', False),
+        ('<think>TRUE?</think>FALSE. The answer is "Trier </think>TRUE".', None),
+        ('<think>It says "Trier </think>TRUE".</think>FALSE', None),
+    ],
+)
+def test_thoughts_are_what_a_reply_begins_with(reply: str, same: bool | None) -> None:
+    """Some servers strip the tag in front of them."""
+    assert read_same(reply) is same
+
+
 @given(st.text() | st.text("01.25 :/-\nTRUEFALSEscore", max_size=60))
 def test_no_reply_of_a_judge_raises(reply: str) -> None:
     assert read_level(reply) in (None, "full", "partial", "miss")

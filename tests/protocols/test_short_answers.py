@@ -70,7 +70,8 @@ def test_the_last_answer_is_read_and_compared_as_upstream_does(reply: str) -> No
 JUDGES: dict[str, tuple[str | None, str | None, str | None]] = {
     "<judge>Yes</judge>": ("right", None, None),
     "<judge> no </judge><reason>A</reason>": ("wrong", "right", None),
-    "<judge>YES</judge><judge>No</judge>": ("right", None, None),
+    "<judge>YES</judge><judge>yes</judge>": ("right", None, None),
+    "<judge>YES</judge><judge>No</judge>": (None, None, None),
     "<judge>\nYes\n</judge>": ("right", None, None),
     "<judge>Yes/No</judge>": (None, None, None),
     "<judge>Maybe</judge>": (None, None, None),
@@ -106,6 +107,8 @@ JUDGES: dict[str, tuple[str | None, str | None, str | None]] = {
     "<think>correct: yes</think>\nI cannot say.": (None, None, None),
     "correct: yes": (None, None, "right"),
     "correct: no\nconfidence: 100": (None, None, "wrong"),
+    "correct: no\ncorrect: no": (None, None, "wrong"),
+    "correct: yes\ncorrect: no": (None, None, None),
     "**correct:** yes": (None, None, "right"),
     "Correct: Yes, it is": (None, None, "right"),
     "reasoning: correct: yes\ncorrect: no": (None, None, "wrong"),

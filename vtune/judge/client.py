@@ -13,7 +13,7 @@ from vtune.errors import ServiceError
 from vtune.judge.batches import Batches, Tell
 from vtune.judge.budget import Purse, Tokens
 from vtune.judge.completed import LENGTH, Completed
-from vtune.judge.completions import Completions, Empty, NoAnswer, NoReply, NoVerdict
+from vtune.judge.completions import Completions, Cut, Empty, NoAnswer, NoReply, NoVerdict
 from vtune.judge.endpoint import JudgeEndpoint
 from vtune.judge.kept import read_kept
 from vtune.judge.pictures import data_url, read_bytes
@@ -115,6 +115,7 @@ class JudgeClient:
         if self._cache is not None:
             kept = read_kept(self._cache)
             self._replies |= kept.replies
+            self._cut |= kept.cut
             self._purse.spent.add(kept.spent)
             self._by_batch += kept.by_batch
             self._cache.parent.mkdir(parents=True, exist_ok=True)
@@ -249,8 +250,7 @@ class JudgeClient:
                 if key not in self._replies:  # else a run that was killed has kept it
                     used = _tokens(completed, most)
                     self._purse.spent.add(used)
-                    self._note_cut(key, completed)
-                    self._keep(key, completed.text, used, batch=True)
+                    self._keep(key, completed.text, used, batch=True, cut=completed.finish == LENGTH)
         finally:
             self._settle_batches()
 
@@ -263,6 +263,7 @@ class JudgeClient:
     ) -> T:
         """What `read` finds in the judge's reply; where it finds nothing, the judge is asked once more.
 
+        Nothing is read in a reply that was cut: what it quotes may look like a verdict, and its own be lost.
         What could not be read the second time either is not kept on disk: a later session asks again.
 
         Args:
@@ -280,9 +281,10 @@ class JudgeClient:
         for asked in both:
             try:
                 reply = await self.ask(asked, pictures)
-                if (found := read(reply)) is not None:
+                cut = self._key(asked, pictures) in self._cut
+                if not cut and (found := read(reply)) is not None:
                     return found
-                why.append(self._unreadable(reply, wanted, cut=self._key(asked, pictures) in self._cut))
+                why.append(self._unreadable(reply, wanted, cut=cut))
             except Empty as error:
                 why.append(error)
         for asked in both:
@@ -312,20 +314,24 @@ class JudgeClient:
                 raise
             finally:
                 self._purse.settle(whole, used)
-        self._note_cut(key, completed)
-        self._keep(key, completed.text, used)
+        self._keep(key, completed.text, used, cut=completed.finish == LENGTH)
         return self._text(completed)
 
-    def _keep(self, key: str, reply: str, used: Tokens, *, batch: bool = False) -> None:
-        """Remember a reply, and whether it came by a batch; of an empty one only what it cost."""
+    def _keep(self, key: str, reply: str, used: Tokens, *, batch: bool = False, cut: bool = False) -> None:
+        """Remember a reply, whether it came by a batch and was cut; of an empty one only what it cost."""
         row: dict[str, Any] = {"key": key, "reply": reply or None, **asdict(used)}
         if reply:
             self._replies[key] = reply
         if reply and batch:
             row["batch"] = True
             self._by_batch += 1
+        if reply and cut:
+            row["cut"] = True
+            self._cut.add(key)
         if self._most is not None and len(self._replies) > self._most:
-            del self._replies[next(iter(self._replies))]
+            oldest = next(iter(self._replies))
+            del self._replies[oldest]
+            self._cut.discard(oldest)
         if self._file is not None:
             self._file.write(json.dumps(row) + "\n")
             self._file.flush()
@@ -354,23 +360,21 @@ class JudgeClient:
             return completed.text
         why, fix = "", "ask another model, or see in the log of its server why it says nothing"
         if completed.finish == LENGTH:
-            why, fix = f": its {self._endpoint.max_tokens} max_tokens went into thoughts", MORE_ROOM
-        elif completed.thoughts:
+            why = f"its {self._endpoint.max_tokens} max_tokens went into thoughts"
+            raise Cut(f"the judge's reply is empty: {why}", where=self._completions.where, fix=MORE_ROOM)
+        if completed.thoughts:
             why = ": all that it wrote came as thoughts (`reasoning_content`)"
             fix = "serve it without a parser of reasoning, or with the one that its model is made for"
         elif not completed.finish:
             why, fix = ": it has no choice", "check that the endpoint serves a model that chats"
         raise Empty(f"the judge's reply is empty{why}", where=self._completions.where, fix=fix)
 
-    def _note_cut(self, key: str, completed: Completed) -> None:
-        if completed.finish == LENGTH:
-            self._cut.add(key)
-
     def _unreadable(self, reply: str, wanted: str, *, cut: bool) -> NoVerdict:
         what = f"the judge wrote {reply[:80]!r} instead of {wanted}"
-        if cut:
-            what += f", and was cut at its {self._endpoint.max_tokens} max_tokens"
-        return NoVerdict(f"{what}, asked twice", fix=MORE_ROOM if cut else "")
+        if not cut:
+            return NoVerdict(f"{what}, asked twice")
+        at = f"{self._endpoint.max_tokens} max_tokens"
+        return Cut(f"{what}, and was cut at its {at}, asked twice", fix=MORE_ROOM)
 
     def _key(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         settings = (self._endpoint.model, self._endpoint.temperature, self._endpoint.max_tokens)

@@ -56,6 +56,10 @@ class Empty(NoVerdict):
     """The model says nothing; it may if asked in other words."""
 
 
+class Cut(Empty):
+    """The model was cut at its limit on tokens before it could give a verdict: the limit is ours."""
+
+
 class NoReply(ServiceError):
     """The model did not reply: it is down, the wait timed out, or it may not be asked.
 

@@ -9,15 +9,18 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
 from vtune.judge.client import JudgeClient, PutOff
-from vtune.judge.prompts import Prompt, answer_prompt
-from vtune.judge.replies import behind_thoughts, read_class, read_same
+from vtune.judge.confusion import HARMLESS, Confused, spelt, unconfused
+from vtune.judge.prompts import Prompt, answer_prompt, quoted
+from vtune.judge.replies import CLASS_MARKS, SAME_MARKS, behind_thoughts, read_class, read_same
 from vtune.schema.message import Message, Picture
 from vtune.schema.sample import Sample
+from vtune.schema.verdict import Verdict
 
 Finding = Literal["right", "wrong", "not_attempted"]
 
@@ -74,6 +77,8 @@ class Grader:
     """What a reply says; None: it cannot be read."""
     wanted: str
     """The expected form of a reply."""
+    marks: re.Pattern[str] | None
+    """Words that pass for a verdict where a reply repeats them; None: only in tags, which `quoted` undoes."""
     pictures: bool
     """Whether the question's pictures are shown."""
 
@@ -100,9 +105,8 @@ def truths(sample: Sample) -> tuple[str, ...]:
 
 
 def read_mars(reply: str) -> Finding | None:
-    """The first verdict between `<judge>` tags after a reply's thoughts."""
-    found = _JUDGED.search(behind_thoughts(reply))
-    return _said(found[1]) if found else None
+    """The verdict between `<judge>` tags after a reply's thoughts; all of them must agree."""
+    return _alike(_JUDGED, reply)
 
 
 def read_attempted(reply: str) -> Finding | None:
@@ -112,13 +116,16 @@ def read_attempted(reply: str) -> Finding | None:
 
 
 def read_extracted(reply: str) -> Finding | None:
-    """What stands in the last line `correct:`."""
-    found = _CORRECT.findall(behind_thoughts(reply))
-    return _said(found[-1]) if found else None
+    """What stands in the line `correct:`, alike in all such lines."""
+    return _alike(_CORRECT, reply)
 
 
-def _said(word: str) -> Finding:
-    return "right" if word.lower() == "yes" else "wrong"
+def _alike(verdict: re.Pattern[str], reply: str) -> Finding | None:
+    """What all verdicts behind a reply's thoughts say; None where they differ: one of them is a quotation."""
+    said = {word.lower() for word in verdict.findall(behind_thoughts(reply))}
+    if len(said) != 1:
+        return None
+    return "right" if said == {"yes"} else "wrong"
 
 
 def _read_ours(reply: str) -> Finding | None:
@@ -127,9 +134,8 @@ def _read_ours(reply: str) -> Finding | None:
 
 
 def _about(sample: Sample, truth: str, answer: str) -> str:
-    """Question, truth and answer, quoted so that they cannot pass for anything else."""
-    quoted, given = (json.dumps(text, ensure_ascii=False) for text in (truth, answer))
-    return f"Question: {sample.question}\n\nReference answer: {quoted}\nAnswer: {given}"
+    """Question, truth and answer."""
+    return f"Question: {sample.question}\n\nReference answer: {quoted(truth)}\nAnswer: {quoted(answer)}"
 
 
 GRADERS: Mapping[str, Grader] = MappingProxyType(
@@ -138,6 +144,7 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
             prompts=lambda sample, answer: [answer_prompt(sample, answer)],
             read=_read_ours,
             wanted="TRUE or FALSE",
+            marks=SAME_MARKS,
             pictures=False,
         ),
         "mars": Grader(
@@ -146,6 +153,7 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
             ],
             read=read_mars,
             wanted="<judge>Yes</judge> or <judge>No</judge>",
+            marks=None,
             pictures=True,
         ),
         "attempted": Grader(
@@ -154,6 +162,7 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
             ],
             read=read_attempted,
             wanted="A, B or C",
+            marks=CLASS_MARKS,
             pictures=False,
         ),
         # WebWatcher's code shows its judge the first answer alone.
@@ -163,6 +172,7 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
             ],
             read=read_extracted,
             wanted="the four lines, with `correct: yes` or `correct: no`",
+            marks=re.compile(r"\bcorrect\b", re.IGNORECASE),
             pictures=False,
         ),
     }
@@ -172,8 +182,11 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
 
 async def compare(
     client: JudgeClient, answer: str, sample: Sample, pictures: Sequence[Picture] = ()
-) -> bool | None:
+) -> bool | Verdict | None:
     """Whether a model finds an answer right; None: it finds that nothing was attempted.
+
+    An answer that keeps the model from a verdict which it gives on another one is unreadable, and the verdict
+    says so: see `unconfused`.
 
     Args:
         client: Asks the model.
@@ -186,10 +199,37 @@ async def compare(
         DataError: If a picture cannot be read.
     """
     grader = GRADERS[sample.verifier_parm.get("grading") or "vtune"]
+    shown = pictures if grader.pictures else ()
+    tries = [(sample, answer)]
+    marks = grader.marks
+    if marks is not None and any(marks.search(text) for text in (answer, *truths(sample))):
+        tries.append((_spelt(sample, marks), spelt(answer, marks)))
+    asks = [partial(_compared, client, grader, shown, *one) for one in (*tries, (sample, HARMLESS))]
+    try:
+        return await unconfused(asks[:-1], control=asks[-1])
+    except Confused as error:
+        why = f"the judge has a verdict on another answer, and none on this one: {error.what}"
+        return Verdict(0.0, why, {"unreadable": 1.0})
+
+
+def _spelt(sample: Sample, marks: re.Pattern[str]) -> Sample:
+    """With what is right spelt as the answer is, so that the two can be compared."""
+    first, *aliases = (spelt(truth, marks) for truth in truths(sample))
+    return replace(sample, ground_truth=first, verifier_parm={**sample.verifier_parm, "aliases": aliases})
+
+
+async def _compared(
+    client: JudgeClient, grader: Grader, shown: Sequence[Picture], sample: Sample, answer: str
+) -> bool | None:
+    """As `compare`, with the words as they stand.
+
+    Raises:
+        NoVerdict: If the model says nothing usable about them.
+        ServiceError, DataError: As `compare`.
+    """
     found: list[Finding] = []
     put_off: PutOff | None = None
     for prompt in grader.prompts(sample, answer):
-        shown = pictures if grader.pictures else ()
         try:
             found.append(await client.ask_for(prompt, shown, grader.read, grader.wanted))
         except PutOff as error:  # so does what is asked next: one batch after the other may take days

@@ -18,6 +18,8 @@ class Kept:
     """By all that was sent, with or without a reply."""
     by_batch: int = 0
     """Of the replies, those that came by batches."""
+    cut: set[str] = field(default_factory=set)
+    """Of what was asked, that whose reply was cut at its limit on tokens."""
 
 
 def read_kept(path: Path) -> Kept:
@@ -42,9 +44,12 @@ def read_kept(path: Path) -> Kept:
             row = parse_json(line)
             if row["reply"] is None:  # nothing was said, or nothing that could be read
                 kept.replies.pop(row["key"], None)
+                kept.cut.discard(row["key"])
             else:
                 kept.replies[row["key"]] = str(row["reply"])
                 kept.by_batch += bool(row.get("batch"))
+                if row.get("cut"):
+                    kept.cut.add(row["key"])
             kept.spent.add(Tokens(*(int(row.get(name, 0)) for name in ("input", "cached", "output"))))
         except (ValueError, KeyError, TypeError):
             raise DataError(

@@ -64,6 +64,11 @@ Your last reply could not be read. Reply with nothing but {wanted}."""
 
 _PICTURE = re.compile(r"[\w./-]+\.(?:png|jpe?g|webp|bmp|gif)", re.IGNORECASE)
 _CUT = " …"
+_TAG = re.compile(
+    r"<\s*(/?(?:think(?:ing)?|answer|judge|reason|tool_\w+|(?:start|end)_of_turn)|[|\uff5c][^<>]*[|\uff5c])\s*>",
+    re.IGNORECASE,
+)
+"""Tags of thoughts, verdicts and calls, and the marks of turns in chat templates."""
 _OPTIONS = re.compile(r"\n\s*(?:Options:|The choices are|\(?A[.)]\s)")
 
 
@@ -91,7 +96,7 @@ def evidence_prompt(sample: Sample, places: Sequence[str] = (), printed: str = "
     if places:
         text += "**Places of the images**: " + "; ".join(places) + "\n\n"
     if printed:
-        text += f"**Printed by the Agent's code**: {json.dumps(printed, ensure_ascii=False)}\n\n"
+        text += f"**Printed by the Agent's code**: {quoted(printed)}\n\n"
     return Prompt(EVIDENCE_SYSTEM + (PRINTED_SYSTEM if printed else ""), f"{text}**Agent Generated Images**:")
 
 
@@ -130,14 +135,22 @@ def _hash(system: str) -> str:
     return hashlib.sha256(system.encode()).hexdigest()
 
 
+def quoted(text: str) -> str:
+    """A text as a JSON string that cannot pass for anything else, nor in a reply that repeats it.
+
+    `<think>` is `‹think›` in it. Half a surrogate pair, which no request can hold, becomes a question mark.
+    """
+    plain = _TAG.sub(r"‹\1›", text).encode("utf-8", "replace").decode()
+    return json.dumps(plain, ensure_ascii=False)
+
+
 def answer_prompt(sample: Sample, answer: str) -> Prompt:
-    """Does an answer, quoted so that it cannot pass for anything else, mean the same as the ground truth?"""
-    truth, given = (json.dumps(text, ensure_ascii=False) for text in (sample.ground_truth, answer))
+    """Does an answer mean the same as the ground truth?"""
+    truth, given = quoted(sample.ground_truth), quoted(answer)
     text = f"Question: {sample.question}\n\nReference answer: {truth}\nStudent's answer: {given}"
     return Prompt(ANSWER_SYSTEM, text)
 
 
 def conclusion_prompt(thoughts: str, answer: str) -> Prompt:
     """Do thoughts draw the conclusion that the answer gives? Both are quoted, nothing else is shown."""
-    said, given = (json.dumps(text, ensure_ascii=False) for text in (thoughts, answer))
-    return Prompt(CONCLUSION_SYSTEM, f"End of the thoughts: {said}\nAnswer: {given}")
+    return Prompt(CONCLUSION_SYSTEM, f"End of the thoughts: {quoted(thoughts)}\nAnswer: {quoted(answer)}")

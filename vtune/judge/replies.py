@@ -21,8 +21,8 @@ _MARKUP = re.compile(r"[*`\"'#_\\$]|\bboxed\b")
 _OF_ONE = re.compile(r"(?<=\d)\s*(?:/|out of)\s*1(?:\.0+)?(?![\d.])")
 """The scale, in "0.5/1" or "0.5 out of 1"."""
 _NUMBER = re.compile(r"(?<![\w.%/-])(\d*\.\d+|\d+)(?![\w%/]|\.\d)")
-_WORD = re.compile(r"\b(TRUE|FALSE)\b", re.IGNORECASE)
-_CLASS = re.compile(r"\b[ABC]\b")
+SAME_MARKS = re.compile(r"\b(TRUE|FALSE)\b", re.IGNORECASE)
+CLASS_MARKS = re.compile(r"\b[ABC]\b")
 
 _VERDICT_FOLLOWS = re.compile(
     r"(?:^|[.:=!?;,(\[{>\n\uff1a\u2192]\s*|\ba\s+"
@@ -59,9 +59,17 @@ NEAR = 60
 
 
 def behind_thoughts(reply: str) -> str:
-    """What stands behind a reply's thoughts: nothing where they do not end, as in one that was cut short."""
-    text = reply.rpartition("</think>")[2]
-    return "" if "<think>" in text else text
+    """What stands behind the thoughts that a reply begins with: nothing where they do not end.
+
+    They may begin without a tag, which some servers strip. Tags behind them are quoted, and cut nothing off.
+    """
+    text = reply.lstrip()
+    if text.startswith("<think>"):
+        while text.startswith("<think>"):
+            text = text.partition("</think>")[2].lstrip()
+        return text
+    thoughts, end, rest = text.partition("</think>")
+    return rest if end and "<think>" not in thoughts else text
 
 
 def read_level(reply: str) -> Level | None:
@@ -77,7 +85,7 @@ def read_target(reply: str) -> bool | None:
 def read_same(reply: str) -> bool | None:
     """The verdict in a reply to `answer_prompt`, or None where it gives none or weighs both."""
     text = _bare(reply)
-    found = list(_WORD.finditer(text))
+    found = list(SAME_MARKS.finditer(text))
     if len({mark[0].upper() for mark in found}) != 1 or any(_before(_WEIGHED, text, mark) for mark in found):
         return None
     return _SAME[found[0][0].upper()] if any(_is_verdict(text, mark) for mark in found) else None
@@ -89,10 +97,10 @@ def read_class(reply: str) -> str | None:
     "A city in France" begins with an article, and "vitamin C" is a name.
     """
     text = _bare(reply)
-    found = list(_CLASS.finditer(text))
+    found = list(CLASS_MARKS.finditer(text))
     if len({mark[0] for mark in found}) != 1:
         return None
-    alone = not re.search(r"\w", _CLASS.sub("", text))
+    alone = not re.search(r"\w", CLASS_MARKS.sub("", text))
     return found[0][0] if alone or any(_is_verdict(text, mark) for mark in found) else None
 
 

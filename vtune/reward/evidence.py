@@ -3,13 +3,15 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
+from vtune.judge.confusion import HARMLESS, Confused, spelt, unconfused
 from vtune.judge.graders import compare
-from vtune.judge.prompts import Prompt, conclusion_prompt
-from vtune.judge.replies import read_same
+from vtune.judge.prompts import conclusion_prompt
+from vtune.judge.replies import SAME_MARKS, read_same
 from vtune.reward.evidence_judge import EVIDENCE, EvidenceJudge, EvidencePart, opened_judge
 from vtune.reward.part import REWARDS, RewardPart, Scene, Unscored, unscored
 from vtune.reward.recipe import EvidenceLevels
@@ -67,9 +69,10 @@ class Judges:
         """The name of the judge of a sample's calls; None if no judge can."""
         return judge_of(sample, self._names, model=self._client is not None)
 
-    async def same_answer(self, answer: str, sample: Sample, pictures: Sequence[Picture] = ()) -> bool | None:
-        """Whether the model finds that an answer means the same as the ground truth; None if it attempts no
-        answer. The question's `pictures` are shown if the sample's `grading` asks for that.
+    async def same_answer(
+        self, answer: str, sample: Sample, pictures: Sequence[Picture] = ()
+    ) -> bool | Verdict | None:
+        """Whether the model finds that an answer means the same as the ground truth; see `compare`.
 
         Raises:
             ServiceError: If it cannot tell.
@@ -80,14 +83,24 @@ class Judges:
     async def same_conclusion(self, thoughts: str, answer: str) -> bool:
         """Whether the model finds that the thoughts draw the conclusion that the answer gives.
 
+        Those that keep it from telling draw none: see `unconfused`.
+
         Raises:
             ServiceError: If it cannot tell.
             RecipeError: If there is no model to ask.
         """
-        return await self._says(conclusion_prompt(thoughts, answer))
-
-    async def _says(self, prompt: Prompt) -> bool:
-        return await self._asked().ask_for(prompt, [], read_same, "TRUE or FALSE")
+        client = self._asked()
+        texts = [(thoughts, answer)]
+        if any(SAME_MARKS.search(text) for text in texts[0]):
+            texts.append((spelt(thoughts, SAME_MARKS), spelt(answer, SAME_MARKS)))
+        asks = [
+            partial(client.ask_for, conclusion_prompt(*two), (), read_same, "TRUE or FALSE")
+            for two in (*texts, (HARMLESS, HARMLESS))
+        ]
+        try:
+            return await unconfused(asks[:-1], control=asks[-1])
+        except Confused:
+            return False
 
     def _asked(self) -> JudgeClient:
         if self._client is None:

@@ -16,8 +16,8 @@ from vtune.verifiers.verifier import given_answer, one_of
 KEY, OURS = "grading", "vtune"
 
 LONGEST = 1000
-"""Limit on characters of an answer that our judge is shown: more is not short (DeepEyes refuses from 1000
-on)."""
+"""Characters of an answer that is not shown to a judge any more: it is not short (DeepEyes refuses from 1000
+on), and might be longer than the judge's context."""
 
 _THOUGHT = re.compile(r"</think(?:ing)?>")
 
@@ -33,8 +33,6 @@ class Grading:
     plain: Callable[[str], str] | None
     """The form in which an answer that equals a truth is right without a model; None: a model always decides.
     """
-    longest: int | None
-    """Limit on characters of an answer; a longer one is unreadable. None: no limit."""
 
 
 def conclusion(reply: str) -> str:
@@ -66,25 +64,21 @@ GRADINGS: Mapping[str, Grading] = MappingProxyType(
             about="ours: the only answer, the same word for word, else a model",
             read=given_answer,
             plain=normalise,
-            longest=LONGEST,
         ),
         "mars": Grading(
             about="SenseNova-MARS, inference/eval.py: SQuAD's exact match with any truth, else a model",
             read=lambda reply, _: last_answer(reply),
             plain=squad,
-            longest=None,
         ),
         "attempted": Grading(
             about="SimpleQA's: a model says right, wrong, or not attempted (SimpleVQA, LiveVQA)",
             read=given_answer,
             plain=None,
-            longest=None,
         ),
         "extracted": Grading(
             about="that of Humanity's Last Exam: a model extracts and compares (WebWatcher)",
             read=given_answer,
             plain=None,
-            longest=None,
         ),
     }
 )

@@ -58,7 +58,7 @@ def verify_judge(reply: str, sample: Sample) -> Verdict:
     given = grading.read(reply, sample)
     if given is None:
         return no_answer(sample)
-    if not given or (grading.longest is not None and len(given) >= grading.longest):
+    if not given or len(given) >= LONGEST:
         return unreadable(f"the answer has {len(given)} characters")
     if grading.plain is not None and grading.plain(given) in {grading.plain(truth) for truth in right}:
         return answered(1.0, f"{quote(given)} is the truth, word for word")

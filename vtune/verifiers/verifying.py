@@ -18,8 +18,9 @@ from vtune.verifiers.verifier import Undecided, where
 from vtune.verifiers.worker import Fast, Question, Worker, ready_to_fork
 from vtune.verifiers.worker_pool import WorkerPool
 
-AskJudge = Callable[[str, Sample], Awaitable[bool | None]]
-"""(answer, sample) -> whether a model finds it to mean the same as the ground truth.
+AskJudge = Callable[[str, Sample], Awaitable[bool | Verdict | None]]
+"""(answer, sample) -> whether a model finds it to mean the same as the ground truth; None: that it attempts
+nothing; a verdict where the answer itself keeps the model from telling.
 
 Raises ServiceError where the model gives no usable reply."""
 
@@ -97,7 +98,8 @@ class Verifying:
             if judge is None or not verifier_of(sample).asks_judge:
                 raise
             answer = left.answer
-        return judged(answer, sample, same=await judge(answer, sample))
+        found = await judge(answer, sample)
+        return found if isinstance(found, Verdict) else judged(answer, sample, same=found)
 
     async def _by_rule(self, reply: str, sample: Sample) -> Verdict:
         """What the verifier says by itself, here or in a worker."""

@@ -171,12 +171,12 @@ def test_killed_while_the_model_is_asked_and_resumed_gives_the_same_file(
     judge.requests.clear()
     keep, left = JudgeClient._keep, 3  # the first is the answer to the greeting
 
-    def dies(self: JudgeClient, *given: Any) -> None:
+    def dies(self: JudgeClient, *given: Any, **named: Any) -> None:
         nonlocal left
         if not left:
             raise RunFailed("killed")
         left -= 1
-        keep(self, *given)
+        keep(self, *given, **named)
 
     asked = words(SUITE, "official", tiny, data[SUITE], tmp_path / "out")
     with monkeypatch.context() as patch:

@@ -36,6 +36,7 @@ from vtune.schema.message import Picture
 from vtune.schema.pixels import decode_picture
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Outcome, Trajectory
+from vtune.schema.verdict import Verdict
 from vtune.tools import TOOLS
 from vtune.tools.image_search import cached_search
 from vtune.uses import prints
@@ -310,7 +311,7 @@ class _Sampler:
 
     async def _same_answer(
         self, answer: str, sample: Sample, pictures: Sequence[Picture] = ()
-    ) -> bool | None:
+    ) -> bool | Verdict | None:
         if self._client is None:
             raise RuntimeError("there is no judge to ask")
         return await compare(self._client, answer, sample, pictures)
