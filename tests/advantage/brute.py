@@ -52,6 +52,8 @@ def similarity(one: Call, other: Call) -> float:
 
 
 def seeks(call: Call) -> bool:
+    if call.status == "error" and call.tool != "python":
+        return False  # it was refused
     return TYPE[call.tool] != "zoom" or bool(call.crops)
 
 

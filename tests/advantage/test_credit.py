@@ -219,12 +219,27 @@ def test_success_is_the_answer_not_the_reward() -> None:
     assert found.call_advantages[1] == (1.5,)
 
 
-@pytest.mark.parametrize("status", ["error", "blocked", "timeout", "killed"])
+@pytest.mark.parametrize("status", ["timeout", "killed"])
 def test_a_call_that_failed_is_no_witness_but_its_arguments_may_earn_credit(status: str) -> None:
     query = "legoland windsor opening year"
     failed, fine = ask(query, status=status), ask(query)
     assert after(tried(True, 1.0, failed), tried(False, -1.0, fine)).call_advantages[1] == (-1.0,)
     assert after(tried(True, 1.0, fine), tried(False, -1.0, failed)).call_advantages[1] == (-0.75,)
+
+
+@pytest.mark.parametrize("status", ["error", "blocked"])
+def test_a_call_that_never_ran_takes_no_part(status: str) -> None:
+    query = "legoland windsor opening year"
+    refused, fine = ask(query, status=status), ask(query)
+    found = after(tried(True, 1.0, fine), tried(False, -1.0, refused, fine))
+    assert found.call_advantages[1] == (-1.0, -0.75)
+    assert found.failing_calls == 1
+
+
+def test_code_that_failed_after_its_crop_has_run() -> None:
+    crop = look((10.0, 10.0, 50.0, 50.0), tool="python")
+    found = after(tried(True, 1.0, crop), tried(False, -1.0, replace(crop, status="error")))
+    assert found.call_advantages[1] == (-0.75,)
 
 
 def test_unscored_trajectories_take_no_part() -> None:

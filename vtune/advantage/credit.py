@@ -15,7 +15,8 @@ import numpy as np
 
 from vtune.advantage.recipe import Credit, Gate
 from vtune.advantage.tool_types import tool_types
-from vtune.schema.trajectory import Trajectory
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools.python import NAME as PYTHON
 from vtune.tools.similarity import Flags, Indices, Pairs, ToolType, Values
 
 SUCCESS = 1.0
@@ -83,9 +84,9 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
     is at least θ and α = similarity x support at least α_min, its advantage becomes min(Â + β F, 0) with
     F = α Adv(C) (eq. 3 and 4). The recipe's `support` and `clip` leave out one of these (table 3).
 
-    What the paper leaves open: a call that did not end well is not a witness, but may receive credit, for its
-    arguments alone say what it sought. A trajectory that fails with Â >= 0 was not punished and stays as it
-    is. Unscored trajectories take no part.
+    What the paper leaves open: a call that ran and did not end well is not a witness, but may receive credit,
+    for its arguments alone say what it sought; one that never ran takes no part. A trajectory that fails with
+    Â >= 0 was not punished and stays as it is. Unscored trajectories take no part.
 
     Args:
         trajectories: Scored, with advantages; those with the same `group` are about the same question.
@@ -189,6 +190,8 @@ def _calls(
         for place, call in enumerate(trajectory.calls):
             if (entry := types.get(call.tool)) is None or (succeeded and call.status != "ok"):
                 continue
+            if not _ran(call):
+                continue
             argument_of, owners, places, arguments = entry
             argument = argument_of(trajectory, call)
             if argument is not None:
@@ -196,6 +199,11 @@ def _calls(
                 places.append(place)
                 arguments.append(argument)
     return {name: one for name, one in found.items() if one[0]}
+
+
+def _ran(call: Call) -> bool:
+    """Whether a call was carried out. Code that fails has run; other tools refuse what they cannot do."""
+    return call.status != "blocked" and (call.status != "error" or call.tool == PYTHON)
 
 
 def _matched(name: str, calls: _Calls, facts: _Facts, recipe: Credit) -> tuple[list[Match], list[float]]:
