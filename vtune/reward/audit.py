@@ -23,6 +23,9 @@ from vtune.schema.clusters import cluster_of
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 
+REPEATS = frozenset({"repeated_crop", "repeated_search", "scratchpad"})
+"""Red flags of calls that show what was shown before."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRow:
@@ -48,7 +51,7 @@ class AuditRow:
     unused: int = 0
     """Calls that cut out a region but never show it."""
     repeated: int = 0
-    """Calls that show what was already shown (red flags `repeated_crop` and `scratchpad`)."""
+    """Calls that show what was already shown (red flags `REPEATS`)."""
     judged: bool = False
     """Whether its judge has said what is known of its looks. A model is not asked about calls that are no
     looks by the rules, as those without a picture, or with a whole one: of those all is known without it."""
@@ -271,7 +274,7 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
         helpful=sum(map(bool, shows)) if complete else None,
         first=first,
         unused=sum(_unused(call) for call in trajectory.calls),
-        repeated=sum(bool({"repeated_crop", "scratchpad"} & set(call.flags)) for call in trajectory.calls),
+        repeated=sum(not REPEATS.isdisjoint(call.flags) for call in trajectory.calls),
         judged=who is not None
         and faithful is not None
         and any(one is not None or not EVIDENCE[who].asks_model for one in found),

@@ -4,7 +4,7 @@ Only tools that search are believed: what a policy's own code prints is its own 
 """
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,19 +12,24 @@ from vtune.errors import DataError
 from vtune.judge.client import JudgeClient
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels
+from vtune.reward.searches import SEARCHES, asked
+from vtune.reward.written import without_accents, written
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
 from vtune.tools import TOOLS, image_search, text_search
-from vtune.tools.scripts import plain, spelled
+from vtune.tools.python import NAME as PYTHON
+from vtune.tools.scripts import is_spaced, plain, spelled
+from vtune.tools.text_search import CUT
 from vtune.tools.tool import SOURCES
 from vtune.verifiers import exact
 from vtune.verifiers.exact import normalise
 
 NAME = "passages"
 
-SEARCHES = (text_search.NAME, image_search.NAME)
+NOTHING = ("", text_search.NOTHING, image_search.NOTHING)
+"""What a search returns that found nothing."""
 
 SHORTEST = 3
 """Fewest characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" is in
@@ -37,6 +42,9 @@ _INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
 """Punctuation between letters that an answer may also be written without: D.C. and DC."""
 _INNER_OF_PASSAGE = re.compile(r"(?<=[^\W\d_])[.-](?=[^\W\d_])")
 """That of a passage: "she'll" is no shell."""
+
+_ADDRESSES = re.compile(rf"\n{SOURCES}(?:\n\w+://[^\n]*)+\Z")
+"""What our own tools append to what the policy saw (`vtune.tools.tool.shown`)."""
 
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
@@ -74,6 +82,8 @@ class _Forms(NamedTuple):
     """Without case."""
     cased: Set[str]
     """With it: without punctuation or an article, W.H.O. is like who, and The Doors like doors."""
+    bare: Set[str]
+    """With it, without accents: names are written so, and Pelé is not the verb "pele"."""
 
     def are_held_by(self, passage: "_Forms") -> bool:
         """Whether a passage has any of them as whole words."""
@@ -85,6 +95,19 @@ class _Forms(NamedTuple):
         )
 
 
+class _Found(NamedTuple):
+    """What a search returned."""
+
+    numbered: bool
+    """Whether passages are numbered; else the text is a summary, which has no titles."""
+    passages: Sequence[str]
+    """Without their numbers."""
+    new: Sequence[str] = ()
+    """Those that no earlier search returned: a passage is rewarded once."""
+    guessed: bool = False
+    """The query names the answer, and nothing before it did."""
+
+
 class PassageJudge:
     """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
     parts words; in the gold documents where known. A leading article and punctuation between letters do not
@@ -93,75 +116,141 @@ class PassageJudge:
 
     def __init__(self, levels: EvidenceLevels) -> None:
         self._levels = levels
+        self._read: tuple[Sample, Trajectory, list[_Found]] | None = None
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """`full` if a passage contains the answer, `partial` if it only names the intermediate fact, else
-        `miss`.
+        """`full` if a passage contains the answer, `partial` if it only names the intermediate fact, 0 if
+        nothing was searched for, found or new, else `miss`.
 
         Raises:
             DataError: If the call is of a tool that nobody knows: whether it searched, there is no saying.
         """
-        tool = trajectory.calls[k].tool
-        if tool not in TOOLS and tool not in sample.tools:
+        call = trajectory.calls[k]
+        if call.tool not in TOOLS and call.tool not in sample.tools:
             known = ", ".join(f"`{name}`" for name in SEARCHES if name in sample.tools)
             raise DataError(
-                f"the sample offers no tool {tool!r:.60}", fix=f"name a search as it does: {known}"
+                f"the sample offers no tool {call.tool!r:.60}", fix=f"name a search as it does: {known}"
             )
-        held = holding(sample, trajectory.calls[k])
-        if held is None and names_fact(sample, trajectory.calls[k]):
+        if call.tool not in SEARCHES:
+            return Verdict(0.0, "not a search")
+        found = self._found(sample, trajectory, k)
+        if not found.new:
+            return Verdict(0.0, "nothing new was found" if found.passages else "nothing was found")
+        held = _held(sample, found)
+        if held is not None:
+            return Verdict(self._levels.full, f"full: a returned passage holds {held!r}")
+        if (fact := _fact(sample)) and any(_names(passage, fact) for passage in found.new):
             return Verdict(self._levels.partial, f"partial: a returned passage names {sample.extra[FACT]!r}")
-        if held is None:
-            return Verdict(self._levels.miss, "miss: no returned passage holds the answer")
-        return Verdict(self._levels.full, f"full: a returned passage holds {held!r}")
+        if found.guessed:
+            return Verdict(self._levels.miss, "miss: the query names the answer, which nothing had shown")
+        return Verdict(self._levels.miss, "miss: no returned passage holds the answer")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether a returned passage contains the answer."""
-        return holding(sample, trajectory.calls[k]) is not None
+        return _held(sample, self._found(sample, trajectory, k)) is not None
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Never: text has no size."""
         return False
 
+    def _found(self, sample: Sample, trajectory: Trajectory, k: int) -> _Found:
+        """What call `k` returned. Calls are judged in turn: a trajectory is read once for all of them."""
+        read = self._read
+        if read is None or read[0] is not sample or read[1] is not trajectory:
+            read = self._read = (sample, trajectory, _all_found(sample, trajectory.calls))
+        return read[2][k]
 
-def holding(sample: Sample, call: Call) -> str | None:
-    """The spelling of the answer that a passage of a search contains; None if none does."""
-    if call.tool not in SEARCHES or call.status != "ok":
+
+def holding(sample: Sample, call: Call, before: Sequence[Call] = ()) -> str | None:
+    """The spelling of the answer that a passage of a search contains; None if none does.
+
+    Args:
+        sample: What is asked.
+        call: The call.
+        before: Earlier ones of its trajectory: what they returned is not new.
+    """
+    return _held(sample, _all_found(sample, (*before, call))[-1])
+
+
+def _held(sample: Sample, found: _Found) -> str | None:
+    if found.guessed:
         return None
     known, fact = _titles(sample), _fact(sample)
-    numbered, passages = _passages(call, known)
-    titles = known if numbered else frozenset()
+    titles = known if found.numbered else frozenset()
     answers = _answers(sample, least=1 if titles or fact else SHORTEST)
-    for passage in passages:
+    in_titles = _answers(sample, least=SHORTEST)  # a digit stands in many of them
+    for passage in found.new:
         title, _, text = passage.partition("\n")
-        if titles and _title(title) not in titles:
+        if (titles and _title(title) not in titles) or (fact and not _names(passage, fact)):
             continue
-        if fact and f" {fact} " not in f" {spelled(passage)} ":
-            continue
-        words = _of_passage(text if titles else passage)
-        for answer, forms in answers.items():
-            if forms.are_held_by(words):
-                return answer
+        for spellings, where in ((answers, text), (in_titles, passage)) if titles else ((answers, passage),):
+            words = _of_passage(where)
+            for answer, forms in spellings.items():
+                if forms.are_held_by(words):
+                    return answer
     return None
 
 
-def names_fact(sample: Sample, call: Call) -> bool:
-    """Whether a search returned something that names the intermediate fact."""
-    fact = _fact(sample)
-    return (
-        bool(fact)
-        and call.tool in SEARCHES
-        and call.status == "ok"
-        and any(f" {fact} " in f" {spelled(passage)} " for passage in _passages(call, _titles(sample))[1])
+def _all_found(sample: Sample, calls: Sequence[Call]) -> list[_Found]:
+    """What each call returned, in the light of those before it.
+
+    A query that names the answer finds passages about it, right or wrong. So it shows nothing, unless the
+    question or an earlier call named the answer first, or documents are known: those hold it. A summary often
+    repeats what it did not find; so there no earlier call is an excuse.
+    """
+    titles = _titles(sample)
+    answers = _answers(sample, least=1 if titles or _fact(sample) else SHORTEST).values()
+    given = in_question = _asks_for(answers, sample.question)
+    seen: set[str] = set()
+    every = []
+    for call in calls:
+        found = _returned(call, titles)
+        excused = bool(titles) or given if found.numbered else in_question
+        guessed = not excused and _asks_for(answers, " ".join(asked(call)))
+        texts = {passage: spelled(passage) for passage in found.passages}
+        new = [passage for passage, words in texts.items() if not _is_old(passage, words, seen)]
+        every.append(found._replace(new=new, guessed=guessed))
+        if not guessed:
+            seen.update(texts.values())
+            given = given or _told(call, answers)
+    return every
+
+
+def _is_old(passage: str, words: str, seen: Set[str]) -> bool:
+    """Whether earlier searches returned a passage, or more of it where it was cut."""
+    return words in seen or (passage.endswith(CUT) and any(old.startswith(words) for old in seen))
+
+
+def _asks_for(answers: Collection[_Forms], text: str) -> bool:
+    """Whether a query or a question names the answer, in any order and case of its words."""
+    said = _of_passage(text)
+    words = {word for forms in said for form in forms for word in form.casefold().split()}
+    return any(
+        forms.are_held_by(said)
+        or any(
+            len(form) > SHORTEST and is_spaced(form) and words.issuperset(form.casefold().split())
+            for form in forms.folded | forms.cased | forms.bare
+        )
+        for forms in answers
     )
 
 
-def _passages(call: Call, known: Set[str]) -> tuple[bool, Sequence[str]]:
-    """Whether passages are numbered, and they without their numbers. A summary is one, without a title."""
-    text = call.output.partition(f"\n{SOURCES}")[0]
+def _told(call: Call, answers: Collection[_Forms]) -> bool:
+    """Whether a call returned the answer in words that are not the policy's own."""
+    if call.tool == PYTHON or call.status != "ok":
+        return False
+    said = _of_passage(_ADDRESSES.sub("", call.output))
+    return any(forms.are_held_by(said) for forms in answers)
+
+
+def _returned(call: Call, known: Set[str]) -> _Found:
+    text = _ADDRESSES.sub("", call.output)
+    if call.tool not in SEARCHES or call.status != "ok" or text.strip() in NOTHING:
+        return _Found(False, [])
     heads = _heads(text, _HEADS[call.tool], known)
     ends = [head.start() for head in heads[1:]] + [len(text)]
     parts = [text[head.end() : end] for head, end in zip(heads, ends, strict=True)] if heads else [text]
-    return bool(heads), [part for part in parts if part.strip()]
+    return _Found(bool(heads), [part for part in parts if part.strip()])
 
 
 def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match[str]]:
@@ -190,16 +279,24 @@ def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match
 
 
 def _of_passage(text: str) -> _Forms:
-    joined = _INNER_OF_PASSAGE.sub("", text)
-    return _Forms({spelled(text)}, {spelled(one, keep_case=True) for one in {text, joined}})
+    text = written(text)
+    both = {text, _INNER_OF_PASSAGE.sub("", text)}
+    cased = {spelled(one, keep_case=True) for one in both}
+    bare = cased if text.isascii() else {spelled(without_accents(one), keep_case=True) for one in both}
+    return _Forms({spelled(text)}, cased, bare)
+
+
+def _names(passage: str, fact: str) -> bool:
+    return f" {fact} " in f" {spelled(written(passage))} "
 
 
 def _of_answer(answer: str, least: int) -> _Forms:
     """The forms of an answer that are looked for: those of enough characters, also without an article.
 
     Without it one more than `SHORTEST` are needed everywhere: "The Who" is not any Who. Several words are
-    then enough to tell it in any case.
+    then enough to tell it in any case. Without accents, only names are looked for.
     """
+    answer = written(answer)
     folded = {form for form in (spelled(answer),) if len(form) >= least}
     cased = {form for form in _with_case(answer) if len(form) >= least}
     if article := _ARTICLE.match(answer):
@@ -207,7 +304,8 @@ def _of_answer(answer: str, least: int) -> _Forms:
         cased |= {form for form in _with_case(rest) if len(form) > SHORTEST}
         if len(rest.split()) > 1 and len(form := spelled(rest)) > SHORTEST:
             folded.add(form)
-    return _Forms(folded, cased)
+    plain_names = {without_accents(form) for form in cased if len(form) > SHORTEST and form[0].isupper()}
+    return _Forms(folded, cased, plain_names)
 
 
 def _with_case(answer: str) -> set[str]:
@@ -235,7 +333,7 @@ def _title(text: str) -> str:
 def _fact(sample: Sample) -> str:
     """The words of the intermediate fact; empty if none is known."""
     fact = sample.extra.get(FACT)
-    return spelled(fact) if isinstance(fact, str) else ""
+    return spelled(written(fact)) if isinstance(fact, str) else ""
 
 
 def _can_judge(sample: Sample) -> bool:

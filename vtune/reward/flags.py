@@ -4,11 +4,12 @@ Operations on a whole picture (turning, contrast, a drawn box, a filter) are hon
 for them. So a region counts as a mere crop only where the returned picture shows it unchanged, at any size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from vtune.judge.pictures import picture_size, same_picture, shows_unchanged
 from vtune.reward.looks import laid_out, pointing, region_shown, seen, shows_everything
 from vtune.reward.recipe import EvidenceLevels
+from vtune.reward.searches import SEARCHES
 from vtune.schema.box import Box, area, intersect, iou
 from vtune.schema.message import Picture
 from vtune.schema.sample import Evidence
@@ -27,15 +28,20 @@ AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
 
 
 def call_flags(
-    trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence] = ()
+    trajectory: Trajectory,
+    k: int,
+    levels: EvidenceLevels,
+    targets: Sequence[Evidence] = (),
+    again: Set[int] = frozenset(),
 ) -> tuple[Flag, ...]:
     """The red flags of call number `k`, in a fixed order.
 
     `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
     several regions that together are. An altered overview beside a verified crop does not count.
-    `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `scratchpad`: it gives
-    back another picture that was there before. `sandbox_error`: its code failed, was refused, ran too long
-    or left. `bad_call`: it asked a tool for what cannot be, or was no call of a tool. A call that returned
+    `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `repeated_search`: it
+    searches as an earlier call did. `scratchpad`: it gives back another picture that was there before; not a
+    search, which has no say in what it finds. `sandbox_error`: its code failed, was refused, ran too long or
+    left. `bad_call`: it asked a tool for what cannot be, or was no call of a tool. A call that returned
     nothing is not flagged for it, nor is one that met a limit of the sandbox (status `limit`), and one that
     our sandbox failed never is (CodeV §4.3: avoidable errors). `faked`: it claims a region of which its
     pictures show nothing, not even a target in it, whatever else they show. `illegible`: all of them with
@@ -47,6 +53,7 @@ def call_flags(
         k: Number of the call.
         levels: Of the recipe.
         targets: What the question is about, where that is known.
+        again: Numbers of the calls that repeat a search (`vtune.reward.searches`).
 
     Raises:
         DataError: If a picture of the trajectory cannot be read.
@@ -60,8 +67,10 @@ def call_flags(
         flags.append(WHOLE_IMAGE)
     if repeated:
         flags.append("repeated_crop")
+    if k in again:
+        flags.append("repeated_search")
     others = [index for index in call.images if index not in whole | repeated]
-    if _copies(trajectory, k, others, levels):
+    if call.tool not in SEARCHES and _copies(trajectory, k, others, levels):
         flags.append("scratchpad")
     if call.status in AVOIDABLE:
         flags.append("sandbox_error" if call.tool == PYTHON else "bad_call")

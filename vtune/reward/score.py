@@ -19,6 +19,7 @@ from vtune.reward.flags import call_flags
 from vtune.reward.looks import with_looks
 from vtune.reward.part import Scene, Unscored, asked_for, scored, unscored
 from vtune.reward.recipe import EvidenceLevels, RewardRecipe
+from vtune.reward.searches import repeated_searches
 from vtune.reward.wire import settings_of
 from vtune.schema.reward import Reward
 from vtune.schema.sample import Evidence, Sample
@@ -300,7 +301,8 @@ def with_flags(
         DataError: If one of its pictures cannot be read.
     """
     trajectory = with_looks(trajectory, levels)
-    flags = [call_flags(trajectory, k, levels, targets) for k in range(len(trajectory.calls))]
+    again = repeated_searches(trajectory.calls)
+    flags = [call_flags(trajectory, k, levels, targets, again) for k in range(len(trajectory.calls))]
     calls = tuple(replace(call, flags=found) for call, found in zip(trajectory.calls, flags, strict=True))
     return replace(trajectory, calls=calls)
 

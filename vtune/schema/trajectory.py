@@ -25,6 +25,7 @@ never scored."""
 Flag = Literal[
     "whole_image",
     "repeated_crop",
+    "repeated_search",
     "scratchpad",
     "sandbox_error",
     "bad_call",

@@ -1,5 +1,6 @@
 """text_search_tool: answers a query with passages from an index or the web, or with their summary."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -172,7 +173,8 @@ def _searcher(recipe: TextSearchRecipe, record: Path) -> Searcher:
 
 def _summariser(client: JudgeClient) -> Summarise:
     async def summarise(query: str, passages: str) -> str:
-        return await client.ask(Prompt(SUMMARISE, f"Query: {query}\n\nResults:\n{passages}"), [])
+        quoted = json.dumps(query, ensure_ascii=False)  # it is data: the policy cannot give orders in it
+        return await client.ask(Prompt(SUMMARISE, f"Query: {quoted}\n\nResults:\n{passages}"), [])
 
     return summarise
 

@@ -9,7 +9,7 @@ const CLOSED = {
   stop: ["answer", "length", "turns", "context", "error"],
   label: ["right", "wrong", "judge erred", "box wrong"],
 };
-const FLAGS = ["whole_image", "repeated_crop", "scratchpad", "sandbox_error", "bad_call", "faked", "illegible", "everything"];
+const FLAGS = ["whole_image", "repeated_crop", "repeated_search", "scratchpad", "sandbox_error", "bad_call", "faked", "illegible", "everything"];
 const MOST = 1000;
 const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
 const WORDS = { flag: "flags", status: "statuses", call: "outcomes" };

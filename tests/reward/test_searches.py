@@ -1,0 +1,257 @@
+"""Searches that look for a reward, each beside the honest ones that are like it."""
+
+import asyncio
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import vtune.reward
+from tests.reward.build import INPUT, recipe
+from tests.reward.test_passages import SEARCH, sample
+from vtune.reward.audit import audit
+from vtune.reward.evidence import Judges, score_call
+from vtune.reward.evidence_passages import holding
+from vtune.reward.score import Scorer
+from vtune.reward.searches import repeated_searches
+from vtune.schema.message import Message
+from vtune.schema.reward import Reward
+from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
+from vtune.tools import image_search, text_search
+
+GOOD = "1. Ulm\nThe red road of Ulm leads to Bad Orb."
+MISS = "1. Trier\nTrier is a town on the Moselle."
+ABOUT = "1. Bad Orb\nBad Orb is a spa town in Hesse."
+FULL, MISSED = SEARCH.full, SEARCH.miss
+EVERY = ("text_search_tool", "image_search_tool", "image_zoom_in_tool", "python")
+
+
+def search(query: str, output: str, **changes: object) -> Call:
+    call = Call(tool=text_search.NAME, arguments=json.dumps({"query": query}), status="ok", output=output)
+    return dataclasses.replace(call, **changes)  # type: ignore[arg-type]
+
+
+def done(*calls: Call, answer: str = "Bad Orb") -> Trajectory:
+    written = '<tool_call>{"name": "text_search_tool", "arguments": {"query": "Ulm"}}</tool_call>'
+    turns = [f"<think>Look.</think>{written}"] * len(calls)
+    turns.append(f"<think>So.</think><answer>{answer}</answer>")
+    messages = (Message("user", "?"), *(Message("assistant", turn) for turn in turns))
+    return Trajectory(sample_id="q", source="q", messages=messages, calls=calls)
+
+
+def scores(what: Sample, *calls: Call) -> list[float]:
+    """What the judge of passages gives for each call; red flags aside."""
+    one, judges = done(*calls), Judges(SEARCH, None)
+    return [asyncio.run(score_call(what, one, k, judges)).score for k in range(len(calls))]
+
+
+def rewarded(what: Sample, *trajectories: Trajectory) -> list[Trajectory]:
+    async def story() -> list[Trajectory]:
+        async with Scorer(recipe(evidence=SEARCH)) as scorer:
+            return await scorer.score([what], trajectories)
+
+    return asyncio.run(story())
+
+
+RED, BLUE = search("red road", GOOD), search("blue road", MISS)
+CODE = Call(tool="python", arguments='{"code": "pass"}', status="ok")
+REPLIES = {
+    "a good search": done(RED),
+    "a good search, then one about the town that it found": done(RED, search("Bad Orb", ABOUT)),
+    "a miss, then a good search": done(BLUE, RED),
+    "a good search, then other words for what it found": done(RED, search("road red", GOOD)),
+    "a search that misses": done(BLUE),
+    "a search for a guess": done(search("Bad Orb", ABOUT)),
+    "a good search, then the same again": done(RED, RED),
+    "no search": done(),
+    "a search that found nothing": done(search("asdf", text_search.NOTHING)),
+    "code beside the searches": done(CODE),
+    "a search that cannot be": done(search("red road", "", status="error")),
+    "a good search, and another answer": done(RED, answer="Trier"),
+    "no search, and another answer": done(answer="Trier"),
+}
+
+
+def test_the_table_of_searches_in_the_page_of_the_reward_is_what_they_earn() -> None:
+    page = (Path(vtune.reward.__file__).parent / "README.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines()]
+    told = {row[0]: row[1:] for row in rows if row[0] in REPLIES}
+    earned = [one.reward for one in rewarded(sample(tools=EVERY), *REPLIES.values())]
+    expected = {
+        reply: [f"{value:g}" for value in (r.accuracy, r.format, r.tool, r.total) if value is not None]
+        for reply, r in zip(REPLIES, earned, strict=True)
+        if r is not None
+    }
+    assert told == expected
+
+
+def test_the_same_good_search_again_raises_nothing_however_often() -> None:
+    honest, again, other_words = rewarded(
+        sample(),
+        done(BLUE, RED),
+        done(BLUE, *[RED] * 8),
+        done(BLUE, RED, *(search(f"red road {n}", GOOD) for n in range(7))),
+    )
+    assert honest.reward is not None
+    assert again.reward is not None
+    assert other_words.reward is not None
+    assert (honest.reward.tool, again.calls[2].flags) == (0.625, ("repeated_search",))
+    assert max(again.reward.tool or 0.0, other_words.reward.tool or 0.0) < 0.625
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ('{"query": "Red  road "}', '{"query": "red road"}', True),
+        ('{"query": "a", "top_k": 3}', '{"top_k": 3, "query": "A"}', True),
+        ("{}", "{}", True),
+        ("no JSON", "NO  json", True),
+        ('{"query": "red road"}', '{"query": "blue road"}', False),
+        ('{"query": "red road"}', '{"query": "\\"red road\\""}', False),
+        ('{"query": "a", "page": 1}', '{"query": "a", "page": 2}', False),
+        ("[" * 100_000, "{}", False),
+    ],
+)
+def test_a_search_repeats_another_by_tool_and_arguments(first: str, second: str, same: bool) -> None:
+    calls = [search("", MISS, arguments=one) for one in (first, second)]
+    assert repeated_searches(calls) == ({1} if same else set())
+    assert not repeated_searches([calls[0], dataclasses.replace(calls[1], tool=image_search.NAME)])
+    assert not repeated_searches([dataclasses.replace(one, tool="python") for one in calls])
+    assert not repeated_searches([dataclasses.replace(calls[0], status="error"), calls[1]])
+
+
+def test_a_passage_is_rewarded_once_and_a_new_one_beside_it_counts() -> None:
+    assert scores(sample(), RED, search("road of Ulm", GOOD)) == [FULL, 0.0]
+    assert scores(sample(), RED, search("Ulm", f"{GOOD}\n\n2. Trier\nA town.")) == [FULL, MISSED]
+    assert scores(sample(), BLUE, search("Ulm", f"{MISS}\n\n2. Ulm\nTo Bad Orb.")) == [MISSED, FULL]
+    cut = search("Ulm road", "1. Ulm\nThe red road of Ulm leads to Bad Orb. It …")
+    whole = search("Ulm", "1. Ulm\nThe red road of Ulm leads to Bad Orb. It is long.")
+    assert scores(sample(), whole, cut) == [FULL, 0.0]
+
+
+@pytest.mark.parametrize("output", ["", text_search.NOTHING, image_search.NOTHING])
+def test_what_found_nothing_or_is_no_search_earns_nothing(output: str) -> None:
+    assert scores(sample(tools=EVERY), search("asdf", output)) == [0.0]
+    other = [
+        dataclasses.replace(CODE, status="limit"),
+        CODE,
+        search("", "Bad Orb", tool="image_zoom_in_tool"),
+    ]
+    assert scores(sample(tools=EVERY), *other) == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    "query", ["Bad Orb", "bad orb town", "Orb, Bad", "Trier Worms Bad Orb Bern", "Bad_Orb", "B\u00e1d Orb"]
+)
+def test_a_query_that_guesses_the_answer_shows_nothing(query: str) -> None:
+    assert scores(sample(), search(query, ABOUT)) == [MISSED]
+    assert (
+        scores(sample(), search(query, ABOUT), search(f"{query} spa", f"{ABOUT} It is old.")) == [MISSED] * 2
+    )
+    gold = sample(extra={"documents": ["Bad Orb"]})
+    assert scores(gold, search(query, ABOUT)) == [FULL]
+    guessed = done(search(query, ABOUT))
+    right = dataclasses.replace(guessed, reward=Reward(total=1, accuracy=1, format=1, tool=None, why=""))
+    (row,) = asyncio.run(audit([sample()], [right], Judges(SEARCH, None)))
+    assert row.any_faithful is False
+
+
+def test_a_name_that_the_question_or_an_earlier_search_gave_may_stand_in_a_query() -> None:
+    about = search("Bad Orb", ABOUT)
+    assert scores(sample(), RED, about) == [FULL, FULL]
+    pictured = search("", "1. Bad Orb, marketplace\n<image>", tool=image_search.NAME, arguments="{}")
+    assert scores(sample(), pictured, about) == [FULL, FULL]
+    read = search("", "Bad Orb is where it leads.", tool="fetch", arguments='{"url": "http://ulm.de"}')
+    assert scores(sample(tools=(*EVERY, "fetch")), read, about) == [0.0, FULL]
+    printed = dataclasses.replace(CODE, output="Bad Orb")
+    assert scores(sample(tools=EVERY), printed, about) == [0.0, MISSED]
+    choice = sample(prompt=(Message("user", "Where does it lead?\nA. Trier\nB. Bad Orb"),))
+    assert scores(choice, about) == [FULL]
+
+
+def test_a_guess_does_not_take_the_reward_from_an_honest_search_after_it() -> None:
+    assert scores(sample(), search("Bad Orb road", GOOD), RED) == [MISSED, FULL]
+
+
+@pytest.mark.parametrize("extra", [{}, {"documents": ["Ulm"]}])
+@pytest.mark.parametrize(
+    "output", ["The results say nothing about Bad Orb, Worms or Trier.", 'No results for "Bad Orb".']
+)
+def test_a_summary_that_repeats_the_guess_of_its_query_shows_nothing(
+    output: str, extra: dict[str, list[str]]
+) -> None:
+    asked = sample(extra=extra)
+    assert scores(asked, search("whether it is Bad Orb, Worms or Trier", output)) == [MISSED]
+    assert scores(asked, search("red road of Ulm", "The red road leads to Bad Orb.")) == [FULL]
+    named = sample(extra=extra, prompt=(Message("user", "Does it lead to Bad Orb or to Trier?"),))
+    assert scores(named, search("road to Bad Orb", "The red road leads to Bad Orb.")) == [FULL]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "held"),
+    [
+        ("Bad Orb", "the _Bad Orb_ spa", True),
+        ("Bad Orb", "[it](https://a.org/wiki/Bad_Orb)", True),
+        ("Bad Orb", "Bad&nbsp;Orb", True),
+        ("AT&T", "the firm AT&amp;T", True),
+        ("R&D", "an R & D team", True),
+        ("Simon & Garfunkel", "by Simon and Garfunkel", True),
+        ("S\u00e3o Paulo", "Sao Paulo is large.", True),
+        ("Sao Paulo", "S\u00e3o Paulo is large.", True),
+        ("42%", "a share of 42 per cent", True),
+        ("42 percent", "a share of 42 %", True),
+        ("42%", "\u5360 42\uff05", True),
+        ("10 km", "10km long", True),
+        ("10km", "10 km long", True),
+        ("10km", "\u957f10km\u7684\u8def", True),
+        ("42%", "It has 42 rooms.", False),
+        ("345", "rooms 12_345", False),
+        ("Are", "\u00c5re is a town.", False),
+        ("rose", "a ros\u00e9 wine", False),
+        ("\u043c\u043e\u0439", "\u043c\u043e\u0438", False),
+        ("5 s", "an iPhone 5s", False),
+        ("1990", "the 1990s", False),
+    ],
+)
+def test_how_a_page_writes_an_answer_does_not_count(answer: str, text: str, held: bool) -> None:
+    found = holding(sample(ground_truth=answer), search("", f"1. x\n{text}"))
+    assert found == (answer if held else None)
+
+
+def test_the_title_of_a_named_document_is_read_but_for_short_answers() -> None:
+    named = {"extra": {"documents": ["Ulm Minster", "Apollo 7"]}}
+    church = search("", "1. Ulm Minster\nA church of 161 m.\n\n2. Apollo 7\nA flight.")
+    assert holding(sample(ground_truth="Ulm Minster", **named), church) == "Ulm Minster"
+    assert holding(sample(ground_truth="7", **named), church) is None
+    assert holding(sample(ground_truth="Trier", **named), search("", MISS)) is None
+
+
+def test_a_line_of_addresses_within_a_passage_does_not_end_it() -> None:
+    text = "1. Ulm\nShops and\naddresses:\nThe red road leads to Bad Orb."
+    assert holding(sample(), search("", text)) == "Bad Orb"
+    below = "1. Ulm\nA town.\naddresses:\nhttp://a.de\nhttps://b.de/Bad_Orb (not read: status 404)"
+    assert holding(sample(), search("", below)) is None
+
+
+def test_a_search_that_finds_the_picture_of_the_question_is_no_scratchpad() -> None:
+    asked = sample(images=(INPUT,), prompt=(Message("user", "<image>Where?"),), tools=EVERY)
+    call = search("", "1. Bad Orb\n<image>", tool=image_search.NAME, arguments="{}", images=(1,))
+    own = (INPUT, dataclasses.replace(INPUT, origin="call:0"))
+    found, coded = rewarded(
+        asked,
+        dataclasses.replace(done(call), images=own),
+        dataclasses.replace(done(dataclasses.replace(CODE, images=(1,))), images=own),
+    )
+    assert (found.calls[0].flags, found.tool_scores) == ((), (FULL,))
+    assert coded.calls[0].flags == ("scratchpad",)
+
+
+def test_many_searches_are_judged_in_time() -> None:
+    calls = [search(f"road {n}", f"1. Town {n}\nIt is number {n}.") for n in range(1000)]
+    began = time.monotonic()
+    (one,) = rewarded(sample(), done(*calls))
+    assert one.tool_scores == (MISSED,) * 1000
+    assert time.monotonic() - began < 30
