@@ -60,7 +60,8 @@ def verify_counting(reply: str, sample: Sample) -> Verdict:
     `match`:
 
     - `math_verify` (the default): the answer has the value of the truth, as V-Triune scores counts (eq. 1).
-      `7.0` and `\frac{14}{2}` are 7; words are products of letters to math-verify, so "seven" is wrong.
+      `7.0`, `\frac{14}{2}` and `7 cups` are 7; words are products of letters to math-verify, so "seven" is
+      wrong.
     - `equal`, ours: one whole number, in digits or in English words up to ninety-nine. It reads "seven", and
       needs no process of its own.
     - `substring`: VLMEvalKit's rule for CountBench, on which V-Triune reports (appendix D): the digits of

@@ -11,6 +11,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.limit import limited
 from vtune.verifiers.size import too_large
+from vtune.verifiers.unit_words import MATHS_NAMES, changed, same_unit, without_unit
 from vtune.verifiers.units import contradict
 from vtune.verifiers.verifier import (
     ANSWER_IN,
@@ -96,16 +97,10 @@ _SIGNS = _PLAIN | str.maketrans(
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 _PROSE = re.compile(r"[A-Za-z]{3,}")
-_NAMES = (
-    r"(?:arc|a|ar)?(?:sin|cos|tan|cot|sec|csc)h?[xyz]?|(?:sqrt|log|ln|lg|exp)[xyz]?|abs|arg|ceil|deg|det|dim|"
-    r"floor|frac|gcd|inf|infinity|infty|lcm|lim|max|min|mod|prod|rank|sgn|sign|sum|sup|"
-    r"(?:var)?(?:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|"
-    r"sigma|tau|upsilon|phi|chi|psi|omega)"
-)
-"""Of functions, Greek letters and infinity."""
 _SIGN = re.compile(r"\\(?:cdot|times|div|pm|mp|leq?|geq?|neq?|approx|sim|in|cup|cap|to)(?![A-Za-z])")
-_NAME = re.compile(rf"\\[A-Za-z]+|\b(?:{_NAMES})\b", re.IGNORECASE)
+_NAME = re.compile(rf"\\[A-Za-z]+|\b(?:{MATHS_NAMES})\b", re.IGNORECASE)
 _WRAPPED = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}")
+_NUMBER_WRAPPED = re.compile(r"\s*(\$?)\\(?:text|mathrm|mbox)\s*\{\s*([-+]?[0-9.][^{}]*)\}\1\s*")
 _SENTENCE = re.compile(
     r"\D*?\b(?:is|are|was|the|answers?|think|it['’]s|its|about|equals?|approximately|therefore|thus|hence|"
     r"because|value|result|should|would|there|yes|one|two|six|ten)\b(?!\s*=)"
@@ -124,9 +119,10 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer has the value of the ground truth, and not another unit, else 0.
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
-    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. Words behind a number count
-    as its unit ("3 apples"); an answer that begins with words ("The answer is 3") scores 0 and is
-    unreadable. An answer
+    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. One or two words behind
+    a number are its unit ("3 apples") and need not be in the truth, unless they change it ("3 million"; see
+    `unit_words`), and units must not contradict. An answer that begins with words ("The answer is 3") scores
+    0 and is unreadable. An answer
     that cannot be read in 5 s of processor time (see `limit`) scores 0, and so does one that holds a number
     no machine should compute (`(10^9)!`, a tower of powers; see `size`), before it is parsed.
 
@@ -163,15 +159,29 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
     if (why := too_large(text)) is not None:
         return unreadable(f"{quote(given)} {why}")
     value = parsed(text, words=words)
-    if not value:
+    same = [text for text, truth in truths.items() if value and same_value(truth, value)]
+    if not same and not words:
+        same = [text for text, truth in truths.items() if _same_number(given, value, text, truth)]
+    if not same and not value:
         return unreadable(f"{quote(given)} is not an expression")
-    same = [text for text, truth in truths.items() if same_value(truth, value)]
     why = f"answered {quote(given)}, truth {quoted}"
     if not same and not words and _is_sentence(given):
         return unreadable(f"{quote(given)} begins with words, and is not an expression")
     if same and all(contradict(given, text) for text in same):
         return answered(0.0, f"{why}: of another unit")
+    if same and not words and all(changed(given, text) for text in same):
+        return answered(0.0, f"{why}: the words behind the number change it")
     return answered(float(bool(same)), why)
+
+
+def _same_number(given: str, value: list[Any], text: str, truth: list[Any]) -> bool:
+    """Whether an answer and a ground truth are one but for units that math-verify does not know."""
+    one, other = without_unit(given), without_unit(text)
+    if (one is None and other is None) or (one and other and not same_unit(one[1], other[1])):
+        return False
+    value = value if one is None else parsed(in_latex(one[0]))
+    truth = truth if other is None else parsed(in_latex(other[0]))
+    return bool(value) and same_value(truth, value)
 
 
 def looks_slow(reply: str, sample: Sample) -> bool:
@@ -245,12 +255,14 @@ def _truth(sample: Sample) -> list[Any]:
 
 
 def in_latex(text: str) -> str:
-    """An expression as math-verify reads it right.
+    r"""An expression as math-verify reads it right.
 
     It does not know signs of Unicode (√2, 10³, ½, ∞, –5, （1，2）), and takes 5 1/2 for 3, 10 000 for 0,
-    1e-5 for e - 5 and pi for p·i.
+    1e-5 for e - 5 and pi for p·i. Of `\text{7}` it reads nothing.
     """
     text = text if text.isascii() else text.translate(_SIGNS)
+    wrapped = _NUMBER_WRAPPED.fullmatch(text)
+    text = text if wrapped is None else wrapped[2].strip()
     text = _MIXED.sub(r"\1(\2+\\frac{\3}{\4})", text)
     text = _THOUSANDS.sub(lambda found: found[1] + _SPACES.sub("", found[2]), text)
     text = _PI.sub(r"\\pi ", _SCIENTIFIC.sub(_power_of_ten, text))
