@@ -61,6 +61,40 @@ def test_boxes_too_many_or_too_few_cost() -> None:
     assert judged(task(CUP, PEN, size_penalty=1.0), CUP, PEN, DISH).score == 1.0
 
 
+CUPS = tuple(box("cup", 20 * k, 10, 20 * k + 15, 40) for k in range(5))
+SQUARE = {"space": "pixels", "width": 130, "height": 130}
+JUNK = (
+    *(box("cup", 0, 0, 0, 0), box("cup", 50, 50, 10, 10), box("cup", float("inf"), 0, 9, 9)),
+    *(box("cup", 130, 0, 150, 20), box("cup", -20, 0, 0, 20), box("cup", 0, 300, 20, 320)),
+)
+
+
+@pytest.mark.parametrize("found", range(1, 5))
+@pytest.mark.parametrize("filling", [*JUNK, CUPS[0], box("cup", 0, 10, 15, 41)])
+def test_junk_does_not_make_up_for_missing_boxes(found: int, filling: dict[str, Any]) -> None:
+    what = task(*CUPS, **SQUARE)
+    honest = judged(what, *CUPS[:found])
+    padded = judged(what, *CUPS[:found], *[filling] * (5 - found))
+    assert padded.score == pytest.approx(honest.score) == pytest.approx(found / 5 * 0.6 ** (5 - found))
+    assert "copies, and boxes that are empty or outside the picture, are none" in padded.why
+    assert judged(what, *CUPS[:found], *[filling] * (6 - found)).score < honest.score
+
+
+def test_near_objects_and_copies_in_the_truth_are_no_junk() -> None:
+    shifted = box("cup", 2, 10, 17, 40)  # IoU 0.76
+    assert judged(task(CUPS[0], shifted, **SQUARE), CUPS[0], shifted).score == 1.0
+    assert judged(task(CUPS[0], CUPS[0], **SQUARE), CUPS[0], CUPS[0]).score == 1.0
+    assert judged(task(CUP, PEN, **SQUARE), CUP, box("pen", *CUP["bbox_2d"])).score == pytest.approx(0.5)
+    beyond = box("cup", -3, 10, 50, 50)
+    assert judged(task(CUP, **SQUARE), beyond).score == pytest.approx(40 / 53)
+
+
+def test_naming_two_places_is_not_worth_it_with_the_options_that_the_page_names() -> None:
+    both = CUP, box("cup", 60, 60, 90, 90)
+    for parm, score in (({}, 0.6), ({"size_penalty": 0.3}, 0.3), ({"credit": "whole"}, 0.0)):
+        assert judged(task(CUP, **SQUARE, **parm), *both).score == pytest.approx(score)
+
+
 def test_why_says_how_the_score_came_about() -> None:
     tall = box("cup", 10, 10, 50, 46)
     truth = task(CUP, PEN, iou=[0.85, 0.95])
@@ -312,6 +346,15 @@ def test_scores_lie_in_0_1_and_the_order_of_boxes_moves_nothing(
     shuffle = random.Random(seed).sample
     mixed = judged(task(*shuffle(truth, len(truth)), **parm), *shuffle(predicted, len(predicted)))
     assert (mixed.score, mixed.parts) == (verdict.score, verdict.parts)
+
+
+@settings(max_examples=60, deadline=None)
+@given(predicted=lists, truth=lists, parm=parms, junk=st.lists(st.sampled_from(JUNK), min_size=1, max_size=5))
+def test_junk_never_pays(
+    predicted: list[Any], truth: list[Any], parm: dict[str, Any], junk: list[Any]
+) -> None:
+    what = task(*truth, **SQUARE, **parm)
+    assert judged(what, *predicted, *junk).score <= judged(what, *predicted).score + 1e-12
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,6 +11,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.average_precision import average_precision, by_area
+from vtune.verifiers.box_counts import off_by
 from vtune.verifiers.boxes import (
     CUP_AND_PEN,
     ELSEWHERE,
@@ -85,7 +86,8 @@ def verify_detection(reply: str, sample: Sample) -> Verdict:
     - at a threshold, *found* is the sum of the matched IoUs / n, *completeness* is 1 - (missed / n + false
       alarms / k) / 2, and the term is found · (1 - c) + completeness · c;
     - several thresholds give the mean of their terms (the server's `average`);
-    - the score is that term, or a weighted mean of terms, times `size_penalty` to the power |k - n|.
+    - the score is that term, or a weighted mean of terms, times `size_penalty` to the power |k - n|, or
+      a higher one where some of the k are copies, empty or outside the picture (`off_by`; ours).
 
     Options of `verifier_parm`, beside those of `spaces_of` and `answer_in`:
 
@@ -145,7 +147,7 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
     if not labelled:
         predicted = without_labels(predicted)
     facts = _facts(predicted, judging)
-    off = abs(len(predicted) - len(judging.truth))
+    off = off_by(predicted, judging.truth, spaces)
     if judging.whole:
         score = float(not off and _all_found(predicted, judging, thresholds))
     else:
@@ -154,12 +156,15 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
     boxes = f"{len(predicted)} {'box' if len(predicted) == 1 else 'boxes'} for {len(judging.truth)}"
     why = f"{boxes}, mean IoU {facts['iou']:.3f}, each counts from {tight}"
     if off and not judging.whole and judging.size_penalty < 1:
-        why += f"; times {judging.size_penalty**off:.3g}, for {off} too {_which(predicted, judging)}"
+        why += f"; times {judging.size_penalty**off:.3g}, for {off} too {_which(off, predicted, judging)}"
     return Verdict(min(score, 1.0), why, {**facts, "unreadable": 0.0})
 
 
-def _which(predicted: list[LabelledBox], judging: _Judging) -> str:
-    return "many" if len(predicted) > len(judging.truth) else "few"
+def _which(off: int, predicted: list[LabelledBox], judging: _Judging) -> str:
+    more = len(predicted) - len(judging.truth)
+    if off > abs(more):
+        return "many or few: copies, and boxes that are empty or outside the picture, are none"
+    return "many" if more > 0 else "few"
 
 
 def check_boxes(sample: Sample, *, labelled: bool) -> None:

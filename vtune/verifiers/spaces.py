@@ -62,6 +62,15 @@ class Spaces:
             and (self.y_end is None or y1 <= self.y_end + SLACK)
         )
 
+    def shows(self, box: Box) -> bool:
+        """Whether any of a box in that space lies inside the picture, as far as its size is known."""
+        x0, y0, x1, y1 = box
+        return (
+            min(x1, y1) > 0
+            and (self.x_end is None or x0 < self.x_end)
+            and (self.y_end is None or y0 < self.y_end)
+        )
+
 
 def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
     """The spaces that a sample's `verifier_parm` names.

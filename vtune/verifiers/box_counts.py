@@ -1,0 +1,30 @@
+"""How many boxes a list has too many or too few, where padding must not make up for missing ones."""
+
+from collections.abc import Sequence
+
+from vtune.schema.box import iou, proper
+from vtune.verifiers.boxes import LabelledBox
+from vtune.verifiers.spaces import Spaces
+
+COPY = 0.9
+"""IoU from which a box is a copy of another one with its label, ours."""
+
+
+def off_by(predicted: Sequence[LabelledBox], truth: Sequence[LabelledBox], spaces: Spaces) -> int:
+    """Boxes too many and too few.
+
+    A box that is empty or outside the picture, and a copy, is none of those that were asked for, but it does
+    count against the list: else a list could be filled up to the right number with junk. As many copies as
+    the ground truth has itself are no junk.
+    """
+    real = [entry for entry in predicted if proper(entry.box) and spaces.shows(entry.box)]
+    distinct = len(real) - max(0, _copies(real) - _copies(truth))
+    return max(len(predicted), len(truth)) - min(distinct, len(truth))
+
+
+def _copies(boxes: Sequence[LabelledBox]) -> int:
+    kept: list[LabelledBox] = []
+    for one in sorted(boxes):  # the order of a list must not move a score
+        if not any(one.label == other.label and iou(one.box, other.box) >= COPY for other in kept):
+            kept.append(one)
+    return len(boxes) - len(kept)
