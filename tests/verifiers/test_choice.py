@@ -27,6 +27,34 @@ COLOURS = ("red", "blue", "dark green")
         pytest.param("D", 0.0, id="no such option"),
         pytest.param("red blue", 0.0, id="two texts"),
         pytest.param("", 0.0, id="nothing"),
+        pytest.param("B blue", 1.0, id="letter and text with a space"),
+        pytest.param("B - blue", 1.0, id="letter, dash and text"),
+        pytest.param("B – Blue.", 1.0, id="letter, long dash and text"),
+        pytest.param("(B) - blue", 1.0, id="letter in parentheses, dash and text"),
+        pytest.param("B, blue", 1.0, id="letter, comma and text"),
+        pytest.param("B (blue)", 1.0, id="text in parentheses"),
+        pytest.param("B（blue）", 1.0, id="text in parentheses of full width"),
+        pytest.param("blue (B)", 1.0, id="letter behind the text"),
+        pytest.param("**B** - blue", 1.0, id="bold letter, dash and text"),
+        pytest.param("`B`", 1.0, id="in backticks"),
+        pytest.param('"B"', 1.0, id="quoted"),
+        pytest.param("“B.”", 1.0, id="in curly quotes"),
+        pytest.param("'B'.", 1.0, id="in single quotes"),
+        pytest.param('"blue"', 1.0, id="quoted text"),
+        pytest.param('"B - blue"', 1.0, id="both quoted"),
+        pytest.param("B red", 0.0, id="letter and the text of another with a space"),
+        pytest.param("B - red", 0.0, id="letter, dash and the text of another"),
+        pytest.param("B (red)", 0.0, id="the text of another in parentheses"),
+        pytest.param("red (B)", 0.0, id="letter behind the text of another"),
+        pytest.param("A (blue)", 0.0, id="wrong letter before the right text"),
+        pytest.param("A B", 0.0, id="two letters with a space"),
+        pytest.param("B (A)", 0.0, id="another letter in parentheses"),
+        pytest.param("B - A", 0.0, id="another letter behind a dash"),
+        pytest.param("B, A", 0.0, id="another letter behind a comma"),
+        pytest.param("B - blue or red", 0.0, id="two texts behind a letter"),
+        pytest.param("B blue (A)", 0.0, id="letters around a text"),
+        pytest.param('"A" or "B"', 0.0, id="two quoted letters"),
+        pytest.param("`A` `B`", 0.0, id="two letters in backticks"),
     ],
 )
 def test_a_known_list_of_options(answer: str, score: float) -> None:
@@ -95,6 +123,15 @@ def test_an_option_of_full_width_is_found_behind_its_letter() -> None:
         pytest.param("B. or C.", 0.0, id="another letter"),
         pytest.param("B. or a", 0.0, id="another small letter"),
         pytest.param("blue", 0.0, id="a text nobody can look up"),
+        pytest.param("B - blue", 1.0, id="a dash"),
+        pytest.param("B (a blue cup)", 1.0, id="parentheses"),
+        pytest.param('"B"', 1.0, id="quoted"),
+        pytest.param("B - blue or red", 0.0, id="two texts behind a dash"),
+        pytest.param("B (not C)", 0.0, id="a letter in parentheses"),
+        pytest.param("B (A)", 0.0, id="nothing but a letter in parentheses"),
+        pytest.param("B - 2", 0.0, id="a difference"),
+        pytest.param("B blue", 0.0, id="words that may begin with an article"),
+        pytest.param("B, blue", 0.0, id="a list"),
     ],
 )
 def test_options_that_stand_only_in_the_prompt(answer: str, score: float) -> None:
@@ -104,6 +141,15 @@ def test_options_that_stand_only_in_the_prompt(answer: str, score: float) -> Non
 def test_where_an_option_is_called_by_another_letter_the_letter_counts() -> None:
     assert verify_choice(wrap("A"), sample("choice", "A", choices=("B", "A"))).score == 1.0
     assert verify_choice(wrap("A. B"), sample("choice", "A", choices=("B", "A"))).score == 1.0
+
+
+@pytest.mark.parametrize("answer", ["A B", "A (B)", "A - B", "B (A)"])
+def test_two_letters_are_hedging_also_where_one_is_the_text_of_the_other(answer: str) -> None:
+    assert verify_choice(wrap(answer), sample("choice", "A", choices=("B", "A"))).score == 0.0
+
+
+def test_a_text_that_begins_with_an_article_goes_before_a_letter() -> None:
+    assert verify_choice(wrap("A cat"), sample("choice", "B", choices=("cat", "a cat"))).score == 1.0
 
 
 def test_an_option_that_begins_like_a_letter_is_found_by_its_text() -> None:

@@ -161,6 +161,9 @@ def test_labels_count_in_detection_and_not_in_grounding() -> None:
         pytest.param('```JSON\n[{"bbox_2d": [10, 10, 50, 50], "label": "cup"}]\n```', id="in another fence"),
         pytest.param("[{'bbox_2d': (10, 10, 50, 50), 'label': 'cup'}]", id="a Python tuple"),
         pytest.param("({'bbox_2d': (10, 10, 50, 50), 'label': 'cup'},)", id="tuples alone"),
+        pytest.param('[{"bbox": [10, 10, 50, 50], "label": "cup"}]', id="a short key"),
+        pytest.param('[{"bbox_2d": [[10, 10], [50, 50]], "label": "cup"}]', id="corners"),
+        pytest.param('{"bbox_2d": [10, 10, 50, 50], "label": "cup"},', id="a line with a comma"),
         pytest.param(
             '[{"bbox_2d": [10.0, 1e1, 50, 50], "label": "CUP", "score": 0.9}]', id="floats, more keys"
         ),
@@ -169,6 +172,26 @@ def test_labels_count_in_detection_and_not_in_grounding() -> None:
 def test_boxes_can_be_written_so(answer: str) -> None:
     for verify, verifier in ((verify_detection, "detection"), (verify_grounding, "grounding")):
         assert verify(wrap(answer), task(CUP, verifier=verifier)).score == 1.0
+
+
+def test_objects_on_lines_of_their_own_are_a_list() -> None:
+    lines = "\n".join(json.dumps(one) for one in (CUP, PEN))
+    for answer in (lines, f"```json\n{lines}\n```", lines.replace("}\n", "},\n\n")):
+        verdict = verify_detection(wrap(answer), task(CUP, PEN))
+        assert (verdict.score, verdict.parts["boxes"]) == (1.0, 2.0)
+    assert verify_detection(wrap("\n"), task(CUP, PEN)).parts["unreadable"] == 1.0
+    assert verify_detection(wrap(f"{lines}\nand a dish"), task(CUP, PEN)).parts["unreadable"] == 1.0
+
+
+def test_corners_alone_are_one_box_for_grounding() -> None:
+    assert verify_grounding(wrap("[[10, 10], [50, 50]]"), task(CUP, verifier="grounding")).score == 1.0
+    assert verify_grounding(wrap("[[10, 10], [50]]"), task(CUP, verifier="grounding")).score == 0.0
+
+
+def test_a_truth_with_the_key_of_coco_is_our_error() -> None:
+    """COCO's `bbox` has width and height."""
+    with pytest.raises(DataError, match="holds no boxes"):
+        check_ground_truth(task({"label": "cup", "bbox": [10, 10, 50, 50]}))
 
 
 def test_a_label_may_be_a_number() -> None:

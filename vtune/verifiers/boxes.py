@@ -41,29 +41,39 @@ class LabelledBox:
     box: Box
 
 
-def boxes_in(text: str) -> list[LabelledBox] | None:
+def boxes_in(text: str, *, keys: Sequence[str] = ("bbox_2d", "bbox")) -> list[LabelledBox] | None:
     """The boxes of a text that is a list of them as a whole; None where it is not.
 
     `[{"bbox_2d": [x0, y0, x1, y1], "label": "cup"}, …]`, in JSON or with single quotes (V-Triune, figure
-    8), in a fence or not; also one such object, one bare `[x0, y0, x1, y1]`, or a list of these. Parentheses
-    stand for brackets, as in Python. A missing label is an empty one, a whole number its digits. An entry
-    whose `bbox_2d` is not a proper box is a box that meets nothing, as a false alarm. V-Triune's server also
-    repairs a list that breaks off; here such an answer cannot be read.
+    8), in a fence or not; also one such object, one on each line, one bare `[x0, y0, x1, y1]`, or a list of
+    these. Parentheses stand for brackets, as in Python, and `[[x0, y0], [x1, y1]]` is a box. A missing label
+    is an empty one, a whole number its digits. An entry whose `bbox_2d` is not a proper box is a box that
+    meets nothing, as a false alarm. V-Triune's server also repairs a list that breaks off; here such an
+    answer cannot be read.
+
+    Args:
+        text: An answer.
+        keys: What the box of an object may be called; the first that is there counts.
     """
     value = value_in(text)
-    if isinstance(value, dict) or (isinstance(value, list | tuple) and _numbers(value)):
+    if isinstance(value, dict) or (isinstance(value, list | tuple) and _numbers(_flat(value))):
         value = [value]
     if not isinstance(value, list | tuple):
         return None
-    found = [_entry(item) for item in value]
+    found = [_entry(item, keys) for item in value]
     return [entry for entry in found if entry is not None] if None not in found else None
 
 
 def value_in(text: str) -> Any:
-    """The value that a text is as a whole, in JSON or as a Python literal, in a fence or not; else None."""
+    """The value that a text is as a whole, in JSON or as a Python literal, in a fence or not; else None.
+
+    Objects on lines of their own are a list.
+    """
     text = text.strip()
     fenced = _FENCE.fullmatch(text)
-    return _literal(fenced[1].strip() if fenced else text)
+    text = fenced[1].strip() if fenced else text
+    value = _literal(text)
+    return _lines(text) if value is None else value
 
 
 def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None:
@@ -83,7 +93,7 @@ def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None
 def stated_boxes(truth: str) -> list[LabelledBox] | None:
     """The boxes that a ground truth lists, unchanged and unchecked; None if it lists none."""
     tagged = _TAGS.fullmatch(truth)  # so in V-Triune's files
-    return boxes_in(tagged[1] if tagged else truth)
+    return boxes_in(tagged[1] if tagged else truth, keys=("bbox_2d",))  # COCO's `bbox` has width and height
 
 
 def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
@@ -172,7 +182,10 @@ def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:
 
 def box_of(value: Any) -> Box | None:
     """The box that a value is, `NOWHERE` where its numbers make none, None where it is not four numbers."""
-    if not isinstance(value, list | tuple) or len(value) != 4 or not _numbers(value):
+    if not isinstance(value, list | tuple):
+        return None
+    value = _flat(value)
+    if len(value) != 4 or not _numbers(value):
         return None
     if not all(abs(side) < _FURTHEST for side in value):  # nor is NaN
         return NOWHERE
@@ -208,14 +221,30 @@ def _literal(text: str) -> Any:
         return None
 
 
-def _entry(item: Any) -> LabelledBox | None:
+def _lines(text: str) -> list[Any] | None:
+    """The objects of a text with one on each line, None where it is none such."""
+    lines = [line.strip().removesuffix(",") for line in text.split("\n") if line.strip()]
+    if not lines or len(text) > LONGEST or not all(line[:1] == "{" and line[-1] == "}" for line in lines):
+        return None
+    found = [_literal(line) for line in lines]
+    return found if all(isinstance(one, dict) for one in found) else None
+
+
+def _flat(value: Sequence[Any]) -> Sequence[Any]:
+    """Two corners as four numbers, all else as it is."""
+    corners = len(value) == 2 and all(isinstance(one, list | tuple) and len(one) == 2 for one in value)
+    return [side for corner in value for side in corner] if corners else value
+
+
+def _entry(item: Any, keys: Sequence[str]) -> LabelledBox | None:
     """One box of a list; None where the item is nothing that could be one."""
     if isinstance(item, list | tuple):
         box = box_of(item)
         return LabelledBox("", box) if box is not None else None
-    if not isinstance(item, dict) or "bbox_2d" not in item:
+    key = next((key for key in keys if key in item), None) if isinstance(item, dict) else None
+    if key is None:
         return None
-    box = box_of(item.get("bbox_2d"))
+    box = box_of(item[key])
     label = item.get("label", "")
     if type(label) is int and abs(label) < _FURTHEST:  # the digits of a house number, say
         label = str(label)

@@ -31,6 +31,16 @@ LETTER_RULES = ("strict", "loose")
 _LETTER = re.compile(r"\(?([A-Za-z])\)?\Z|\(([A-Za-z])\)\s*(.*)|([A-Za-z])[.):、。]\s*(.*)", re.DOTALL)
 """`B`, `(B)`, `(B) text`, `B.`, `B) text`, `B: text`, `B、text`."""
 
+_QUOTED = re.compile(r"""(["'`])((?:(?!\1).)+)\1\.?""", re.DOTALL)
+_BESIDE = re.compile(
+    r"(?:\(([A-Za-z])\)|([A-Za-z]))(?:\s*\(([^()]+)\)|(\s*[-–—,/]\s*|\s+)(.+))\.?|(.+)\s\(([A-Za-z])\)\.?",
+    re.DOTALL,
+)
+"""`B (blue)`, `B - blue`, `B, blue`, `B blue`, `blue (B)`."""
+_DASH = re.compile(r"\s+[-–—]\s+")
+_WORDS = re.compile(r"(?!.*\b(?:or|not)\b)(?:an?\s)?[^\W\d_]{2,}[\w ,'’-]*", re.DOTALL | re.IGNORECASE)
+"""What stands behind the letter of an option that is not known; else `x - 2` would be one."""
+
 _FULL_WIDTH = {
     ord(full): ord(full) - 0xFEE0 for full in f"（）．：{''.join(map(chr, range(0xFF21, 0xFF5B)))}"
 }
@@ -50,10 +60,10 @@ _ANSWER_IS = re.compile(r"answer\s+is\s+\**(?!(?-i:a)\s+[*\"'“‘]*\w)([A-Z])(
 def verify_choice(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer names the right option and no other, else 0.
 
-    An option may be named by its letter (`B`, `B.`, `(B)`), by its exact text, or by both; the case of
-    letters does not matter, nor how it is set (`\text{B}`, `**B**`; see `said_by`). Where a text could be
-    read both ways (an option whose text is `A`), the letter counts. A letter beside the text of another
-    option, or a second letter, is hedging.
+    An option may be named by its letter (`B`, `B.`, `(B)`), by its exact text, or by both (`B - blue`; see
+    `strictly_chosen`); the case of letters does not matter, nor how it is set (`\text{B}`, `**B**`; see
+    `said_by`). Where a text could be read both ways (an option whose text is `A`), the letter counts. A
+    letter beside the text of another option, or a second letter, is hedging.
 
     `verifier_parm` may hold `answer_in` and `letter_rule`: `strict` (the default) as above, or `loose`, with
     which V* and HR-Bench are scored elsewhere (see `loosely_chosen`).
@@ -65,7 +75,7 @@ def verify_choice(reply: str, sample: Sample) -> Verdict:
     given = given_answer(reply, sample)
     if given is None:
         return no_answer(sample)
-    read = loosely_chosen if rule == "loose" else chosen_letter
+    read = loosely_chosen if rule == "loose" else strictly_chosen
     chosen = read(given, sample.choices)
     if chosen is None:
         return unreadable(f"{quote(given)} names no single option")
@@ -114,6 +124,36 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
     if not same:  # of options that differ in how they are set, such as 5 and $5$, the one that is written so
         same = [letter for letter, choice in lettered(choices).items() if _plain(choice) == normalise(text)]
     return same[0] if text and len(same) == 1 else None
+
+
+def strictly_chosen(text: str, choices: tuple[str, ...]) -> str | None:
+    """The letter that an answer names as a whole, or None: `chosen_letter`, also of what is quoted (`"B"`).
+
+    Beside its letter an option may have its text, whatever stands between them (`_BESIDE`). Where options are
+    not known, only a dash or parentheses can tell `B - blue` from words such as `A blue cup`.
+
+    Args:
+        text: An answer, without tags.
+        choices: As for `chosen_letter`.
+    """
+    if (chosen := chosen_letter(text, choices)) is not None:
+        return chosen
+    text = said_by(text)
+    if (quoted := _QUOTED.fullmatch(text)) is not None:
+        text = quoted[2].strip()
+        if (chosen := chosen_letter(text, choices)) is not None:
+            return chosen
+    shape = _BESIDE.fullmatch(text.translate(_FULL_WIDTH))
+    if shape is None:
+        return None
+    letter = (shape[1] or shape[2] or shape[7]).upper()
+    rest = (shape[3] or shape[5] or shape[6]).strip()
+    if len(rest.strip(" .")) == 1 and rest[0].isalpha():  # of two letters either may be meant
+        return None
+    if choices:
+        return letter if _names(letter, rest, choices) else None
+    clear = shape[3] or (shape[4] and _DASH.fullmatch(shape[4]))
+    return letter if clear and _WORDS.fullmatch(rest) and _names(letter, rest, choices) else None
 
 
 def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:

@@ -1,6 +1,7 @@
 """Pointing: does the point lie in the box?"""
 
 import re
+import unicodedata
 from typing import Any
 
 from vtune.schema.box import Box
@@ -9,6 +10,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.boxes import truth_boxes, value_in
 from vtune.verifiers.spaces import SPACE_OPTIONS, coordinates_in_words, spaces_of
+from vtune.verifiers.typesetting import said_by
 from vtune.verifiers.verifier import (
     Case,
     Verifier,
@@ -32,8 +34,9 @@ _FURTHEST = 1e9
 def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
     """Score 1 where the answer is a point in a box of the ground truth, borders included, else 0.
 
-    The answer is `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}` as a whole; an object may have a
-    label, be the only one of a list, and stand in a fence, as Qwen's models write it. The ground truth is
+    The answer is `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}` as a whole, whatever its formatting
+    (`（x，y）`, `**(x, y)**`); a point may be the only one of a list, and an object have a label and stand in
+    a fence, as Qwen's models write it. The ground truth is
     a list of boxes as for `grounding`; the options of `verifier_parm` are those of `spaces_of`, and
     `answer_in`.
 
@@ -82,13 +85,14 @@ def right_point(sample: Sample) -> str:
 
 def point_in(text: str) -> tuple[float, float] | None:
     """The point (x, y) that a text is as a whole; None where it is not one."""
-    bare = _POINT.fullmatch(text)
+    plain = unicodedata.normalize("NFKC", said_by(text)).removesuffix(".").removesuffix("。")
+    bare = _POINT.fullmatch(plain)
     if bare is not None:
         return float(bare[1]), float(bare[2])
-    value = value_in(text)
+    value = value_in(plain)
     if isinstance(value, list) and len(value) == 1:
         (value,) = value
-    point: Any = value.get(_KEY) if isinstance(value, dict) else None
+    point: Any = value.get(_KEY) if isinstance(value, dict) else value
     if not isinstance(point, list | tuple) or len(point) != 2:
         return None
     if not all(type(side) in (int, float) and abs(side) < _FURTHEST for side in point):
