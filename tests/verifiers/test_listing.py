@@ -1,5 +1,6 @@
 """Which verifiers pay for a reply that lists answers."""
 
+import json
 from typing import Any
 
 import pytest
@@ -68,6 +69,14 @@ def test_rows_with_other_options_hide_none() -> None:
     metrics = source("reading", *TEXTS, metric="contains"), source("reading", '["a"]', metric="teds")
     assert paid(*metrics[1], *metrics[0]) == [("quiz", "reading")]
     assert paid(*source("counting", *NUMBERS), *source("counting", *NUMBERS, match="equal")) == []
+
+
+def test_an_empty_list_that_is_right_for_all_questions_pays() -> None:
+    """MEGA-Bench's set_precision: nothing that is named is wrong."""
+    truths = [json.dumps({"answer": f"[{number}, {number + 1}]"}) for number in range(4)]
+    for metric, pays in (("set_precision", True), ("set_equality", False), ("jaccard_index", False)):
+        rows = source("mega_bench", *truths, metrics={"answer": metric})
+        assert bool(paid(*rows)) is pays
 
 
 def test_a_source_is_named_once_however_many_options_pay() -> None:

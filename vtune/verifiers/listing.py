@@ -12,12 +12,14 @@ LISTED = 32
 """Limit on a group's different ground truths whose answers are listed, ours."""
 LEAST = 3
 """Fewest different answers that make a list: two may both be right, as 12 and 12.0 are."""
+EMPTY = ("[]", "{}")
+"""Answers that name nothing: all that they hold is right, which is precision."""
 GROUPS = 64
 """Limit on groups of a source, ours: a user's verifier may have options that differ in each row."""
 
 
 class Lists:
-    """Whether one reply that lists the answers to many questions is right for all of them; row by row.
+    """Whether one reply, a list of the answers or an empty one, is right for many questions; row by row.
 
     Scorers of benchmarks often look for the truth anywhere in the reply, which no model exploits that was not
     trained on them. A policy that is learns to say everything.
@@ -66,7 +68,8 @@ def _pays(group: Sequence[Sample]) -> bool:
         return False
     listed = " or ".join(dict.fromkeys(map(_right, group)))
     try:
-        return all(_is_right(listed, one) for one in group) and _differ(group)
+        found = any(all(_is_right(reply, one) for one in group) for reply in (listed, *EMPTY))
+        return found and _differ(group)
     except Undecided:
         return False
 

@@ -236,8 +236,9 @@ def check_prompts(recipe: RLRecipe) -> dict[str, Any]:
     for source, verifier in rows.paying_for_lists():
         say(
             f"warning: source {source!r}: verifier {verifier} gives full marks to a reply that lists the "
-            "answers to many of its questions, and a policy learns to write such lists; train with one that "
-            "wants a single answer (exact, math, counting with match: equal), and evaluate with this one"
+            "answers to many of its questions, or to an empty list, and a policy learns to write such; train "
+            "with one that wants a single answer (exact, math, counting with match: equal), and evaluate with"
+            " this one"
         )
     samples = len(sample_store(paths))
     problem = warm_up_problem(recipe.update, updates=recipe.steps * recipe.updates_per_step)
