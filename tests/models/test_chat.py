@@ -154,6 +154,14 @@ def test_a_mark_that_the_tokenizer_does_not_know_is_named(policy: Policy, mark: 
     assert "chat_template.jinja" in caught.value.fix
 
 
+def test_a_template_that_opens_thoughts_itself_is_told_apart(policy: Policy) -> None:
+    assert not policy.chat.opens_thoughts
+    tokenizer = copy.deepcopy(policy.chat.tokenizer)
+    opening = "{% if add_generation_prompt %}{{ '<think>\n' }}{% endif %}"
+    tokenizer.chat_template += opening
+    assert Chat(tokenizer, policy.family).opens_thoughts
+
+
 def test_turns_that_a_template_does_not_know_are_named(policy: Policy) -> None:
     tokenizer = copy.deepcopy(policy.chat.tokenizer)
     refusal = "{% if messages[0].role == 'system' %}{{ raise_exception('no system turn') }}{% endif %}"

@@ -71,6 +71,8 @@ class Chat:
                 "the chat template does not print what it is given", fix="use an instruct model's template"
             )
         self._check_marks(text)
+        self.opens_thoughts = self._after_user.rstrip().endswith(("<think>", "<thinking>"))
+        """Whether the header of an assistant's turn opens its thoughts, so that no turn does."""
 
     def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
         """Token ids of the opening turns, up to and with the header of the assistant's turn.

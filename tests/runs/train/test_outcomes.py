@@ -206,6 +206,21 @@ def test_long_prompts_of_a_large_step_are_refused_only_where_they_must_end_it(
     assert "4 of the first 32 prompts leave no room" in ended.err
 
 
+def test_a_template_that_opens_thoughts_itself_is_warned_of(tiny: Path, lens: Path, tmp_path: Path) -> None:
+    """Replies then begin without the tag that the format reward looks for."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    template = model / "chat_template.jinja"
+    words = [*rl(model, lens / "train.parquet", tmp_path / "run", "--dry-run")]
+    assert "opens <think>" not in vtune(*words).err
+    opening = "{% if add_generation_prompt %}{{ '<think>\\n' }}{% endif %}"
+    template.write_text(template.read_text(encoding="utf-8") + opening, encoding="utf-8")
+    ended = vtune(*words)
+    assert ended.code == 0, ended.err
+    assert "opens <think> itself" in ended.err
+    assert "opens <think>" not in vtune(*words, *setting(reward__format=0.0)).err
+
+
 def test_a_prompt_that_is_too_long_stops_the_run_and_it_can_go_on_without_it(
     schooled: Path, lens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ from vtune.runs.train.online_suites import (
     values_of,
 )
 from vtune.runs.train.prompt_lengths import check_first_prompts
-from vtune.runs.train.rl import check_prompts, doubts, suites_of
+from vtune.runs.train.rl import check_chat, check_prompts, doubts, suites_of
 from vtune.runs.train.rl_recipe import RLRecipe, check_sizes
 from vtune.runs.train.sft import check_lengths, check_traces
 from vtune.runs.train.sft_recipe import SFTRecipe
@@ -147,7 +147,10 @@ def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -
     facts = {} if missing else check()
     # Nothing is fetched for a plan.
     if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
-        load_chat(recipe.model)
+        if isinstance(recipe, RLRecipe):
+            check_chat(recipe)
+        else:
+            load_chat(recipe.model)
         check_targets(recipe.model, recipe.update)
         if _hands_adapters_alone(recipe):
             check_alone(recipe.model, recipe.update)

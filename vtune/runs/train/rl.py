@@ -52,7 +52,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_service(recipe.reward)
     for warning in doubts(recipe):
         say(f"warning: {warning}")
-    load_chat(recipe.model)
+    check_chat(recipe)
     found = find_shape(recipe.model, None)
     check_tensor_parallel(recipe.rollout.tensor_parallel, found and found[0], kind=recipe.rollout.engine)
     check_sequence_parallel(recipe.update.sequence_parallel, world, found and found[0])
@@ -106,6 +106,21 @@ def idle_judge(recipe: RLRecipe, suites: Sequence[Loaded], suite: str) -> bool:
     rows = (sample for name in recipe.data for sample in read_samples(Path(name)))
     found = check_samples(rows, recipe.reward)
     return not found.judged_answers + found.judged_looks
+
+
+def check_chat(recipe: RLRecipe) -> None:
+    """See that the model can chat; warn where its template opens the thoughts and the format is rewarded.
+
+    Raises:
+        DataError: As `load_chat` does.
+    """
+    chat, reward = load_chat(recipe.model), recipe.reward
+    if chat.opens_thoughts and (reward.weighting != "recipe" or reward.format):
+        say(
+            "warning: the chat template opens <think> itself, so that replies begin without it: the format "
+            "reward is 0 with format_rule ordered, and 0.75 at most with counted; remove <think> from the "
+            "end of chat_template.jinja in a copy of the model folder, or set reward.format to 0"
+        )
 
 
 def doubts(recipe: RLRecipe) -> list[str]:
