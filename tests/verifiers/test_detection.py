@@ -76,7 +76,7 @@ def test_junk_does_not_make_up_for_missing_boxes(found: int, filling: dict[str, 
     honest = judged(what, *CUPS[:found])
     padded = judged(what, *CUPS[:found], *[filling] * (5 - found))
     assert padded.score == pytest.approx(honest.score) == pytest.approx(found / 5 * 0.6 ** (5 - found))
-    assert "copies, and boxes that are empty or outside the picture, are none" in padded.why
+    assert "copies and boxes that are empty or outside the picture do not count" in padded.why
     assert judged(what, *CUPS[:found], *[filling] * (6 - found)).score < honest.score
 
 

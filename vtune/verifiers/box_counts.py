@@ -13,9 +13,9 @@ COPY = 0.9
 def off_by(predicted: Sequence[LabelledBox], truth: Sequence[LabelledBox], spaces: Spaces) -> int:
     """Boxes too many and too few.
 
-    A box that is empty or outside the picture, and a copy, is none of those that were asked for, but it does
-    count against the list: else a list could be filled up to the right number with junk. As many copies as
-    the ground truth has itself are no junk.
+    A box that is empty, outside the picture or a copy does not stand for one that was asked for, but it does
+    count against the list: otherwise junk could fill a list up to the right number. As many copies as the
+    ground truth has itself are allowed.
     """
     real = [entry for entry in predicted if proper(entry.box) and spaces.shows(entry.box)]
     distinct = len(real) - max(0, _copies(real) - _copies(truth))

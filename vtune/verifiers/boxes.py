@@ -222,7 +222,7 @@ def _literal(text: str) -> Any:
 
 
 def _lines(text: str) -> list[Any] | None:
-    """The objects of a text with one on each line, None where it is none such."""
+    """The objects of a text with one on each line, or None if it is anything else."""
     lines = [line.strip().removesuffix(",") for line in text.split("\n") if line.strip()]
     if not lines or len(text) > LONGEST or not all(line[:1] == "{" and line[-1] == "}" for line in lines):
         return None

@@ -163,7 +163,7 @@ def verify_boxes(reply: str, sample: Sample, *, labelled: bool) -> Verdict:
 def _which(off: int, predicted: list[LabelledBox], judging: _Judging) -> str:
     more = len(predicted) - len(judging.truth)
     if off > abs(more):
-        return "many or few: copies, and boxes that are empty or outside the picture, are none"
+        return "many or few: copies and boxes that are empty or outside the picture do not count"
     return "many" if more > 0 else "few"
 
 
