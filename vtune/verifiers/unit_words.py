@@ -35,9 +35,10 @@ _NO_UNIT = re.compile(
     r"twice|thrice|root|power|point|negative|positive|times|over|under|above|below|by|divided|multiplied|modulo|"
     r"base|remainder|per|percents?|percentage|pct|cent|permille|degrees?|and|nor|not|no|but|to|than|of|more|less|"
     r"fewer|least|most|about|around|approximately|roughly|almost|nearly|maybe|perhaps|probably|possibly|if|is|"
-    r"are|was|were|equals?|wrong|false|incorrect|am|pm"
+    r"are|was|were|equals?|wrong|false|incorrect|am|pm|"
+    r"oder|und|bis|hundert|tausend|dutzend|mille|ciento|docena|douzaine"
 )
-"""Those, and words that may: what they say is left to math-verify."""
+"""Those, and words that may, also in other languages: what they say is left to math-verify."""
 _NUMBER = (
     r"[-+−–]?\s*[$€£₹¥]?\s*"
     r"(?:(?:[0-9]+\s+)?[0-9]+/[0-9]+|[1-9][0-9]{0,2}(?:\s[0-9]{3})+(?:\.[0-9]+)?|\\[dt]?frac\{[0-9]+\}\{[0-9]+\}|[0-9]*[¼-¾⅐-⅞]"
@@ -51,6 +52,8 @@ _KNOWN = re.compile(rf"(?!.\Z)(?:(?:square|sq\.?|cubic|cu\.?)\s?)?{_LETTERS}(?:\
 """What may be a unit that `units` knows; a single letter is left to math-verify."""
 _AMBIGUOUS = ("%", "°", "°c", "°f", "am", "pm")
 """Units that may move the value: they are left to math-verify, too."""
+_INLINE = re.compile(r"(?:\$([^$]+)\$|\\\((.+?)\\\))(?=\s)")
+"""A number in math mode, with its unit behind: `$7$ cups`."""
 _SPACE = re.compile(r"\\[ ,:;!]|~")
 
 
@@ -89,6 +92,8 @@ def same_unit(one: str, other: str) -> bool:
 def _counted(text: str) -> tuple[str, str, str] | None:
     """(number, space, what stands behind it)."""
     plain = _SPACE.sub(" ", said_by(_SPACE.sub(" ", text.strip().removesuffix(".")))).strip()
+    if (inline := _INLINE.match(plain)) is not None:
+        plain = f"{inline[1] or inline[2]}{plain[inline.end() :]}"
     found = _COUNTED.fullmatch(plain)
     return None if found is None else (found[1], found[2], found[3])
 
