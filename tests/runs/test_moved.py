@@ -8,8 +8,13 @@ import yaml
 
 from vtune.config import Strict
 from vtune.errors import DataError, RecipeError
+from vtune.runs.agent.tools import ToolsRecipe
+from vtune.runs.evaluate.identity import differing
 from vtune.runs.folder import start_run
-from vtune.runs.moved import BLOCK, BLOCKS, weights_print
+from vtune.runs.moved import BLOCK, BLOCKS, by_content, index_print, index_prints, weights_print
+from vtune.tools.bm25_build import build_index
+from vtune.tools.passage import Passage
+from vtune.tools.store import read_manifest, write_manifest
 
 
 class Plan(Strict):
@@ -103,3 +108,85 @@ def test_a_print_of_weights_sees_names_sizes_and_any_run_of_bytes(tmp_path: Path
     (tmp_path / "1/config.json").rename(tmp_path / "1/configuration.json")
     assert weights_print(str(tmp_path / "1")) != first
     assert weights_print("Qwen/Qwen2.5-VL-7B-Instruct") is None
+
+
+INDEX = "tools.text_search.index"
+
+
+class Searching(Strict):
+    seed: int = 0
+    tools: ToolsRecipe
+
+
+def an_index(folder: Path, *texts: str) -> Path:
+    folder.mkdir()
+    build_index([Passage(id=text, title="", text=text) for text in texts], folder, lambda: None)
+    return folder
+
+
+def searching(index: Path) -> Searching:
+    section = {"index": str(index), "top_k": 1, "max_chars": 9}
+    return Searching(tools=ToolsRecipe.model_validate({"text_search": section}))
+
+
+def test_a_run_goes_on_with_its_index_wherever_that_lies_and_with_no_other(tmp_path: Path) -> None:
+    index, run = an_index(tmp_path / "index", "Ulm", "Bern"), tmp_path / "run"
+    start_run(run, searching(index), [], resume=False)
+    assert list(json.loads((run / "environment.json").read_text())["indexes"]) == [INDEX]
+    moved = index.rename(tmp_path / "there")
+    start_run(run, searching(moved), [], resume=True)
+    other = an_index(index, "Ulm", "Bonn")
+    with pytest.raises(RecipeError, match=rf"it differs in {INDEX}( \(.*\))?\n"):
+        start_run(run, searching(other), [], resume=True)
+    moved.rename(tmp_path / "gone")
+    other.rename(moved)
+    with pytest.raises(RecipeError, match=f"it differs in the content of {INDEX}\n"):
+        start_run(run, searching(moved), [], resume=True)
+
+
+def test_a_run_that_knows_no_print_of_its_index_wants_it_where_it_was(tmp_path: Path) -> None:
+    index, run = an_index(tmp_path / "index", "Ulm"), tmp_path / "run"
+    start_run(run, searching(index), [], resume=False)
+    file = run / "environment.json"
+    old = json.loads(file.read_text())
+    del old["indexes"]
+    file.write_text(json.dumps(old))
+    start_run(run, searching(index), [], resume=True)
+    with pytest.raises(RecipeError, match=rf"it differs in {INDEX}( \(.*\))?\n"):
+        start_run(run, searching(index.rename(tmp_path / "there")), [], resume=True)
+
+
+def test_a_print_of_an_index_does_not_count_where_its_encoder_lay(tmp_path: Path) -> None:
+    index = an_index(tmp_path / "index", "Ulm")
+    facts = read_manifest(index, "passages")
+
+    def encoded(model: str, fingerprint: str) -> str | None:
+        write_manifest(index, facts | {"encoder": {"model": model, "fingerprint": fingerprint}})
+        return index_print(index)
+
+    assert encoded("a", "1") == encoded("b", "1") != encoded("a", "2")
+    assert index_print(tmp_path / "none") is None
+    assert index_prints(searching(tmp_path / "none")) == {}
+    assert index_prints(Plan(model="m", data=())) == {}
+
+
+@pytest.mark.parametrize(
+    ("keys", "before", "now", "found"),
+    [
+        ([], {INDEX: "1"}, {INDEX: "1"}, []),
+        (["seed", INDEX], {INDEX: "1"}, {INDEX: "1"}, ["seed"]),
+        (["seed"], {INDEX: "1"}, {INDEX: "2"}, ["seed", f"the content of {INDEX}"]),
+        ([INDEX], {INDEX: "1"}, {INDEX: "2"}, [INDEX]),
+        ([INDEX], {}, {INDEX: "2"}, [INDEX]),
+        ([], {INDEX: "1"}, {}, []),
+    ],
+)
+def test_indexes_are_told_apart_by_their_contents_where_these_are_known(
+    keys: list[str], before: dict[str, str], now: dict[str, str], found: list[str]
+) -> None:
+    assert by_content(keys, before, now) == found
+    there, here = (
+        {"suite": dict.fromkeys(keys, number), **({"indexes": known} if known else {})}
+        for number, known in ((1, before), (2, now))
+    )
+    assert [key.replace("suite.", "") for key in differing(there, here)] == found

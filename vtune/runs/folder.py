@@ -22,7 +22,7 @@ from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 from vtune.report.progress import Bytes, say
 from vtune.runs.kept_uses import check_uses, keep_uses, keeping, warn_of_edits
-from vtune.runs.moved import has_moved, weights_print
+from vtune.runs.moved import CONTENT, by_content, has_moved, index_prints, weights_print
 from vtune.runs.start import check_start, locked
 from vtune.schema.parquet import fingerprint
 from vtune.update.checkpoint import checkpoint_step, newest_checkpoint
@@ -154,7 +154,7 @@ def start_run(
     prints = _prints(data)
     if not resume:
         out.mkdir(parents=True, exist_ok=True)
-        about = environment(prints) | ({} if steps is None else {"steps": steps})
+        about = environment(prints, index_prints(recipe)) | ({} if steps is None else {"steps": steps})
         if used():
             about["uses_from"] = {file.name: file.path for file in used()}
         if (weights := weights_print(getattr(recipe, "model", None))) is not None:
@@ -232,7 +232,8 @@ def check_same_run(
     """
     written = out / "recipe.yaml"
     began = read_record(out / "environment.json", "processes", "data", fix=RESTORE)
-    changed, lengths = _differing(written, recipe), {}
+    indexes = (began.get("indexes", {}), index_prints(recipe))
+    changed, lengths = _differing(written, recipe, *indexes), {}
     if resumed:
         lengths = _lengths(changed, began)
         changed = {
@@ -241,9 +242,11 @@ def check_same_run(
             if key not in lengths and not has_moved(key, began, both[1], prints)
         }
     if changed:
+        replaced = any(key.startswith(CONTENT) for key in changed)
+        back = "put the index back that it began with" if replaced else f"use {written}"
         raise RecipeError(
             f"the recipe is not the one that {out} began with; it differs in {with_values(changed)}",
-            fix=f"use {written}, or start a new run with another --out",
+            fix=f"{back}, or start a new run with another --out",
         )
     if began["processes"] != processes:
         raise RecipeError(
@@ -262,13 +265,18 @@ def check_same_run(
     return lengths
 
 
-def _differing(written: Path, recipe: Strict) -> dict[str, tuple[Any, Any]]:
-    """The keys in which a recipe differs from the one of a run, beside those that may: before and now."""
+def _differing(
+    written: Path, recipe: Strict, began: Mapping[str, str], indexes: Mapping[str, str]
+) -> dict[str, tuple[Any, Any]]:
+    """The keys in which a recipe differs from the one of a run, beside those that may: before and now.
+
+    `began` and `indexes` are the prints of both's indexes.
+    """
     before = with_new_names(read_values(written, fix=RESTORE))
     now = yaml.safe_load(dump_recipe(recipe))
     known = _completed(before, type(recipe))
     keys = [key for key in differing_keys(known, now) if key not in MAY_CHANGE]
-    return both(keys, known, now)
+    return both(by_content(keys, began, indexes), known, now)
 
 
 def _lengths(
@@ -297,10 +305,10 @@ def _completed(before: Any, kind: type[Strict]) -> Any:
         return before
 
 
-def environment(data: Mapping[str, str]) -> dict[str, Any]:
-    """Versions, machine and data fingerprints, written beside every result."""
-    brought = {"uses": prints()} if prints() else {}
-    return brought | {
+def environment(data: Mapping[str, str], indexes: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Versions, machine and fingerprints of data and search indexes, written beside every result."""
+    known = {"uses": prints(), "indexes": dict(indexes or {})}
+    return {key: value for key, value in known.items() if value} | {
         "packages": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} CPUs",

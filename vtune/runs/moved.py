@@ -1,14 +1,24 @@
 """Inputs that have moved by the time a run resumes: they are recognised by their contents."""
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from vtune.errors import RecipeError
+from vtune.files.json_text import parse_json
+from vtune.files.reading import read_text
+from vtune.tools.store import MANIFEST
 
 BLOCKS, BLOCK = 1024, 2**12
-"""Pieces of each file of weights that are read, and bytes of a piece, ours: a file may have many GB."""
+"""Pieces of each file that are read, and bytes of a piece, ours: weights and indexes may have many GB."""
+
+CONTENT = "the content of "
+"""Before the key of an index that is at the same place and holds something else."""
+
+SEARCHES = ("text_search", "image_search")
+"""Sections of `tools` that may name an index."""
 
 
 def weights_print(model: str | None) -> str | None:
@@ -24,17 +34,69 @@ def weights_print(model: str | None) -> str | None:
     if model is None or not (folder := Path(model)).is_dir():
         return None
     found = hashlib.sha256()
+    _add(found, sorted(path for path in folder.iterdir() if path.is_file() and _of_model(path.name)))
+    return found.hexdigest()
+
+
+def index_print(folder: Path) -> str | None:
+    """SHA-256 over an index: its manifest, and its other files as those of `weights_print`.
+
+    Where its encoder lay when it was built does not count: its weights do. None where there is no index.
+
+    Raises:
+        RecipeError: If a file cannot be read.
+    """
     try:
-        for file in sorted(path for path in folder.iterdir() if path.is_file() and _of_model(path.name)):
+        facts = parse_json(read_text(folder / MANIFEST))
+    except (OSError, ValueError):
+        return None
+    if isinstance(facts, dict) and isinstance(facts.get("encoder"), dict):
+        facts["encoder"].pop("model", None)
+    found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    files = (path for path in folder.iterdir() if path.is_file() and _of_model(path.name))
+    _add(found, sorted(path for path in files if path.name != MANIFEST))
+    return found.hexdigest()
+
+
+def index_prints(recipe: Any) -> dict[str, str]:
+    """Key -> what the index holds that a recipe or suite names there; a service's index is not known."""
+    found = {}
+    for name in SEARCHES:
+        section = getattr(getattr(recipe, "tools", None), name, None)
+        folder = getattr(section, "index", None)
+        if folder is not None and (value := index_print(Path(folder))) is not None:
+            found[f"tools.{name}.index"] = value
+    return found
+
+
+def by_content(
+    keys: Iterable[str], before: Mapping[str, str], now: Mapping[str, str], prefix: str = ""
+) -> list[str]:
+    """Keys that differ, with indexes told apart by what they hold, where that is known of both.
+
+    Args:
+        keys: That differ.
+        before: As `index_prints`; empty of what is older than these.
+        now: The same of what it is compared with.
+        prefix: Of a recipe's keys within `keys`.
+    """
+    alike = {f"{prefix}{key}": before[key] == now[key] for key in sorted(before.keys() & now.keys())}
+    found = [key for key in keys if not alike.get(key)]
+    return found + [f"{CONTENT}{key}" for key, same in alike.items() if not same and key not in found]
+
+
+def _add(digest: Any, files: Sequence[Path]) -> None:
+    """Add the names and sizes of files to a digest, and pieces from all over them."""
+    try:
+        for file in files:
             size = file.stat().st_size
-            found.update(f"{file.name}\0{size}\0".encode())
+            digest.update(f"{file.name}\0{size}\0".encode())
             with file.open("rb") as stream:
                 for offset in _offsets(size):
                     stream.seek(offset)
-                    found.update(stream.read(BLOCK))
+                    digest.update(stream.read(BLOCK))
     except OSError as error:
         raise RecipeError(f"cannot read {error.filename}: {error.strerror}", fix="check the folder") from None
-    return found.hexdigest()
 
 
 def _of_model(name: str) -> bool:

@@ -17,6 +17,7 @@ from vtune.metrics.benchmarks import Mark
 from vtune.metrics.power import at_best, detectable
 from vtune.rollout.engine import Completion, Request
 from vtune.rollout.scripted import ScriptedEngine
+from vtune.runs.evaluate.against import _besides
 from vtune.runs.evaluate.items import ITEMS, by_question, read_items
 from vtune.schema.parquet import read_samples
 from vtune.schema.sample import Sample
@@ -383,3 +384,34 @@ def test_where_rollouts_are_missing_the_score_is_said_to_be_another_mean(tmp_pat
     assert found["overall"]["a"] == 0.5
     assert found["scored_by"] == {"scorer": "mean", "a": 1 / 3, "b": 1 / 3, "over_answers": True}
     assert "which is the mean over these answers: A 0.3333, B 0.3333" in vtune("compare", a, b).out
+
+
+def searched(evaluation: Path, index: str, content: str) -> Path:
+    """The same with a search index, or with one of which nothing was kept."""
+    file = evaluation / "results.json"
+    found = json.loads(file.read_text())
+    found["suite"]["tools"] = {"text_search": {"index": index, "top_k": 1, "max_chars": 9}}
+    found["environment"] |= {"indexes": {"tools.text_search.index": content}} if content else {}
+    file.write_text(json.dumps(found))
+    return evaluation
+
+
+@pytest.mark.parametrize(
+    ("index", "content", "differs"),
+    [
+        ("a", "1", []),
+        ("b", "1", []),
+        ("a", "2", ["the content of tools.text_search.index"]),
+        ("b", "2", ["tools.text_search.index"]),
+        ("a", "", []),
+        ("b", "", ["tools.text_search.index"]),
+    ],
+)
+def test_an_index_is_named_by_what_it_holds(
+    index: str, content: str, differs: list[str], tmp_path: Path
+) -> None:
+    a = searched(folder(tmp_path / "a", right(3, 9)), "a", "1")
+    b = searched(folder(tmp_path / "b", right(5, 9)), index, content)
+    assert compared(a, b)["differs"] == differs
+    results = [json.loads((one / "results.json").read_text()) for one in (a, b)]
+    assert _besides(*results) == [*differs, "model"]

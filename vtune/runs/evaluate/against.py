@@ -16,6 +16,7 @@ from vtune.runs.evaluate.rescored import Reading, Reread, judging, parser_keys, 
 from vtune.runs.evaluate.shown import Differences, asked_of, differences
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE
+from vtune.runs.moved import by_content
 from vtune.schema.parquet import read_trajectories
 
 IDLE = (
@@ -180,6 +181,8 @@ def _besides(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     mine = suite_as_today(ours["suite"], other)
     every = (*MAY_CHANGE, *PATHS, *IDLE, *(key for keys in KEYS.values() for key in keys))
     keys = [key for key in differing_keys(mine, other) if not within(key, every)]
+    indexes = [one["environment"].get("indexes", {}) for one in (ours, theirs)]
+    keys = by_content(keys, *indexes)
     keys += [key for key in ("model", "script", "limit") if ours.get(key) != theirs.get(key)]
     uses = [one["environment"].get("uses") for one in (ours, theirs)]
     return [*keys, *(["uses"] if uses[0] != uses[1] else [])]

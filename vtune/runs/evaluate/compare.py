@@ -18,6 +18,7 @@ from vtune.runs.evaluate.finished import read_results
 from vtune.runs.evaluate.identity import suite_as_today
 from vtune.runs.evaluate.items import read_items
 from vtune.runs.folder import MAY_CHANGE
+from vtune.runs.moved import by_content
 
 RULES = (
     "format",
@@ -188,8 +189,9 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
             fix="evaluate one of the two again with the other's suite.yaml; `vtune eval --out A --against B` "
             "says what the rules alone come to",
         )
+    indexes = [one["environment"].get("indexes", {}) for one in (a, b)]
     return [
-        *keys,
+        *by_content(keys, *indexes),
         *(key for key in ("engine", "limit") if a.get(key) != b.get(key)),
         *(["uses"] if a["environment"].get("uses") != b["environment"].get("uses") else []),
     ]

@@ -199,10 +199,10 @@ def run_eval(
             return finished
     _check_kind(suite, model, kind)
     found = _checked(suite, model, limit, own_data=own_data)
-    prints = fingerprints(suite)
-    asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, prints=prints)
+    now = asked_of(suite, model, limit, kind, fingerprints(suite))
+    asked = _Evaluation(suite=suite, model=model, out=out, limit=limit, kind=kind, found=found, now=now)
     with locked(out):
-        begin(suite, out, asked_of(suite, model, limit, kind, prints), total=asked.total, resume=resume)
+        begin(suite, out, now, total=asked.total, resume=resume)
         return to_end(_evaluate(asked), say)
 
 
@@ -241,8 +241,8 @@ class _Evaluation:
     kind: Kind
     found: Checked
     """Of its questions."""
-    prints: Mapping[str, str]
-    """SHA-256 of the data, by file."""
+    now: Mapping[str, Any]
+    """See `asked_of`."""
 
     @property
     def portions(self) -> Path:
@@ -348,7 +348,8 @@ def _result(asked: _Evaluation, judged: "_Judged", score: Scores, items: Path) -
         "sources": by_source(judged.trajectories, evidence_score=suite.reward.evidence.full),
         **audit_facts(judged.rows, suite),
         "suite": suite.model_dump(mode="json"),
-        "environment": environment(asked.prints) | ({"revisions": known} if known else {}),
+        "environment": environment(asked.now["data"], asked.now.get("indexes"))
+        | ({"revisions": known} if known else {}),
         **endpoint_facts(asked.model, suite.openai, asked.out),
         **script_facts(asked.model),
     }

@@ -25,6 +25,7 @@ from vtune.runs.evaluate.rollout_files import lacks_score, reopen_unscored
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE
 from vtune.runs.kept_uses import check_uses, keep_uses
+from vtune.runs.moved import CONTENT, by_content, index_prints
 from vtune.schema.parquet import read_trajectories
 from vtune.uses import prints as using
 from vtune.uses import used
@@ -80,12 +81,13 @@ def asked_of(
         "engine": kind,
         "suite": suite.model_dump(mode="json"),
         "data": dict(prints),
-    } | _also(using(), script_facts(model))
+    } | _also(using(), index_prints(suite), script_facts(model))
 
 
-def _also(uses: Mapping[str, Any], script: Mapping[str, str]) -> dict[str, Any]:
+def _also(uses: Mapping[str, Any], indexes: Mapping[str, str], script: Mapping[str, str]) -> dict[str, Any]:
     """What few evaluations are known by."""
-    return ({"uses": uses} if uses else {}) | dict(script)
+    found = {"uses": uses, "indexes": indexes}
+    return {key: value for key, value in found.items() if value} | dict(script)
 
 
 def finished_before(
@@ -110,7 +112,9 @@ def finished_before(
         "suite": result["suite"],
         "data": result["environment"]["data"],
     } | _also(
-        result["environment"].get("uses", {}), {key: result[key] for key in ("script",) if key in result}
+        result["environment"].get("uses", {}),
+        result["environment"].get("indexes", {}),
+        {key: result[key] for key in ("script",) if key in result},
     )
     now = asked_of(suite, model, limit, kind, fingerprints(suite))
     unscored = result.get("grader", {}).get("unscored")
@@ -177,19 +181,28 @@ def _check_same(before: dict[str, Any], now: dict[str, Any], out: Path, *, finis
     )
     check_uses(before.get("uses", {}), out, instead=again if finished else "")
     before = before | {"suite": suite_as_today(before["suite"], now["suite"])}
-    changed = [key for key in differing_keys(before, now) if key.removeprefix("suite.") not in MAY_CHANGE]
+    changed = differing(before, now)
     if JUDGE_ROOM in changed and _judge_room(now) > _judge_room(before):
         changed.remove(JUDGE_ROOM)
     if changed:
         raise RecipeError(
             f"this is not the evaluation that {out} began with; it differs in "
             f"{with_values(both(changed, before, now))}",
-            fix=f"{_as_it_began(before, now, out)}, or start a new one with another --out",
+            fix=f"{_as_it_began(before, now, out, changed)}, or start a new one with another --out",
         )
 
 
-def _as_it_began(before: Mapping[str, Any], now: Mapping[str, Any], out: Path) -> str:
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The keys in which two evaluations differ, beside those that may; see `asked_of`."""
+    there, here = ({key: value for key, value in one.items() if key != "indexes"} for one in (before, now))
+    keys = [key for key in differing_keys(there, here) if key.removeprefix("suite.") not in MAY_CHANGE]
+    return by_content(keys, before.get("indexes", {}), now.get("indexes", {}), "suite.")
+
+
+def _as_it_began(before: Mapping[str, Any], now: Mapping[str, Any], out: Path, changed: list[str]) -> str:
     """How the evaluation goes on that a folder holds: what a command says is kept there, files are not."""
+    if any(key.startswith(CONTENT) for key in changed):
+        return "put the index back that it began with"
     data, other = before["data"], now["data"]
     script = before["model"] == now["model"] and before.get("script") != now.get("script")
     if script or any(data[name] != other[name] for name in data.keys() & other.keys()):

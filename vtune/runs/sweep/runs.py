@@ -19,6 +19,7 @@ from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite
 from vtune.runs.folder import MAY_CHANGE, check_same_run
 from vtune.runs.kept_uses import check_uses, keep_uses
+from vtune.runs.moved import by_content, index_prints
 from vtune.runs.processes.child import Child
 from vtune.runs.start import locked
 from vtune.runs.sweep.jobs import Job, Jobs, StartChild
@@ -111,7 +112,8 @@ def _check_same_evaluation(folder: Path, suite: EvalSuite, model: str | None) ->
     results = read_record(folder / RESULTS, "suite", "environment", fix="the evaluation wrote it; restore it")
     now = judged_as_shown(suite).model_dump(mode="json")
     before = suite_as_today(results["suite"], now)
-    changed = [key for key in differing_keys(before, now) if key not in MAY_CHANGE]
+    indexes = (results["environment"].get("indexes", {}), index_prints(suite))
+    changed = by_content([key for key in differing_keys(before, now) if key not in MAY_CHANGE], *indexes)
     anew = "set it back, or remove the folders `eval` to evaluate all runs anew"
     if changed:
         raise RecipeError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vtune.config import find, load_recipe, override
-from vtune.differences import both, differing_keys, with_values
+from vtune.differences import both, with_values
 from vtune.errors import RESTORE, DataError, RecipeError
 from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
@@ -17,11 +17,11 @@ from vtune.runs.agent.tools import ToolsRecipe, check_asking, check_writers
 from vtune.runs.evaluate.checking import check_questions
 from vtune.runs.evaluate.evaluation import blocking, judged_as_shown
 from vtune.runs.evaluate.grading import rule_of, thresholds_of, waits_for_model
-from vtune.runs.evaluate.identity import suite_as_today
+from vtune.runs.evaluate.identity import differing, suite_as_today
 from vtune.runs.evaluate.lengths import check_question_lengths
 from vtune.runs.evaluate.questions import fingerprints
 from vtune.runs.evaluate.suite import EvalSuite, check_published
-from vtune.runs.folder import MAY_CHANGE
+from vtune.runs.moved import index_prints
 from vtune.runs.start import PINNED, holds_run
 from vtune.runs.train.online_recipe import OnlineEval, evaluations_of
 from vtune.sandbox import Isolation
@@ -233,13 +233,12 @@ def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
             "suite": one.suite.model_dump(mode="json"),
             "data": fingerprints(one.suite),
         }
+        | ({"indexes": indexes} if (indexes := index_prints(one.suite)) else {})
         for one in suites
     }
     for name in before.keys() & now.keys():
         known = before[name] | {"suite": suite_as_today(before[name]["suite"], now[name]["suite"])}
-        changed = differing_keys(known, now[name])
-        changed = [key for key in changed if key.removeprefix("suite.") not in MAY_CHANGE]
-        if changed:
+        if changed := differing(known, now[name]):
             raise RecipeError(
                 f"the eval suite {name} is not the one that {out} began with; it differs in "
                 f"{with_values(both(changed, known, now[name]))}",
