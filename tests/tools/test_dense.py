@@ -124,6 +124,21 @@ def test_graphs_find_nearly_all_of_what_exact_search_finds(
     }
 
 
+@pytest.mark.parametrize("method", ["exact", "hnsw"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_lengths_that_half_precision_changed_do_not_count_where_they_were_1(
+    method: Method, normalise: bool, tmp_path: Path
+) -> None:
+    encoder = Hashed()
+    encoder.facts |= {"normalise": normalise}
+    folder = tmp_path / "index"
+    build(folder, corpus(60), encoder, method)
+    index = DenseIndex(folder, encoder)
+    own = [index.rank(passage.text, 1)[0][1] for passage in corpus(60)]
+    assert own == pytest.approx([1.0] * 60, abs=1e-3)
+    assert (own == pytest.approx([1.0] * 60, abs=1e-6)) == normalise
+
+
 def test_large_indexes_get_graphs_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

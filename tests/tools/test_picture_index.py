@@ -108,6 +108,22 @@ def test_a_model_embeds_the_pictures_and_another_one_is_an_error(tmp_path: Path)
     assert again.find(encoded(SCENES[3]), 1)[0].title == "3"
 
 
+def test_every_picture_finds_itself_first_and_scores_1(tmp_path: Path) -> None:
+    model = build_clip(tmp_path / "clip", seed=0)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    base = np.asarray(SCENES[0].resize((32, 32))).astype(np.int16)
+    for number in range(40):  # nearer to each other than half precision tells lengths
+        noise = np.random.default_rng(number).integers(-6, 7, base.shape)
+        Image.fromarray((base + noise).clip(0, 255).astype(np.uint8)).save(photos / f"{number}.png")
+    index_pictures(photos, tmp_path / "index", encoder=str(model))
+    index = PictureIndex(tmp_path / "index", min_score=1)
+    found = {path.stem: index.find(path.read_bytes(), 1) for path in photos.iterdir()}
+    assert {name: [(one.title, one.score) for one in matches] for name, matches in found.items()} == {
+        name: [(name, 1.0)] for name in found
+    }
+
+
 def test_a_model_that_puts_no_pictures_beside_texts_embeds_none(tmp_path: Path) -> None:
     photos = tmp_path / "photos"
     photos.mkdir()

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from vtune.errors import DataError
 from vtune.tools.dense_build import VECTORS, TextEncoder, graph_of, open_graph, starts_of
 from vtune.tools.passage import Passage
 from vtune.tools.store import Records, check_same_encoder, read_manifest
+
+Metric = Literal["ip", "cos"]
+"""`cos` where the encoder's vectors have length 1: in half precision they no longer have."""
 
 
 class DenseIndex:
@@ -35,11 +38,12 @@ class DenseIndex:
         self._lock = threading.Lock()
         self._records = Records(folder, "passages")
         starts = starts_of(self.passages, facts["part"])
+        metric: Metric = "cos" if facts["encoder"].get("normalise") else "ip"
         try:
             self._parts: list[Exact | _Graph] = (
-                [_Graph(graph_of(folder, number)) for number, _ in enumerate(starts)]
+                [_Graph(graph_of(folder, number), metric) for number, _ in enumerate(starts)]
                 if facts["method"] == "hnsw"
-                else _exact(folder, self.passages, facts["width"], starts)
+                else _exact(folder, self.passages, facts["width"], starts, metric)
             )
         except (OSError, ValueError) as error:
             raise DataError(
@@ -90,24 +94,26 @@ class Exact:
     Args:
         vectors: Shape (entries, width).
         start: Number of the first.
+        metric: By which they are.
     """
 
-    def __init__(self, vectors: NDArray[np.float16], start: int) -> None:
-        self._vectors, self._start = vectors, start
+    def __init__(self, vectors: NDArray[np.float16], start: int, metric: Metric) -> None:
+        self._vectors, self._start, self._metric = vectors, start, metric
         self.passages = len(vectors)
 
     def nearest(self, vector: NDArray[np.float16], top_k: int) -> _Found:
-        """The entries with the largest inner product with a vector, shape (width,)."""
+        """The entries with the largest inner product or cosine with a vector, shape (width,)."""
         count = min(top_k, self.passages)
-        found = search(self._vectors, vector[None], count, "ip", exact=True)
+        found = search(self._vectors, vector[None], count, self._metric, exact=True)
         return _scored(found, self._start)
 
 
 class _Graph:
     """A part whose graph is followed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, metric: Metric) -> None:
         self._graph = open_graph(path)
+        self._graph.metric = metric
         self.passages = len(self._graph)
 
     def nearest(self, vector: NDArray[np.float16], top_k: int) -> _Found:
@@ -115,14 +121,14 @@ class _Graph:
 
 
 def _scored(found: Any, start: int) -> _Found:
-    """Usearch's distance for the inner product is 1 minus it."""
+    """Usearch's distance for the inner product is 1 minus it; so it is for the cosine."""
     return np.ravel(found.keys).astype(np.int64) + start, 1 - np.ravel(found.distances)
 
 
-def _exact(folder: Path, count: int, width: int, starts: range) -> list[Exact | _Graph]:
+def _exact(folder: Path, count: int, width: int, starts: range, metric: Metric) -> list[Exact | _Graph]:
     path = folder / VECTORS
     if path.stat().st_size != 2 * count * width:
         raise ValueError(f"{VECTORS} is cut short")
     # A plain view: usearch does not take numpy's class for mapped files.
     vectors = np.asarray(np.memmap(path, dtype=np.float16, mode="r", shape=(count, width)))
-    return [Exact(vectors[start : start + starts.step], start) for start in starts]
+    return [Exact(vectors[start : start + starts.step], start, metric) for start in starts]

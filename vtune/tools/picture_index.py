@@ -30,6 +30,9 @@ HASH_WEIGHT = 0.5
 MIN_SCORE = 0.75
 """What scores less is not found; ours."""
 
+DIGITS = 6
+"""Of a score: single precision has hardly more, and a picture itself has to score 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -165,7 +168,7 @@ class PictureIndex:
         numbers, scores = self._alike.nearest(decoded(picture), top_k)
         return [
             Match(**json.loads(self._records[n]), score=score, thumbnail=self._thumbnails[n])
-            for n, score in zip(numbers.tolist(), scores.tolist(), strict=True)
+            for n, score in zip(numbers.tolist(), scores.astype(float).round(DIGITS).tolist(), strict=True)
             if score >= self._min_score
         ]
 
@@ -204,7 +207,7 @@ class _Embedded:
             model_of(facts, encoder), "cpu" if encoder is None else encoder.device
         )
         check_same_encoder(folder, facts["encoder"], self._encoder.facts)
-        self._vectors = Exact(np.asarray(vectors), 0)
+        self._vectors = Exact(np.asarray(vectors), 0, "cos")
 
     def nearest(self, picture: Image.Image, top_k: int) -> _Found:
         numbers, scores = self._vectors.nearest(self._encoder.picture(picture).astype(np.float16), top_k)
