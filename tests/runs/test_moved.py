@@ -124,8 +124,8 @@ def an_index(folder: Path, *texts: str) -> Path:
     return folder
 
 
-def searching(index: Path) -> Searching:
-    section = {"index": str(index), "top_k": 1, "max_chars": 9}
+def searching(index: Path, encoder: dict[str, str] | None = None) -> Searching:
+    section = {"index": str(index), "encoder": encoder, "top_k": 1, "max_chars": 9}
     return Searching(tools=ToolsRecipe.model_validate({"text_search": section}))
 
 
@@ -142,6 +142,20 @@ def test_a_run_goes_on_with_its_index_wherever_that_lies_and_with_no_other(tmp_p
     other.rename(moved)
     with pytest.raises(RecipeError, match=f"it differs in the content of {INDEX}\n"):
         start_run(run, searching(moved), [], resume=True)
+
+
+@pytest.mark.parametrize("before", [None, {"model": "old"}])
+@pytest.mark.parametrize("now", [None, {"model": "new"}, {"model": "old", "device": "cuda"}])
+def test_an_encoder_may_lie_elsewhere_for_its_index_knows_its_weights(
+    before: dict[str, str] | None, now: dict[str, str] | None, tmp_path: Path
+) -> None:
+    index, run = an_index(tmp_path / "index", "Ulm"), tmp_path / "run"
+    start_run(run, searching(index, before), [], resume=False)
+    start_run(run, searching(index, now), [], resume=True)
+    started, resumed = (
+        {"suite": searching(index, one).model_dump(mode="json") | {"kind": None}} for one in (before, now)
+    )
+    assert differing(started, resumed) == []
 
 
 def test_a_run_that_knows_no_print_of_its_index_wants_it_where_it_was(tmp_path: Path) -> None:

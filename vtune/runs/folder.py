@@ -89,6 +89,9 @@ MAY_CHANGE = (
     *_within("tools.text_search", "pages.url", "pages.api_key_env"),
     *_within("tools.text_search.summariser", *_ENDPOINT),
     *_within("tools.image_search", "url", "token_env", *_PATIENCE, "web.url", "web.api_key_env"),
+    # Where it is; the index knows its weights.
+    *_within("tools.text_search", "encoder", "encoder.model", "encoder.device"),
+    *_within("tools.image_search", "encoder", "encoder.model", "encoder.device"),
     "openai.api_key_env",
     "openai.prices",
     "openai.retries",
