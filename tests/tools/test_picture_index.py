@@ -101,6 +101,8 @@ def test_a_model_embeds_the_pictures_and_another_one_is_an_error(tmp_path: Path)
 
     with pytest.raises(DataError, match="is another model"):
         PictureIndex(out, encoder=IndexEncoder(model=str(other)))
+    with pytest.raises(DataError, match="is another model"):
+        check_pictures(out, IndexEncoder(model=str(other)))
     moved = model.rename(tmp_path / "moved")
     with pytest.raises(DataError):
         check_pictures(out, None)

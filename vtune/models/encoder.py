@@ -4,7 +4,6 @@ Families of published encoders differ in what they put before a text, in which h
 it, and in whether vectors are brought to length 1. None is good in another way than that of its training.
 """
 
-import hashlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 
 from vtune.errors import DataError
 from vtune.files.json_text import parse_json
-from vtune.files.reading import open_input, read_text
+from vtune.files.reading import read_text
 from vtune.models.source import check_local, quiet, resolved, unloadable
+from vtune.models.weights import TOKENIZER, fingerprint
 
 Pooling = Literal["mean", "cls", "last"]
 
@@ -118,7 +118,7 @@ class Encoder:
         """Numbers of a vector."""
         self.facts: Mapping[str, Any] = {
             "model": resolved(name),
-            "fingerprint": fingerprint(folder, "tokenizer.json", "vocab.txt"),
+            "fingerprint": fingerprint(folder, TOKENIZER),
             **asdict(settings),
         }
         """What an index has to say about it: who embedded the passages, and how queries have to be."""
@@ -190,17 +190,6 @@ def folder_of(name: str) -> Path:
     from transformers.utils.hub import cached_file
 
     return Path(str(cached_file(name, "config.json"))).parent
-
-
-def fingerprint(folder: Path, *beside: str) -> str:
-    """SHA-256 of the weights of a model, wherever they lie, and of further files of it that are there."""
-    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    more = [path for name in beside if (path := folder / name).is_file()]
-    digest = hashlib.sha256()
-    for path in [*weights, *more]:
-        with open_input(path) as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()
 
 
 def _check_pooling(folder: Path, pooling: Pooling) -> None:

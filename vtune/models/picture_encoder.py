@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vtune.errors import DataError
-from vtune.models.encoder import fingerprint, folder_of
+from vtune.models.encoder import folder_of
 from vtune.models.source import check_local, quiet, resolved, unloadable
-
-PROCESSOR = "preprocessor_config.json"
+from vtune.models.weights import PROCESSOR, fingerprint
 
 
 class PictureModel:

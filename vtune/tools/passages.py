@@ -1,13 +1,14 @@
 """Indexes of passages, BM25 or dense: built (where that takes a model), checked and opened."""
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from vtune.config import Strict
 from vtune.errors import DataError, MissingExtra, RecipeError
-from vtune.tools.store import read_manifest
+from vtune.models.weights import TOKENIZER, fingerprint_here
+from vtune.tools.store import check_same_encoder, read_manifest
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,7 @@ def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:
     """See, before a run, that an index is there, and what its kind needs.
 
     Raises:
-        DataError: If there is none, or the model that built it is a folder that is not there.
+        DataError: If there is none, or the model that built it is not there or is another one.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -47,7 +48,7 @@ def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:
                 fix="take encoder out, or build a dense index: vtune data index … --encoder MODEL",
             )
         return
-    check_model(facts, encoder)
+    check_model(folder, facts, encoder, beside=TOKENIZER)
 
 
 def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex | DenseIndex":
@@ -101,18 +102,28 @@ def torch_device(device: Device) -> "torch.device":
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def check_model(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> None:
+def check_model(
+    folder: Path, facts: Mapping[str, Any], encoder: IndexEncoder | None, *, beside: Sequence[str]
+) -> None:
     """See, before a run, that an index that a model embedded can be searched.
 
+    Args:
+        folder: Of the index.
+        facts: Its manifest.
+        encoder: Where its model is now; None: as it says itself.
+        beside: Names of files that count like weights.
+
     Raises:
-        DataError: If the model is a folder that is not there.
+        DataError: If the model is not there or is another one.
         MissingExtra: If a package is not installed.
     """
     if importlib.util.find_spec("usearch") is None:
         raise MissingExtra("usearch is not installed", fix=NO_DENSE)
     from vtune.models.source import check_local
 
-    check_local(model_of(facts, encoder))
+    check_local(model := model_of(facts, encoder))
+    if (mine := fingerprint_here(model, beside)) is not None:
+        check_same_encoder(folder, facts["encoder"], {"model": model, "fingerprint": mine})
 
 
 def model_of(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> str:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vtune.errors import DataError, RecipeError
+from vtune.models.weights import PROCESSOR
 from vtune.tools.observation import encodable
 from vtune.tools.passages import Device, IndexEncoder, check_model, model_of, torch_device
 from vtune.tools.pictures import Match, PictureEncoder, Vector, decoded, layout, perceptual_hash
@@ -104,7 +105,7 @@ def check_pictures(folder: Path, encoder: IndexEncoder | None) -> dict[str, Any]
     """See, before a run, that an index is there, and its model; returns its manifest.
 
     Raises:
-        DataError: If there is none, another version built it, or its model is a folder that is not there.
+        DataError: If there is none, another version built it, or its model is not there or is another one.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -112,7 +113,7 @@ def check_pictures(folder: Path, encoder: IndexEncoder | None) -> dict[str, Any]
     if "encoder" not in facts or facts["hash"] not in (HASH, None):
         raise DataError(f"the index in {folder} was built by another version", fix="build it again")
     if facts["encoder"] is not None:
-        check_model(facts, encoder)
+        check_model(folder, facts, encoder, beside=PROCESSOR)
     elif encoder is not None:
         raise RecipeError(
             f"the index in {folder} was built without a model",

@@ -10,7 +10,7 @@ import pytest
 from tests.runs.commands import vtune
 from tests.tools.encoders import build_encoder
 from vtune.errors import DataError, MissingExtra, RecipeError
-from vtune.runs.agent.tools import ToolsRecipe, check_indexes, tools_of
+from vtune.runs.agent.tools import ToolsRecipe, check_encoders, check_indexes, tools_of
 from vtune.runs.serve.search import SearchService
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
@@ -112,10 +112,21 @@ def test_queries_are_embedded_by_the_model_of_the_index_and_no_other(folder: Pat
         open_passages(folder / "dense", IndexEncoder(model=str(other)))
 
 
-def test_what_a_dense_index_needs_is_missed_before_a_run(folder: Path, tmp_path: Path) -> None:
+def test_what_a_dense_index_needs_is_missed_before_a_run(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = recipe(folder / "dense", encoder={"model": str(tmp_path / "gone")})
     with pytest.raises(DataError, match="no model folder"):
         check_indexes(gone)
+    other = build_encoder(tmp_path / "other", WORDS, seed=1)
+    with pytest.raises(DataError, match="is another model"):
+        check_indexes(recipe(folder / "dense", encoder={"model": str(other)}))
+    on_gpu = recipe(folder / "dense", encoder={"device": "cuda"})
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    check_indexes(on_gpu)  # a plan may be made where there is no GPU
+    with pytest.raises(RecipeError, match="no CUDA device for the encoder"):
+        check_encoders(on_gpu)
+    check_encoders(recipe(folder / "dense"))
     with pytest.raises(RecipeError, match="BM25 index, which embeds nothing"):
         check_indexes(recipe(folder / "bm25", encoder={"device": "cpu"}))
     with pytest.raises(ValueError, match="encoder belongs to index"):

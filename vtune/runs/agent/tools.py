@@ -17,6 +17,7 @@ from vtune.sections import Open
 from vtune.tools import TOOLS
 from vtune.tools.exchanges import Exchanges, WebRules
 from vtune.tools.image_search import ImageSearchRecipe
+from vtune.tools.passages import IndexEncoder, torch_device
 from vtune.tools.text_search import TextSearchRecipe
 from vtune.tools.tool import Tool, ToolPart
 from vtune.tools.toolbox import Toolbox, opening
@@ -128,6 +129,17 @@ def check_indexes(recipe: ToolsRecipe | None) -> None:
             raise DataError(error.what, where=error.where or f"tools.{key}", fix=error.fix) from error
     if recipe is not None:
         _check_web(recipe)
+
+
+def check_encoders(recipe: ToolsRecipe | None) -> None:
+    """Check, before a run, that the devices exist that embed its queries here.
+
+    Raises:
+        RecipeError: If one does not.
+    """
+    for _, _, section in sections_of(recipe):
+        if isinstance(encoder := getattr(section, "encoder", None), IndexEncoder):
+            torch_device(encoder.device)
 
 
 def check_asking(recipe: ToolsRecipe | None) -> None:

@@ -24,7 +24,7 @@ from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import Kind, check_devices, check_tensor_parallel, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, check_script, endpoint_facts, kind_of, script_facts
-from vtune.runs.agent.tools import check_asking
+from vtune.runs.agent.tools import check_asking, check_encoders
 from vtune.runs.evaluate.audited import audit_facts, audit_portions
 from vtune.runs.evaluate.checking import Checked, check_questions
 from vtune.runs.evaluate.deferred import check_deferred, judge_deferred
@@ -134,6 +134,7 @@ def _check_kind(suite: EvalSuite, model: str, kind: Kind) -> None:
         RecipeError: If the temperature is one that vLLM gives no log-probabilities for, or the model does not
             split over the GPUs, or they are not there.
     """
+    check_encoders(suite.tools)
     gpus = suite.rollout.tensor_parallel
     found = find_shape(model, None) if gpus > 1 and kind == "vllm" else None
     check_tensor_parallel(gpus, found and found[0], kind=kind)

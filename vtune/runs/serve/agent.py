@@ -23,7 +23,7 @@ from vtune.rollout.agent import Agent, Job, black
 from vtune.runs.agent.kinds import Kind, check_vllm
 from vtune.runs.agent.opening import load_fixed, open_fixed
 from vtune.runs.agent.served import check_model, kind_of
-from vtune.runs.agent.tools import check_asking, check_indexes, check_tools
+from vtune.runs.agent.tools import check_asking, check_encoders, check_indexes, check_tools
 from vtune.runs.evaluate.suite import AGENTS, AgentRecipe
 from vtune.runs.interpreter import responsive
 from vtune.runs.serve.chat import Asked, Content, completion_of, events_of, read_request, sample_of
@@ -90,6 +90,7 @@ def run_agent(
     if kind == "vllm":
         check_vllm()
     check_indexes(settings.tools)
+    check_encoders(settings.tools)
     check_asking(settings.tools)
     probe = Asked(name, (Message("user", "?"),), (), stream=False, stream_usage=False)
     sample = sample_of(probe, 0, tools=settings.offers or (), answer_in=settings.answer_in)

@@ -17,7 +17,7 @@ from vtune.reward.preflight import ping_services
 from vtune.reward.recipe import RewardRecipe
 from vtune.runs.agent.judge import check_judge, check_summariser
 from vtune.runs.agent.kinds import check_devices, check_tensor_parallel, check_vllm
-from vtune.runs.agent.tools import check_asking, check_indexes, check_tools, check_writers
+from vtune.runs.agent.tools import check_asking, check_encoders, check_indexes, check_tools, check_writers
 from vtune.runs.data.validating import check_data
 from vtune.runs.evaluate.questions import without_pictures
 from vtune.runs.train.loopback_services import check_services_here
@@ -47,6 +47,9 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
         check_vllm()
         check_devices(recipe.rollout.tensor_parallel)
     check_keys(recipe.reward)
+    loaded = suites_of(recipe)
+    for tools in (recipe.tools, *(one.suite.tools for one in loaded)):
+        check_encoders(tools)
     check_asking(recipe.tools)
     check_writers(recipe.tools, world=world)
     check_service(recipe.reward)
@@ -65,7 +68,7 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
     check_judge(recipe.reward, answers=facts["judged_answers"], looks=facts["judged_looks"])
     check_summariser(recipe.tools)
     model = recipe.model if Ranks.of_this_process().first else None
-    check_suites(suites_of(recipe), recipe.tools, model=model, world=world)
+    check_suites(loaded, recipe.tools, model=model, world=world)
     return facts
 
 
