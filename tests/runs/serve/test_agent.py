@@ -21,12 +21,15 @@ from tests.judge.server import FakeJudge, serve
 from tests.models.rows import picture
 from tests.rollout.endpoint import Looker
 from tests.runs.commands import evaluation, setting, vtune
-from vtune.errors import DataError
+from vtune.errors import DataError, VtuneError
 from vtune.models.pictures import PixelBudget
+from vtune.rollout.agent import Job
+from vtune.runs.serve.agent import AgentService, error_body, read_agent, status_of
 from vtune.runs.serve.chat import read_request
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
+from vtune.schema.trajectory import Call, Trajectory
 from vtune.verifiers.tags import answer
 
 GREEDY = setting(rollout__temperature="0.0", threads=1)
@@ -319,6 +322,48 @@ def test_the_one_model_is_listed(endpoint: Endpoint) -> None:
             return [model.id async for model in client.models.list()]
 
     assert asyncio.run(story()) == ["looker"]
+
+
+class Failing:
+    """An agent whose conversations fail with so many tokens, the policy's own among them."""
+
+    room, sessions = 1, 0
+
+    def __init__(self, tokens: int, own: int) -> None:
+        self._mask = (0,) * (tokens - own) + (1,) * own
+
+    async def run(self, jobs: list[Job]) -> list[Trajectory]:
+        call = Call(tool="code", arguments="{}", status="infra", error="it died")
+        tokens = {"token_ids": (1,) * len(self._mask), "loss_mask": self._mask}
+        return [
+            Trajectory(
+                **{"sample_id": "a/0", "source": "a", "group": 0, "rollout": 0, "policy_version": 0},
+                **{"messages": (), "calls": (call,), "stop_reason": "error", **tokens},  # type: ignore[arg-type]
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "own", "status", "code"),
+    [
+        pytest.param(0, 0, 400, "context_length_exceeded", id="the prompt alone fills it"),
+        pytest.param(-1, 0, 500, None, id="it fits"),
+        pytest.param(9, 5, 500, None, id="what failed had begun to reply"),
+    ],
+)
+def test_a_conversation_that_is_too_long_is_the_clients(
+    tokens: int, own: int, status: int, code: str | None
+) -> None:
+    settings = read_agent("lens-tiny", ["offers=[]"])
+    agent: Any = Failing(settings.rollout.max_tokens + tokens, own)
+    none: Any = None
+    service = AgentService(agent, none, settings, name="agent", content="turn")
+    asked = read_request({"model": "agent", "messages": [{"role": "user", "content": "Hi"}]})
+    with pytest.raises(VtuneError) as caught:
+        asyncio.run(service.answer(asked))
+    told = error_body(caught.value)["error"]
+    assert (status_of(caught.value), told["code"]) == (status, code)
+    assert ("fewer or shorter turns" in told["message"]) == (status == 400)
 
 
 def test_an_agent_that_names_no_tools_is_refused() -> None:

@@ -188,6 +188,7 @@ class AgentService:
 
         Raises:
             UnknownModel: If it asks for another model.
+            TooLong: If the agent has no room for it.
             DataError: If a picture of it cannot be read.
             ServiceError: If something here failed: engine, sandbox or tool.
         """
@@ -209,6 +210,7 @@ class AgentService:
             self._running -= 1
             self._room.release()
         if trajectory.stop_reason == "error":
+            self._check_length(trajectory)
             raise ServiceError(f"the conversation failed: {trajectory.calls[-1].error}", fix="ask again")
         drawn = self._settings.model_dump(mode="json", include={"rollout", "images", "call_images"})
         return completion_of(trajectory, model=self._name, content=self._content, settings=drawn)
@@ -222,6 +224,16 @@ class AgentService:
         (trajectory,) = await self._agent.run([job])
         return trajectory
 
+    def _check_length(self, failed: Trajectory) -> None:
+        """Check that what failed did not do so because the prompt left no room for a reply."""
+        prompt, most = len(failed.token_ids), self._settings.rollout.max_tokens
+        if prompt >= most and not any(failed.loss_mask):
+            raise TooLong(
+                f"the conversation has {prompt} tokens, and this agent has room for {most} with its reply",
+                fix="send fewer or shorter turns, or fewer or smaller pictures; whoever runs the agent can "
+                "raise rollout.max_tokens",
+            )
+
     def _check(self, number: int, data: bytes) -> None:
         try:
             self._pictures.read(data)
@@ -231,6 +243,10 @@ class AgentService:
 
 class UnknownModel(DataError):
     """A request for a model that is not here."""
+
+
+class TooLong(DataError):
+    """A conversation that leaves no room for a reply."""
 
 
 def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIApp:
@@ -306,18 +322,24 @@ async def _ended(task: "asyncio.Task[Any]") -> None:
             await task
 
 
+_CODES = {UnknownModel: "model_not_found", TooLong: "context_length_exceeded"}
+"""OpenAI's, by which clients know what to do."""
+
+
 def status_of(error: VtuneError) -> int:
     """The HTTP status of an error."""
     if isinstance(error, UnknownModel):
         return 404
     if isinstance(error, Busy):
         return 503
+    if isinstance(error, TooLong):
+        return 400
     return 422 if isinstance(error, DataError) else 500
 
 
 def error_body(error: VtuneError) -> dict[str, Any]:
     """An error in OpenAI's form, with where it is and what to do."""
-    code = "model_not_found" if isinstance(error, UnknownModel) else None
+    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     return _body(status_of(error), error.what, error.fix, param=error.where or None, code=code)
 
 
