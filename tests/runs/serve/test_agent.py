@@ -25,7 +25,7 @@ from vtune.errors import DataError, VtuneError
 from vtune.models.pictures import PixelBudget
 from vtune.rollout.agent import Job
 from vtune.runs.serve.agent import AgentService, error_body, read_agent, status_of
-from vtune.runs.serve.chat import read_request
+from vtune.runs.serve.chat import completion_of, read_request
 from vtune.schema.message import IMAGE
 from vtune.schema.parquet import read_samples, read_trajectories
 from vtune.schema.sample import Sample
@@ -316,12 +316,16 @@ def test_a_policy_that_fails_is_status_500_with_the_reason(endpoint: Endpoint) -
     assert endpoint.served.health()["status"] == "ok"
 
 
-def test_the_one_model_is_listed(endpoint: Endpoint) -> None:
+def test_the_one_model_is_listed_and_answers_to_its_name(endpoint: Endpoint) -> None:
     async def story() -> list[str]:
         async with endpoint.served.client() as client:
-            return [model.id async for model in client.models.list()]
+            with pytest.raises(openai.NotFoundError, match="there is no model 'org/other'") as caught:
+                await client.models.retrieve("org/other")
+            assert caught.value.code == "model_not_found"
+            one = await client.models.retrieve("looker")
+            return [one.id, *[model.id async for model in client.models.list()]]
 
-    assert asyncio.run(story()) == ["looker"]
+    assert asyncio.run(story()) == ["looker", "looker"]
 
 
 class Failing:
@@ -341,6 +345,14 @@ class Failing:
                 **{"messages": (), "calls": (call,), "stop_reason": "error", **tokens},  # type: ignore[arg-type]
             )
         ]
+
+
+def test_no_two_completions_have_one_id_even_after_a_restart() -> None:
+    (trajectory,) = asyncio.run(Failing(0, 0).run([]))
+    given: dict[str, Any] = {"model": "agent", "content": "turn", "settings": {}}
+    ids = {completion_of(trajectory, **given)["id"] for _ in range(3)}
+    assert len(ids) == 3
+    assert all(one.startswith("chatcmpl-") for one in ids)
 
 
 @pytest.mark.parametrize(

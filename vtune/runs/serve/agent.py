@@ -180,8 +180,16 @@ class AgentService:
 
     def models(self) -> dict[str, Any]:
         """The one model that there is, in OpenAI's form."""
-        entry = {"id": self._name, "object": "model", "created": 0, "owned_by": "vtune"}
-        return {"object": "list", "data": [entry]}
+        return {"object": "list", "data": [self.model(self._name)]}
+
+    def model(self, name: str) -> dict[str, Any]:
+        """The same by its name.
+
+        Raises:
+            UnknownModel: If it is that of another one.
+        """
+        self._check_name(name)
+        return {"id": self._name, "object": "model", "created": 0, "owned_by": "vtune"}
 
     async def answer(self, asked: Asked) -> dict[str, Any]:
         """The chat completion of a request.
@@ -192,10 +200,7 @@ class AgentService:
             DataError: If a picture of it cannot be read.
             ServiceError: If something here failed: engine, sandbox or tool.
         """
-        if asked.model != self._name:
-            raise UnknownModel(
-                f"there is no model {asked.model[:80]!r}", fix=f"the model here is called {self._name!r}"
-            )
+        self._check_name(asked.model)
         for number, data in enumerate(asked.images):
             await asyncio.to_thread(self._check, number, data)
         self._waiting += 1
@@ -234,6 +239,12 @@ class AgentService:
                 "raise rollout.max_tokens",
             )
 
+    def _check_name(self, name: str) -> None:
+        if name != self._name:
+            raise UnknownModel(
+                f"there is no model {name[:80]!r}", fix=f"the model here is called {self._name!r}"
+            )
+
     def _check(self, number: int, data: bytes) -> None:
         try:
             self._pictures.read(data)
@@ -267,6 +278,10 @@ def app_of(service: AgentService, *, token: str | None, max_bytes: int) -> ASGIA
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return service.models()
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        return service.model(name)
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:

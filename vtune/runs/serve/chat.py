@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -179,7 +180,7 @@ def completion_of(
         "logprobs": None,
     }
     return {
-        "id": f"chatcmpl-{trajectory.sample_id.rpartition('/')[2]}",
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": model,
