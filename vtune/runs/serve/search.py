@@ -16,6 +16,7 @@ from vtune.reward.body import Bodies, Busy, TooMuch
 from vtune.reward.guard import Guard, Packed
 from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 from vtune.runs.serve.rewards import check_token
+from vtune.tools.observation import encodable
 from vtune.tools.passages import IndexEncoder, open_passages
 from vtune.tools.picture_index import PictureIndex
 from vtune.tools.text_search import LONGEST_QUERY
@@ -188,6 +189,11 @@ def _field(asked: Any, name: str) -> str:
         raise DataError(f"`{name}` is a text", fix=fix)
     if not value.strip():
         raise DataError(f"`{name}` is empty", fix=fix)
+    if value != encodable(value):
+        raise DataError(
+            f"`{name}` holds half a character, which no encoder reads",
+            fix="send both halves of a surrogate pair, or neither",
+        )
     return value
 
 
