@@ -95,6 +95,12 @@ def search(
         Device | None,
         typer.Option("--device", help="For a dense index: device that embeds queries (default: cpu)."),
     ] = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option(
+            "--min-score", min=0, max=1, help="Pictures that score less are not found (default: 0.75)."
+        ),
+    ] = None,
     host: Host = "127.0.0.1",
     port: Port = 8193,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Questions answered at a time.")] = 4,
@@ -126,6 +132,7 @@ def search(
         at,
         threads=threads,
         encoder=embedder,
+        min_score=min_score,
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )
 

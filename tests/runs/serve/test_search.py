@@ -246,6 +246,20 @@ def doctor(tools: ToolsRecipe) -> list[tuple[str, str]]:
     return [(check.level, check.found) for check in check_searches(tools.model_dump(mode="json"))]
 
 
+def test_a_service_finds_pictures_from_the_score_that_it_is_told(folder: Path) -> None:
+    picture = base64.b64encode(FERRY).decode()
+
+    def found(min_score: float | None) -> list[str]:
+        service = SearchService(None, folder / "pictures", threads=1, min_score=min_score)
+        answer = asyncio.run(service.images({"picture": picture, "top_k": 5}))
+        return [one["title"] for one in answer["results"]]
+
+    assert found(None) == found(1) == ["A ferry"]
+    assert found(0) == ["A ferry", "b"]
+    with pytest.raises(RecipeError, match="belongs to an index of pictures"):
+        SearchService(folder / "index", None, threads=1, min_score=0.5)
+
+
 def test_doctor_says_what_is_wrong_with_a_search(
     service: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url
 from vtune.runs.serve.rewards import check_token
 from vtune.tools.observation import encodable
 from vtune.tools.passages import IndexEncoder, open_passages
-from vtune.tools.picture_index import PictureIndex
+from vtune.tools.picture_index import MIN_SCORE, PictureIndex
 from vtune.tools.text_search import LONGEST_QUERY
 
 TOP_K = 100
@@ -38,6 +38,7 @@ def run_search(
     *,
     threads: int,
     encoder: IndexEncoder | None,
+    min_score: float | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
     """Serve until SIGINT or SIGTERM; requests under way are answered before it ends.
@@ -48,6 +49,7 @@ def run_search(
         at: Where it listens, and what it takes there.
         threads: Questions that are answered at the same time.
         encoder: What embeds queries, with a dense index; None: the model that it names, on the CPU.
+        min_score: Pictures that score less are not found; None: `MIN_SCORE`.
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
     Raises:
@@ -55,7 +57,7 @@ def run_search(
         DataError: If an index is not complete.
     """
     check_token(at.host, at.token)
-    service = SearchService(passages, pictures, threads=threads, encoder=encoder)
+    service = SearchService(passages, pictures, threads=threads, encoder=encoder, min_score=min_score)
     app = app_of(service, token=at.token, max_bytes=at.max_bytes)
     with listen(at.host, at.port) as listener:
         facts = {"url": url_of(listener), "token": at.token is not None} | service.health()
@@ -72,13 +74,17 @@ class SearchService:
         *,
         threads: int,
         encoder: IndexEncoder | None = None,
+        min_score: float | None = None,
     ) -> None:
         if passages is None and pictures is None:
             raise RecipeError("nothing to serve", fix="give an index, or --pictures DIR, or both")
         if encoder is not None and passages is None:
             raise RecipeError("an encoder belongs to an index of passages", fix="name the index, too")
+        if min_score is not None and pictures is None:
+            raise RecipeError("--min-score belongs to an index of pictures", fix="give --pictures DIR, too")
+        least = MIN_SCORE if min_score is None else min_score
         self._passages = None if passages is None else open_passages(passages, encoder)
-        self._pictures = None if pictures is None else PictureIndex(pictures)
+        self._pictures = None if pictures is None else PictureIndex(pictures, min_score=least)
         self._room = asyncio.Semaphore(threads)
 
     def health(self) -> dict[str, Any]:
