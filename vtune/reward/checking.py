@@ -1,6 +1,5 @@
 """What must hold before a run so that its trajectories can be scored, and when a run has to stop."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from vtune.reward.part import REWARDS
 from vtune.reward.recipe import JUDGES, RewardRecipe
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
+from vtune.tools.remote_settings import secret
 from vtune.uses import used
 from vtune.verifiers import check_ground_truth, verifier_of
 
@@ -107,15 +107,14 @@ def check_keys(recipe: RewardRecipe) -> None:
     """Check, before a run, that the keys and tokens for its judge and services are set.
 
     Raises:
-        RecipeError: If an environment variable is not set.
+        RecipeError: If an environment variable is not set, or holds what no header can.
     """
     wanted = {
         "the judge's key": recipe.judge.api_key_env if recipe.judge is not None else None,
         "the token of the reward service": recipe.service.token_env if recipe.service is not None else None,
     }
     for what, name in wanted.items():
-        if name is not None and name not in os.environ:
-            raise RecipeError(f"{what} is not set: no environment variable {name}", fix=f"export {name}=…")
+        secret(name, what)
 
 
 def check_evidence(samples: ToolSamples) -> None:

@@ -1,6 +1,7 @@
 """Recipe keys that all tools with HTTP requests share."""
 
 import os
+import re
 
 from vtune.errors import RecipeError
 from vtune.tools.http import Patience
@@ -29,7 +30,7 @@ def secret(variable: str | None, what: str) -> str | None:
     """The value of an environment variable; None where none is named.
 
     Raises:
-        RecipeError: If it is not set.
+        RecipeError: If it is not set, or holds what no header can.
     """
     if variable is None:
         return None
@@ -37,4 +38,12 @@ def secret(variable: str | None, what: str) -> str | None:
         raise RecipeError(
             f"{what} is not set: no environment variable {variable}", fix=f"export {variable}=…"
         )
-    return os.environ[variable]
+    value = os.environ[variable]
+    if not value:
+        raise RecipeError(f"{what} is not set: {variable} is empty", fix=f"export {variable}=…")
+    if not re.fullmatch("[!-~]+", value):
+        raise RecipeError(
+            f"{what} in {variable} holds a space, a line break or a character that is not ASCII",
+            fix=f'export {variable}="$(tr -d "[:space:]" < FILE)" where the file of the token ends its line',
+        )
+    return value

@@ -313,6 +313,20 @@ def test_a_token_that_is_not_set_is_told_before_anything_starts(
         asyncio.run(main())
 
 
+@pytest.mark.parametrize(("value", "why"), [("", "SEARCH_TOKEN is empty"), ("a\n", "holds a space, a line")])
+def test_a_token_that_no_header_holds_is_told_before_anything_starts(
+    value: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH_TOKEN", value)
+    with pytest.raises(RecipeError, match=why):
+        check_asking(remote("http://127.0.0.1:9"))
+    if value:
+        return
+    service = {"url": "http://127.0.0.1:9", "token_env": "SEARCH_TOKEN", "index": None}
+    (found,) = check_searches({"text_search": service | {"web": None}})
+    assert (found.level, found.found) == ("fail", why)
+
+
 def test_a_service_that_refuses_the_token_is_ours(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     from vtune.tools.http import Patience
     from vtune.tools.remote import RemotePassages

@@ -236,6 +236,8 @@ def _searches(tools: Mapping[str, Any]) -> Iterator[Check]:
         variable = web["api_key_env"] if web else section["token_env"]
         if variable and variable not in os.environ:
             yield Check(title, "fail", f"{variable} is not set", f"export {variable}=...")
+        elif variable and not os.environ[variable]:
+            yield Check(title, "fail", f"{variable} is empty", f"export {variable}=...")
         elif section["url"]:
             yield _search_service(title, section["url"].rstrip("/"), variable, kind)
         elif section["index"]:

@@ -241,6 +241,8 @@ def _services(reward: RewardRecipe) -> list[str]:
     name = reward.service.token_env if reward.service is not None else None
     if name is not None and name not in os.environ:
         return [f"token of the reward service: no environment variable {name}"]
+    if name is not None and not os.environ[name]:
+        return [f"token of the reward service: {name} is empty"]
     return [f"reward service {line}" for line in ping_services(reward)]
 
 
