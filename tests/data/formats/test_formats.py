@@ -19,6 +19,7 @@ from vtune.data.formats.vtriune import parse_boxes
 from vtune.data.options import listing
 from vtune.errors import DataError, RecipeError
 from vtune.schema.sample import Sample
+from vtune.schema.sample_row import sample_from_row, sample_to_row
 from vtune.schema.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -625,6 +626,19 @@ def test_a_range_of_right_numbers_is_refused_with_what_to_do_instead() -> None:
         verl_sample(verl_row("How tall?", [{"wikidata": 100, "range": [90, 110]}]), HERE, Options())
     assert "InfoSeek: `answer`" in caught.value.fix
     assert "of your own" not in caught.value.fix  # its check refuses the range, too
+
+
+def test_the_id_of_a_row_of_search_r1_is_kept_beside_that_of_the_sample() -> None:
+    """It is no sample's id: every source counts from 0."""
+    row = verl_row("Who?", {"target": ["Vermeer"]}) | {"id": "test_0"}
+    sample = verl_sample(row, HERE, Options())
+    assert (sample.id == "test_0", sample.extra["id"]) == (False, "test_0")
+    again = sample_from_row(sample_to_row(sample), place="x/0")
+    assert (again.id, again.extra["id"]) == (sample.id, "test_0")
+    more = {"extra_info": {"more_json": '{"level": 3}'}}
+    assert verl_sample(row | more, HERE, Options()).extra == {**sample.extra, "level": 3}
+    own = verl_sample(row | {"extra_info": {"id": "test_0"}}, HERE, Options())
+    assert (own.id, "id" in own.extra) == ("test_0", False)
 
 
 def test_verl_targets_of_a_search_are_all_right() -> None:

@@ -1,5 +1,6 @@
 """Builds a sample from the parts of a foreign row, with the checks and messages of our own reader."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 from vtune.data.formats.judging import guess_verifier
 from vtune.data.formats.regions import box_truth
 from vtune.data.formats.source import Place, Raw
-from vtune.data.formats.values import listed_options, plain, text_of
+from vtune.data.formats.values import json_object, listed_options, plain, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, picture_to_row, wrong
 from vtune.schema.message import IMAGE, Picture
@@ -112,7 +113,6 @@ def build_sample(
         DataError: Naming the column and the remedy.
     """
     _check_asked(turns)
-    more = plain(extra or {}, images)
     row = {
         "data_source": source,
         "images": [picture_to_row(picture) for picture in images],
@@ -125,12 +125,21 @@ def build_sample(
             "verifier_parm": plain(verifier_parm or {}),
             **dict(zip(RATIOS, ratios, strict=True)),
         },
-        "extra_info": more | {"id": identity or own_id(source, place)},
+        "extra_info": _extra_info(plain(extra or {}, images), identity, source, place),
         "tools": list(tools),
         "evidence": list(evidence),
         "choices": list(choices),
     }
     return sample_from_row(row, place=place.id)
+
+
+def _extra_info(more: dict[str, Any], identity: str | None, source: str, place: Place) -> dict[str, Any]:
+    """What else a row holds, with the sample's id; another `id` among it goes into `more_json`."""
+    other = more.pop("id", None)
+    if other is not None and str(other) != identity:
+        kept = json_object("extra_info.more_json", more.get("more_json"))
+        more["more_json"] = json.dumps(kept | {"id": other})
+    return more | {"id": identity or own_id(source, place)}
 
 
 def _check_asked(turns: Sequence[Row]) -> None:

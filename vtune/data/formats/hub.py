@@ -30,11 +30,10 @@ from vtune.data.formats.cells import (
 from vtune.data.formats.judging import known_verifier
 from vtune.data.formats.questions import AnswerIs, question_sample
 from vtune.data.formats.regions import BoxColumn
-from vtune.data.formats.samples import json_object
 from vtune.data.formats.source import Place, Raw
 from vtune.data.formats.specimens import Specimen, picture_file
 from vtune.data.formats.table import FORMATS, Format
-from vtune.data.formats.values import has_objects, text_of
+from vtune.data.formats.values import has_objects, json_object, text_of
 from vtune.data.offer import offering
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.schema.fields import Row, wrong

@@ -17,10 +17,9 @@ from vtune.data.formats.building import Found, Options, each, judged, own_id
 from vtune.data.formats.reward_rows import ADDED, is_own, is_verl, names_verifier
 from vtune.data.formats.source import Place, read_rows
 from vtune.data.formats.table import FORMATS, Format, Writer
-from vtune.data.formats.values import conversation, needed, pictures, struct_of, text_of
+from vtune.data.formats.values import conversation, json_object, needed, pictures, struct_of, text_of
 from vtune.errors import nearest
-from vtune.files.json_text import parse_json
-from vtune.schema.fields import Fields, Row, mistyped, picture_to_row, wrong
+from vtune.schema.fields import Fields, Row, picture_to_row, wrong
 from vtune.schema.parquet import scan_samples
 from vtune.schema.sample import Sample
 from vtune.schema.sample_row import SAMPLE_COLUMNS, sample_from_row, sample_to_row
@@ -144,18 +143,6 @@ def _more(info: Mapping[str, Any]) -> str:
 def _is_reserved(key: str, value: Any) -> bool:
     # The path is a column of its own in Parquet, where a null says that there is none.
     return key in _RESERVED or (key == "image_path" and value is None)
-
-
-def json_object(column: str, value: Any) -> dict[str, Any]:
-    """A JSON object, or the text of one, as Parquet has it."""
-    if isinstance(value, str):
-        try:
-            value = parse_json(value)
-        except ValueError as error:
-            raise wrong(column, f"not JSON: {error}", "write a JSON object") from None
-    if not (value is None or isinstance(value, Mapping)):
-        raise mistyped(column, value, "a JSON object")
-    return dict(value or {})
 
 
 def _encoded(value: Any) -> Any:

@@ -223,6 +223,18 @@ def listed_options(text: str) -> tuple[str, ...]:
     return tuple(option for _, option in found) if in_order else ()
 
 
+def json_object(column: str, value: Any) -> dict[str, Any]:
+    """A JSON object, or the text of one, as Parquet has it."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except ValueError as error:
+            raise wrong(column, f"not JSON: {error}", "write a JSON object") from None
+    if not (value is None or isinstance(value, Mapping)):
+        raise mistyped(column, value, "a JSON object")
+    return dict(value or {})
+
+
 def plain(value: Any, shown: Sequence[Picture] = ()) -> Any:
     """A value that JSON can represent: dates and decimals as text, NaN as null, bytes as base64.
 
