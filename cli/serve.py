@@ -91,9 +91,13 @@ def search(
             "--encoder", help="For a dense index: where its model is now (default: where the index says)."
         ),
     ] = None,
+    picture_encoder: Annotated[
+        str | None,
+        typer.Option("--picture-encoder", help="The same for an index of pictures that a model embedded."),
+    ] = None,
     device: Annotated[
         Device | None,
-        typer.Option("--device", help="For a dense index: device that embeds queries (default: cpu)."),
+        typer.Option("--device", help="Device that embeds queries and pictures (default: cpu)."),
     ] = None,
     min_score: Annotated[
         float | None,
@@ -114,16 +118,13 @@ def search(
     try:
         from vtune.runs.serve.listening import Binding
         from vtune.runs.serve.rewards import read_token
-        from vtune.runs.serve.search import run_search
-        from vtune.tools.passages import IndexEncoder
+        from vtune.runs.serve.search import Encoders, run_search
     except ModuleNotFoundError as error:
         raise MissingExtra(f"{error.name} is not installed", fix="pip install 'vtune[serve]'") from None
     from vtune.report.values import render_values
 
     from .output import show
 
-    named = encoder is not None or device is not None
-    embedder = IndexEncoder(model=encoder, device=device or "cpu") if named else None
     secret = None if token_file is None else read_token(token_file)
     at = Binding(host=host, port=port, token=secret, max_bytes=max_mb * 2**20)
     run_search(
@@ -131,7 +132,7 @@ def search(
         pictures,
         at,
         threads=threads,
-        encoder=embedder,
+        encoders=Encoders(encoder, picture_encoder, device),
         min_score=min_score,
         ready=lambda facts: show(facts, render_values, as_json=as_json),
     )

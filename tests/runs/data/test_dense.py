@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.models.rows import picture
 from tests.runs.commands import vtune
 from tests.tools.encoders import build_encoder
+from tests.tools.test_picture_index import build_clip
 from vtune.errors import DataError, MissingExtra, RecipeError
 from vtune.runs.agent.tools import ToolsRecipe, check_encoders, check_indexes, tools_of
-from vtune.runs.serve.search import SearchService
+from vtune.runs.data.indexing import index_pictures
+from vtune.runs.serve.search import Encoders, SearchService
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.tools import dense_build, passages
@@ -90,6 +93,27 @@ def test_a_service_searches_either_kind(folder: Path) -> None:
 
     assert asyncio.run(titles(folder / "dense")) == ["Golf", "Golf"]
     assert asyncio.run(titles(folder / "bm25")) == ["", "Golf"]
+
+
+def test_a_service_is_told_where_encoders_are_and_on_what_they_compute(folder: Path, tmp_path: Path) -> None:
+    clip = build_clip(tmp_path / "clip", seed=0)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/a.png").write_bytes(picture(40, 30))
+    index_pictures(tmp_path / "photos", tmp_path / "pictures", encoder=str(clip))
+    moved = str(clip.rename(tmp_path / "moved"))
+    bm25, pictures = folder / "bm25", tmp_path / "pictures"
+    with pytest.raises(DataError, match="no model folder"):
+        SearchService(bm25, pictures, threads=1)
+    for device in (None, "cpu"):
+        SearchService(bm25, pictures, threads=1, encoders=Encoders(pictures=moved, device=device))
+    encoder = str(folder / "encoder")
+    SearchService(folder / "dense", pictures, threads=1, encoders=Encoders(encoder, moved, "cpu"))
+    with pytest.raises(RecipeError, match="no model embeds anything here"):
+        SearchService(bm25, None, threads=1, encoders=Encoders(device="cpu"))
+    with pytest.raises(RecipeError, match="belongs to an index of passages"):
+        SearchService(None, pictures, threads=1, encoders=Encoders(moved))
+    with pytest.raises(RecipeError, match="belong to an index of pictures"):
+        SearchService(bm25, None, threads=1, encoders=Encoders(pictures=moved))
 
 
 def test_many_rollouts_may_ask_at_once(folder: Path) -> None:

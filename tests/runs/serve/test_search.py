@@ -256,7 +256,7 @@ def test_a_service_finds_pictures_from_the_score_that_it_is_told(folder: Path) -
 
     assert found(None) == found(1) == ["A ferry"]
     assert found(0) == ["A ferry", "b"]
-    with pytest.raises(RecipeError, match="belongs to an index of pictures"):
+    with pytest.raises(RecipeError, match="belong to an index of pictures"):
         SearchService(folder / "index", None, threads=1, min_score=0.5)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from vtune.reward.guard import Guard, Packed
 from vtune.runs.serve.listening import Binding, listen, serve_until_stopped, url_of
 from vtune.runs.serve.rewards import check_token
 from vtune.tools.observation import encodable
-from vtune.tools.passages import IndexEncoder, open_passages
+from vtune.tools.passages import Device, IndexEncoder, open_passages
 from vtune.tools.picture_index import MIN_SCORE, PictureIndex
+from vtune.tools.store import read_manifest
 from vtune.tools.text_search import LONGEST_QUERY
 
 TOP_K = 100
@@ -37,7 +39,7 @@ def run_search(
     at: Binding,
     *,
     threads: int,
-    encoder: IndexEncoder | None,
+    encoders: "Encoders",
     min_score: float | None,
     ready: Callable[[dict[str, Any]], None],
 ) -> None:
@@ -48,7 +50,7 @@ def run_search(
         pictures: Index for POST /images; None answers none.
         at: Where it listens, and what it takes there.
         threads: Questions that are answered at the same time.
-        encoder: What embeds queries, with a dense index; None: the model that it names, on the CPU.
+        encoders: What embeds queries and pictures.
         min_score: Pictures that score less are not found; None: `MIN_SCORE`.
         ready: Called with `url`, `token` (whether one is needed) and what /health reports, once it listens.
 
@@ -57,11 +59,28 @@ def run_search(
         DataError: If an index is not complete.
     """
     check_token(at.host, at.token)
-    service = SearchService(passages, pictures, threads=threads, encoder=encoder, min_score=min_score)
+    service = SearchService(passages, pictures, threads=threads, encoders=encoders, min_score=min_score)
     app = app_of(service, token=at.token, max_bytes=at.max_bytes)
     with listen(at.host, at.port) as listener:
         facts = {"url": url_of(listener), "token": at.token is not None} | service.health()
         asyncio.run(serve_until_stopped(app, listener, lambda: ready(facts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """Where the models are now that embedded indexes."""
+
+    passages: str | None = None
+    """Folder or hub name; None: as the index says."""
+    pictures: str | None = None
+    device: Device | None = None
+    """Of all; None: the CPU."""
+
+    def of(self, model: str | None, facts: Mapping[str, Any]) -> IndexEncoder | None:
+        """What an index is opened with; a device alone is nothing to one that no model embedded."""
+        if model is None and (self.device is None or facts.get("encoder") is None):
+            return None
+        return IndexEncoder(model=model, device=self.device or "cpu")
 
 
 class SearchService:
@@ -73,18 +92,31 @@ class SearchService:
         pictures: Path | None,
         *,
         threads: int,
-        encoder: IndexEncoder | None = None,
+        encoders: Encoders = Encoders(),
         min_score: float | None = None,
     ) -> None:
         if passages is None and pictures is None:
             raise RecipeError("nothing to serve", fix="give an index, or --pictures DIR, or both")
-        if encoder is not None and passages is None:
-            raise RecipeError("an encoder belongs to an index of passages", fix="name the index, too")
-        if min_score is not None and pictures is None:
-            raise RecipeError("--min-score belongs to an index of pictures", fix="give --pictures DIR, too")
+        if encoders.passages is not None and passages is None:
+            raise RecipeError(
+                "--encoder belongs to an index of passages",
+                fix="name the index, too; of pictures, give --picture-encoder",
+            )
+        if pictures is None and (min_score is not None or encoders.pictures is not None):
+            raise RecipeError(
+                "--min-score and --picture-encoder belong to an index of pictures",
+                fix="give --pictures DIR, too",
+            )
         least = MIN_SCORE if min_score is None else min_score
-        self._passages = None if passages is None else open_passages(passages, encoder)
-        self._pictures = None if pictures is None else PictureIndex(pictures, min_score=least)
+        self._passages = self._pictures = text = image = None
+        if passages is not None:
+            text = encoders.of(encoders.passages, read_manifest(passages, "passages", "dense"))
+            self._passages = open_passages(passages, text)
+        if pictures is not None:
+            image = encoders.of(encoders.pictures, read_manifest(pictures, "pictures"))
+            self._pictures = PictureIndex(pictures, min_score=least, encoder=image)
+        if encoders.device is not None and text is None and image is None:
+            raise RecipeError("no model embeds anything here", fix="leave --device out")
         self._room = asyncio.Semaphore(threads)
 
     def health(self) -> dict[str, Any]:
