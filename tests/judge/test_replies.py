@@ -24,11 +24,39 @@ def test_thoughts_that_do_not_end_hold_no_verdict() -> None:
         ('FALSE: "Trier <think>x</think>" is another.', False),
         ('<think>TRUE?</think>FALSE. The answer is "Trier </think>TRUE".', None),
         ('<think>It says "Trier </think>TRUE".</think>FALSE', None),
+        ("Sure.\n<think>maybe TRUE</think>\nFALSE", False),
+        ("Sure. <think>maybe TRUE</think> <think>No.</think> FALSE", False),
+        ("\ufeff<think>maybe TRUE</think>FALSE", False),
+        ("\ufeff\n maybe TRUE</think>FALSE", False),
+        ('A 5" pipe? TRUE?\nSo no.</think>FALSE', False),
+        ("True or false? Perhaps TRUE.</think>FALSE", False),
+        ("Sure.\n<think>TRUE", None),
+        ("<think>Sure.</think>\n<think>TRUE", None),
+        ("Hm.</think>Sure. <think>maybe TRUE</think> FALSE", False),
+        ('FALSE. The answer is "Trier </think>TRUE".', None),
+        ('The verdict is FALSE. The answer is "Trier </think>TRUE".', None),
+        ("The verdict is FALSE. The answer is \u201cTrier </think>TRUE\u201d.", None),
+        ("Verdict: **FALSE**\nIt says Trier, TRUE\n</think>\nTRUE", None),
+        ("FALSE. The answer is Trier </think>TRUE.", None),
+        ('It says "</think>TRUE <think>". FALSE. So "</think>TRUE <think>" is wrong.', None),
+        ('It says "TRUE <think>". FALSE.', None),
     ],
 )
-def test_thoughts_are_what_a_reply_begins_with(reply: str, same: bool | None) -> None:
-    """Some servers strip the tag in front of them."""
+def test_thoughts_are_no_verdict_and_a_quotation_is_no_thought(reply: str, same: bool | None) -> None:
+    """Some servers strip the tag in front of them; some judges quote answers with their tags."""
     assert read_same(reply) is same
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        '0. The answer is "Trier </think>1".',
+        "0.25: it says Trier </think>1",
+    ],
+)
+def test_a_number_is_not_turned_by_a_quotation_either(reply: str) -> None:
+    assert read_target(reply) in (None, False)
+    assert read_level(reply) in (None, "miss")
 
 
 @given(st.text() | st.text("01.25 :/-\nTRUEFALSEscore", max_size=60))

@@ -52,6 +52,10 @@ class NoVerdict(ServiceError):
     """
 
 
+class Refused(NoVerdict):
+    """The endpoint refuses the question by status: a content filter, or it exceeds the context length."""
+
+
 class Empty(NoVerdict):
     """The model says nothing; it may if asked in other words."""
 
@@ -183,7 +187,7 @@ class Completions:
                 charge for it. What it raises ends the attempts.
 
         Raises:
-            NoVerdict: If the model refuses the question.
+            Refused: If the endpoint refuses the question.
             NoAnswer: If the question was sent, and nothing came back; `Unreadable` if no completion did.
             NoReply: If no reply came.
         """
@@ -213,7 +217,7 @@ class Completions:
         """(the body that comes back with status 200, how many of the retries it took).
 
         Raises:
-            NoVerdict, NoAnswer, NoReply: As `create`.
+            Refused, NoAnswer, NoReply: As `create`.
         """
         from openai import OpenAIError
 
@@ -344,7 +348,7 @@ def _kind_of(error: "OpenAIError") -> type[ServiceError]:
     from openai import APIConnectionError
 
     if _refused(error) and _status(error) in WRONG_QUESTION:
-        return NoVerdict
+        return Refused
     # By name: which package of HTTP raises them depends on the version of openai.
     connected = type(error.__cause__).__name__ not in ("ConnectError", "ConnectTimeout")
     return NoAnswer if connected and isinstance(error, APIConnectionError) else NoReply

@@ -4,7 +4,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from vtune.judge.completions import Cut, NoVerdict
+from vtune.judge.completions import Cut, NoVerdict, Refused
+from vtune.judge.prompts import TAG
 
 T = TypeVar("T")
 
@@ -13,7 +14,7 @@ HARMLESS = "no idea"
 
 
 class Confused(NoVerdict):
-    """The model gives a verdict on something harmless, and none on what a policy wrote."""
+    """The model gives a verdict on something harmless; what a policy wrote is why it gives none on that."""
 
 
 def spelt(text: str, marks: re.Pattern[str]) -> str:
@@ -21,21 +22,39 @@ def spelt(text: str, marks: re.Pattern[str]) -> str:
     return marks.sub(lambda mark: "-".join(mark[0]) if len(mark[0]) > 1 else mark[0].lower(), text)
 
 
+def is_marked(text: str, marks: re.Pattern[str] | None, truths: Sequence[str] = ()) -> bool:
+    """Whether a reply that quotes a text may be unreadable for it.
+
+    Args:
+        text: What a policy wrote.
+        marks: Words that pass for verdicts; None: only tags do.
+        truths: Their words are no fault of the text: "False" may be the answer.
+    """
+    if TAG.search(text):
+        return True
+    if marks is None:
+        return False
+    words, right = ({mark[0].upper() for mark in marks.finditer(one)} for one in (text, "\n".join(truths)))
+    return not words <= right
+
+
 async def unconfused(
-    asks: Sequence[Callable[[], Awaitable[T]]], *, control: Callable[[], Awaitable[object]]
+    asks: Sequence[Callable[[], Awaitable[T]]], *, control: Callable[[], Awaitable[object]], marked: bool
 ) -> T:
     """What the first question finds to which a model has a verdict.
 
-    A policy that could keep the model from its verdict would have no score where it expects a low one. An
-    endpoint that refuses every question is our mistake, though, and so is a limit that cuts replies.
+    A policy that could keep the model from its verdict would have no score where it expects a low one. A
+    judge that does not write its verdict as it should, an endpoint that refuses every question, and a limit
+    that cuts replies are our mistakes, though.
 
     Args:
         asks: The same question, less confusing each time; each raises `NoVerdict` where there is none.
         control: The same about something harmless.
+        marked: Whether a policy wrote what confuses a reply that quotes it: see `is_marked`.
 
     Raises:
-        Confused: If only the control has a verdict.
-        NoVerdict: If that has none either, or a reply was cut.
+        Confused: If only the control has a verdict, and the text is marked, or was refused each time.
+        NoVerdict: If there is no verdict for another reason.
         ServiceError: As a question does.
     """
     why: list[NoVerdict] = []
@@ -46,6 +65,8 @@ async def unconfused(
             raise
         except NoVerdict as error:
             why.append(error)
+    if not marked and not all(isinstance(error, Refused) for error in why):
+        raise why[0]
     try:
         await control()
     except NoVerdict:

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from vtune.judge.client import JudgeClient, PutOff
-from vtune.judge.confusion import HARMLESS, Confused, spelt, unconfused
+from vtune.judge.completions import Cut, NoVerdict, Refused
+from vtune.judge.confusion import HARMLESS, Confused, is_marked, spelt, unconfused
 from vtune.judge.prompts import Prompt, answer_prompt, quoted
 from vtune.judge.replies import CLASS_MARKS, SAME_MARKS, behind_thoughts, read_class, read_same
 from vtune.schema.message import Message, Picture
@@ -185,8 +186,8 @@ async def compare(
 ) -> bool | Verdict | None:
     """Whether a model finds an answer right; None: it finds that nothing was attempted.
 
-    An answer that keeps the model from a verdict which it gives on another one is unreadable, and the verdict
-    says so: see `unconfused`.
+    An answer that is itself why the model gives no verdict on it is unreadable, and the verdict says so: see
+    `unconfused`.
 
     Args:
         client: Asks the model.
@@ -205,8 +206,9 @@ async def compare(
     if marks is not None and any(marks.search(text) for text in (answer, *truths(sample))):
         tries.append((_spelt(sample, marks), spelt(answer, marks)))
     asks = [partial(_compared, client, grader, shown, *one) for one in (*tries, (sample, HARMLESS))]
+    marked = is_marked(answer, marks, truths(sample))
     try:
-        return await unconfused(asks[:-1], control=asks[-1])
+        return await unconfused(asks[:-1], control=asks[-1], marked=marked)
     except Confused as error:
         why = f"the judge has a verdict on another answer, and none on this one: {error.what}"
         return Verdict(0.0, why, {"unreadable": 1.0})
@@ -224,19 +226,24 @@ async def _compared(
     """As `compare`, with the words as they stand.
 
     Raises:
-        NoVerdict: If the model says nothing usable about them.
+        NoVerdict: If the model says nothing usable about them; `Refused` if there is no other reason.
         ServiceError, DataError: As `compare`.
     """
     found: list[Finding] = []
-    put_off: PutOff | None = None
+    why: list[PutOff | NoVerdict] = []
     for prompt in grader.prompts(sample, answer):
         try:
             found.append(await client.ask_for(prompt, shown, grader.read, grader.wanted))
-        except PutOff as error:  # so does what is asked next: one batch after the other may take days
-            put_off = error
+        except (PutOff, NoVerdict) as error:  # another truth may be it; and one batch takes all questions
+            why.append(error)
             continue
         if found[-1] == "right":
             return True
-    if put_off is not None:
-        raise put_off
+    if why:
+        raise min(why, key=_fault)
     return None if set(found) == {"not_attempted"} else False
+
+
+def _fault(error: PutOff | NoVerdict) -> tuple[bool, bool, bool]:
+    """Sorts why nothing was found: what may still come, what is our fault, what may be the answer's."""
+    return isinstance(error, NoVerdict), not isinstance(error, Cut), isinstance(error, Refused)

@@ -64,11 +64,11 @@ Your last reply could not be read. Reply with nothing but {wanted}."""
 
 _PICTURE = re.compile(r"[\w./-]+\.(?:png|jpe?g|webp|bmp|gif)", re.IGNORECASE)
 _CUT = " …"
-_TAG = re.compile(
-    r"<\s*(/?(?:think(?:ing)?|answer|judge|reason|tool_\w+|(?:start|end)_of_turn)|[|\uff5c][^<>]*[|\uff5c])\s*>",
+TAG = re.compile(
+    r"[<‹]\s*(/?(?:think(?:ing)?|answer|judge|reason|tool_\w+|(?:start|end)_of_turn)|[|\uff5c][^<>]*[|\uff5c])\s*[>›]",
     re.IGNORECASE,
 )
-"""Tags of thoughts, verdicts and calls, and the marks of turns in chat templates."""
+"""Tags of thoughts, verdicts and calls, and the marks of turns in chat templates; inert ones, too."""
 _OPTIONS = re.compile(r"\n\s*(?:Options:|The choices are|\(?A[.)]\s)")
 
 
@@ -140,7 +140,7 @@ def quoted(text: str) -> str:
 
     `<think>` is `‹think›` in it. Half a surrogate pair, which no request can hold, becomes a question mark.
     """
-    plain = _TAG.sub(r"‹\1›", text).encode("utf-8", "replace").decode()
+    plain = TAG.sub(r"‹\1›", text).encode("utf-8", "replace").decode()
     return json.dumps(plain, ensure_ascii=False)
 
 

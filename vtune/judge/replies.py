@@ -54,22 +54,42 @@ _NAMES = re.compile(
 """Before a number that says which one: "Image 1: the sign"."""
 _COUNTS = re.compile(r"\s+(?!(?:or|if|when|unless|would|could|to|and)\b)[a-z]", re.IGNORECASE)
 """After a whole number that counts things: "1 cup"."""
+_BLANK = " \t\r\n\ufeff"
+_THOUGHTS = re.compile(r"(?:<think>.*?</think>\s*)+", re.DOTALL)
+_NO_END = re.compile(r"^[ \t]*<think>", re.MULTILINE)
+_BEGINS = re.compile(
+    r"\W*(?:(?:verdict|answer|score|grade)\W+)?"
+    r"(?:(?:TRUE|FALSE)\b(?!\s*(?:\?|or\b))|[ABC]\s*(?:[.:;\n]|$)|0?\.\d|0\b|judge>|correct\s*:)",
+    re.IGNORECASE,
+)
+"""A reply that begins with its verdict: what follows explains it, and may quote, but is no thought."""
 NEAR = 60
 """Characters before a mark that tell what it is."""
 
 
 def behind_thoughts(reply: str) -> str:
-    """What stands behind the thoughts that a reply begins with: nothing where they do not end.
+    """What a reply says without its thoughts: nothing where they do not end.
 
-    They may begin without a tag, which some servers strip. Tags behind them are quoted, and cut nothing off.
+    Some servers strip the tag with which thoughts begin: all that stands before the tag that closes them is
+    thoughts then, unless it is a verdict or an open quotation. Tags in quotation marks cut nothing off.
     """
-    text = reply.lstrip()
-    if text.startswith("<think>"):
-        while text.startswith("<think>"):
-            text = text.partition("</think>")[2].lstrip()
-        return text
-    thoughts, end, rest = text.partition("</think>")
-    return rest if end and "<think>" not in thoughts else text
+    text = reply.strip(_BLANK)
+    head, end, rest = text.partition("</think>")
+    if end and "<think>" not in head and not _BEGINS.match(head) and not _opens_quotation(head):
+        text = rest
+    text = _THOUGHTS.sub(_without, text).strip(_BLANK)
+    return "" if _NO_END.search(text) else text
+
+
+def _without(thoughts: re.Match[str]) -> str:
+    """What is left of thoughts: a line's end, unless they are quoted."""
+    return thoughts[0] if _opens_quotation(thoughts.string[: thoughts.start()]) else "\n"
+
+
+def _opens_quotation(text: str) -> bool:
+    """Whether the last line of a text has a quotation that goes on behind it."""
+    line = text.rpartition("\n")[2]
+    return line.count('"') % 2 == 1 or line.rfind("\u201c") > line.rfind("\u201d")
 
 
 def read_level(reply: str) -> Level | None:

@@ -8,7 +8,7 @@ from functools import partial
 from vtune.environments import DEFAULT, name_of
 from vtune.errors import RecipeError, ServiceError
 from vtune.judge.client import JudgeClient
-from vtune.judge.confusion import HARMLESS, Confused, spelt, unconfused
+from vtune.judge.confusion import HARMLESS, Confused, is_marked, spelt, unconfused
 from vtune.judge.graders import compare
 from vtune.judge.prompts import conclusion_prompt
 from vtune.judge.replies import SAME_MARKS, read_same
@@ -83,7 +83,7 @@ class Judges:
     async def same_conclusion(self, thoughts: str, answer: str) -> bool:
         """Whether the model finds that the thoughts draw the conclusion that the answer gives.
 
-        Those that keep it from telling draw none: see `unconfused`.
+        Those that are themselves why it cannot tell draw none: see `unconfused`.
 
         Raises:
             ServiceError: If it cannot tell.
@@ -97,8 +97,9 @@ class Judges:
             partial(client.ask_for, conclusion_prompt(*two), (), read_same, "TRUE or FALSE")
             for two in (*texts, (HARMLESS, HARMLESS))
         ]
+        marked = any(is_marked(text, SAME_MARKS) for text in texts[0])
         try:
-            return await unconfused(asks[:-1], control=asks[-1])
+            return await unconfused(asks[:-1], control=asks[-1], marked=marked)
         except Confused:
             return False
 
