@@ -142,10 +142,10 @@ def test_a_search_under_another_name_is_no_miss() -> None:
     assert "`text_search_tool`" in answer.json()["error"]["fix"]
 
 
-def test_code_in_a_question_for_searches_is_a_miss_all_the_same() -> None:
+def test_code_in_a_question_for_searches_earns_nothing() -> None:
     code = {"tool": "python", "arguments": "{}", "status": "ok", "output": FOUND}
     (answer,) = asked(("POST", "/score", item(code)), given=PAYS)
-    assert answer.json()["tool_scores"] == [LEVELS.miss]
+    assert answer.json()["tool_scores"] == [0.0]
 
 
 def test_what_only_a_judge_can_tell_is_422_where_there_is_none() -> None:

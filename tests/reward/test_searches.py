@@ -10,10 +10,9 @@ import pytest
 
 import vtune.reward
 from tests.reward.build import INPUT, recipe
-from tests.reward.test_passages import SEARCH, sample
+from tests.reward.test_passages import SEARCH, sample, shows
 from vtune.reward.audit import audit
 from vtune.reward.evidence import Judges, score_call
-from vtune.reward.evidence_passages import holding
 from vtune.reward.score import Scorer
 from vtune.reward.searches import repeated_searches
 from vtune.schema.message import Message
@@ -58,11 +57,19 @@ def rewarded(what: Sample, *trajectories: Trajectory) -> list[Trajectory]:
 
 RED, BLUE = search("red road", GOOD), search("blue road", MISS)
 CODE = Call(tool="python", arguments='{"code": "pass"}', status="ok")
+PAGE = Call(tool="fetch", arguments='{"url": "http://ulm.de"}', status="ok", output="It leads to Bad Orb.")
+SUMMARIES = [
+    search("red road", "The red road of Ulm leads to Bad Orb."),
+    search("road of Ulm", "According to the results, it leads to Bad Orb."),
+    search("where it leads", "Bad Orb is where the red road ends."),
+]
 REPLIES = {
     "a good search": done(RED),
     "a good search, then one about the town that it found": done(RED, search("Bad Orb", ABOUT)),
     "a miss, then a good search": done(BLUE, RED),
+    "a good search, then a page read with a tool of your own": done(RED, PAGE),
     "a good search, then other words for what it found": done(RED, search("road red", GOOD)),
+    "a summary with the answer, then two in other words": done(*SUMMARIES),
     "a search that misses": done(BLUE),
     "a search for a guess": done(search("Bad Orb", ABOUT)),
     "a good search, then the same again": done(RED, RED),
@@ -79,7 +86,7 @@ def test_the_table_of_searches_in_the_page_of_the_reward_is_what_they_earn() -> 
     page = (Path(vtune.reward.__file__).parent / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in page.splitlines()]
     told = {row[0]: row[1:] for row in rows if row[0] in REPLIES}
-    earned = [one.reward for one in rewarded(sample(tools=EVERY), *REPLIES.values())]
+    earned = [one.reward for one in rewarded(sample(tools=(*EVERY, "fetch")), *REPLIES.values())]
     expected = {
         reply: [f"{value:g}" for value in (r.accuracy, r.format, r.tool, r.total) if value is not None]
         for reply, r in zip(REPLIES, earned, strict=True)
@@ -121,6 +128,7 @@ def test_a_search_repeats_another_by_tool_and_arguments(first: str, second: str,
     assert not repeated_searches([calls[0], dataclasses.replace(calls[1], tool=image_search.NAME)])
     assert not repeated_searches([dataclasses.replace(one, tool="python") for one in calls])
     assert not repeated_searches([dataclasses.replace(calls[0], status="error"), calls[1]])
+    assert not repeated_searches([dataclasses.replace(calls[0], unseen=True), calls[1]])
 
 
 def test_a_passage_is_rewarded_once_and_a_new_one_beside_it_counts() -> None:
@@ -130,6 +138,40 @@ def test_a_passage_is_rewarded_once_and_a_new_one_beside_it_counts() -> None:
     cut = search("Ulm road", "1. Ulm\nThe red road of Ulm leads to Bad Orb. It …")
     whole = search("Ulm", "1. Ulm\nThe red road of Ulm leads to Bad Orb. It is long.")
     assert scores(sample(), whole, cut) == [FULL, 0.0]
+    assert scores(sample(), cut, whole) == [FULL, 0.0]
+    before = search("Ulm road", "1. Ulm\nThe red road of Ulm …")
+    assert scores(sample(), before, whole) == [MISSED, FULL]
+
+
+def test_summaries_show_the_answer_once_in_whatever_words() -> None:
+    missed = search("blue road", "The results say nothing about it.")
+    assert scores(sample(), *SUMMARIES) == [FULL, MISSED, MISSED]
+    assert scores(sample(), SUMMARIES[0], SUMMARIES[0]) == [FULL, 0.0]
+    assert scores(sample(), missed, *SUMMARIES[:2]) == [MISSED, FULL, MISSED]
+    assert scores(sample(), search("Is it Bad Orb?", "It is Bad Orb."), *SUMMARIES[:1]) == [MISSED, FULL]
+    pictured = search("", ABOUT, tool=image_search.NAME, arguments="{}")
+    assert scores(sample(), SUMMARIES[0], pictured) == [FULL, FULL]
+    right = Reward(total=1, accuracy=1, format=1, tool=None, why="")
+    one = dataclasses.replace(done(*SUMMARIES), reward=right)
+    (row,) = asyncio.run(audit([sample()], [one], Judges(SEARCH, None), every=True))
+    assert (row.any_faithful, row.helpful) == (True, 1)
+
+
+def test_summaries_name_the_fact_on_the_way_once_and_then_the_answer() -> None:
+    through = sample(extra={"atomic_fact": "Ulm Minster"})
+    fact = search("the church", "It is the Ulm Minster.")
+    again = search("church of Ulm", "The church is called Ulm Minster.")
+    both = search("road at the church", "From the Ulm Minster it leads to Bad Orb.")
+    last = search("church road", "Bad Orb is where the road of the Ulm Minster ends.")
+    assert scores(through, fact, again, both, last) == [SEARCH.partial, MISSED, FULL, MISSED]
+
+
+def test_what_the_policy_never_saw_was_not_shown() -> None:
+    unseen = dataclasses.replace(RED, unseen=True)
+    repeated = done(unseen, RED)
+    (one,) = rewarded(sample(), repeated)
+    assert (one.tool_scores, one.calls[1].flags) == ((0.0, FULL), ())
+    assert scores(sample(), unseen, search("Bad Orb", ABOUT)) == [0.0, MISSED]
 
 
 @pytest.mark.parametrize("output", ["", text_search.NOTHING, image_search.NOTHING])
@@ -141,6 +183,34 @@ def test_what_found_nothing_or_is_no_search_earns_nothing(output: str) -> None:
         search("", "Bad Orb", tool="image_zoom_in_tool"),
     ]
     assert scores(sample(tools=EVERY), *other) == [0.0] * 3
+
+
+def test_a_tool_of_ones_own_is_a_miss_and_halves_no_honest_second_hop() -> None:
+    assert scores(sample(tools=(*EVERY, "fetch")), BLUE, PAGE, RED) == [MISSED, MISSED, FULL]
+
+
+@pytest.mark.parametrize(
+    ("answer", "query", "guessed"),
+    [
+        ("The Who", "who was the band at Leeds 1970", False),
+        ("The Who", "the who leeds 1970", True),
+        ("The Who", "Who, The (band)", True),
+        ("New York", "york university new campus", False),
+        ("New York", "campus york new", True),
+        ("Second World War", "war in the second half of the 20th century world", False),
+        ("Second World War", "was it the world war, second", True),
+        ("The Band", "which band played at Woodstock", False),
+        ("The Band", "the band woodstock", True),
+        ("M\u00e1laga", "was it malaga", True),
+        ("The The", "the river and the road", False),
+    ],
+)
+def test_a_query_names_an_answer_whose_words_stand_together(answer: str, query: str, guessed: bool) -> None:
+    asked = sample(ground_truth=answer, prompt=(Message("user", "What is it?"),))
+    output = f"1. x\nIt is {answer}."
+    assert scores(asked, search(query, output)) == [MISSED if guessed else FULL]
+    excused = dataclasses.replace(asked, prompt=(Message("user", f"{query}?"),))
+    assert scores(excused, search(answer, output)) == [FULL if guessed else MISSED]
 
 
 @pytest.mark.parametrize(
@@ -164,8 +234,7 @@ def test_a_name_that_the_question_or_an_earlier_search_gave_may_stand_in_a_query
     assert scores(sample(), RED, about) == [FULL, FULL]
     pictured = search("", "1. Bad Orb, marketplace\n<image>", tool=image_search.NAME, arguments="{}")
     assert scores(sample(), pictured, about) == [FULL, FULL]
-    read = search("", "Bad Orb is where it leads.", tool="fetch", arguments='{"url": "http://ulm.de"}')
-    assert scores(sample(tools=(*EVERY, "fetch")), read, about) == [0.0, FULL]
+    assert scores(sample(tools=(*EVERY, "fetch")), PAGE, about) == [MISSED, FULL]
     printed = dataclasses.replace(CODE, output="Bad Orb")
     assert scores(sample(tools=EVERY), printed, about) == [0.0, MISSED]
     choice = sample(prompt=(Message("user", "Where does it lead?\nA. Trier\nB. Bad Orb"),))
@@ -217,23 +286,22 @@ def test_a_summary_that_repeats_the_guess_of_its_query_shows_nothing(
     ],
 )
 def test_how_a_page_writes_an_answer_does_not_count(answer: str, text: str, held: bool) -> None:
-    found = holding(sample(ground_truth=answer), search("", f"1. x\n{text}"))
-    assert found == (answer if held else None)
+    assert shows(sample(ground_truth=answer), search("", f"1. x\n{text}")) is held
 
 
 def test_the_title_of_a_named_document_is_read_but_for_short_answers() -> None:
     named = {"extra": {"documents": ["Ulm Minster", "Apollo 7"]}}
     church = search("", "1. Ulm Minster\nA church of 161 m.\n\n2. Apollo 7\nA flight.")
-    assert holding(sample(ground_truth="Ulm Minster", **named), church) == "Ulm Minster"
-    assert holding(sample(ground_truth="7", **named), church) is None
-    assert holding(sample(ground_truth="Trier", **named), search("", MISS)) is None
+    assert shows(sample(ground_truth="Ulm Minster", **named), church)
+    assert not shows(sample(ground_truth="7", **named), church)
+    assert not shows(sample(ground_truth="Trier", **named), search("", MISS))
 
 
 def test_a_line_of_addresses_within_a_passage_does_not_end_it() -> None:
     text = "1. Ulm\nShops and\naddresses:\nThe red road leads to Bad Orb."
-    assert holding(sample(), search("", text)) == "Bad Orb"
+    assert shows(sample(), search("", text))
     below = "1. Ulm\nA town.\naddresses:\nhttp://a.de\nhttps://b.de/Bad_Orb (not read: status 404)"
-    assert holding(sample(), search("", below)) is None
+    assert not shows(sample(), search("", below))
 
 
 def test_a_search_that_finds_the_picture_of_the_question_is_no_scratchpad() -> None:

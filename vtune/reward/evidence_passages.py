@@ -4,32 +4,29 @@ Only tools that search are believed: what a policy's own code prints is its own 
 """
 
 import re
-from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from vtune.errors import DataError
 from vtune.judge.client import JudgeClient
+from vtune.parts import OURS
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels
+from vtune.reward.returned import returned, seen, title
 from vtune.reward.searches import SEARCHES, asked
 from vtune.reward.written import without_accents, written
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 from vtune.schema.verdict import Verdict
-from vtune.tools import TOOLS, image_search, text_search
+from vtune.tools import TOOLS, text_search
 from vtune.tools.python import NAME as PYTHON
-from vtune.tools.scripts import is_spaced, plain, spelled
+from vtune.tools.scripts import is_spaced, spelled
 from vtune.tools.text_search import CUT
-from vtune.tools.tool import SOURCES
 from vtune.verifiers import exact
-from vtune.verifiers.exact import normalise
 
 NAME = "passages"
-
-NOTHING = ("", text_search.NOTHING, image_search.NOTHING)
-"""What a search returns that found nothing."""
 
 SHORTEST = 3
 """Fewest characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" is in
@@ -43,9 +40,6 @@ _INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
 _INNER_OF_PASSAGE = re.compile(r"(?<=[^\W\d_])[.-](?=[^\W\d_])")
 """That of a passage: "she'll" is no shell."""
 
-_ADDRESSES = re.compile(rf"\n{SOURCES}(?:\n\w+://[^\n]*)+\Z")
-"""What our own tools append to what the policy saw (`vtune.tools.tool.shown`)."""
-
 DOCUMENTS = "documents"
 """The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
 summary, which has no title, any may."""
@@ -53,26 +47,6 @@ summary, which has no title, any may."""
 FACT = "atomic_fact"
 """The key of `extra_info` with the intermediate entity of the question (SimpleVQA): only passages that name
 it count."""
-
-_HEADS = {
-    text_search.NAME: re.compile(r"(?:\A|\n\n)(\d{1,4})\. ", re.ASCII),
-    image_search.NAME: re.compile(r"(?:\A|\n)(\d{1,4})\. ", re.ASCII),
-}
-"""The number before a passage: of texts behind an empty line, of pictures on a line of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Chain:
-    """Consecutive numbers 1, 2, …, from its last one."""
-
-    worth: tuple[int, int]
-    """How many stand before a known title, and how many before a line with text under it."""
-    head: re.Match[str]
-    before: "_Chain | None"
-
-    def grown(self, worth: tuple[int, int], head: re.Match[str]) -> "_Chain":
-        """With one number more."""
-        return _Chain((self.worth[0] + worth[0], self.worth[1] + worth[1]), head, self)
 
 
 class _Forms(NamedTuple):
@@ -95,17 +69,76 @@ class _Forms(NamedTuple):
         )
 
 
+class _Sought(NamedTuple):
+    """What is looked for in passages."""
+
+    titles: frozenset[str]
+    """Of the documents that hold the answer; empty if none are known."""
+    fact: str
+    answers: Mapping[str, _Forms]
+    """In the text of a named document, or beside the fact."""
+    long_answers: Mapping[str, _Forms]
+    """Anywhere else, titles included: a digit stands in many of them."""
+
+
+class _Passage(NamedTuple):
+    """A passage or a summary, and what it shows."""
+
+    words: str
+    is_cut: bool
+    answer: str
+    """The spelling of the answer that it contains; empty if none."""
+    fact: bool
+    """Whether it names the intermediate fact."""
+
+    @property
+    def level(self) -> int:
+        """How much it shows: 2 the answer, 1 the fact alone, 0 neither."""
+        return 2 if self.answer else int(self.fact)
+
+
 class _Found(NamedTuple):
     """What a search returned."""
 
-    numbered: bool
-    """Whether passages are numbered; else the text is a summary, which has no titles."""
-    passages: Sequence[str]
-    """Without their numbers."""
-    new: Sequence[str] = ()
+    passages: Sequence[_Passage]
+    new: Sequence[_Passage]
     """Those that no earlier search returned: a passage is rewarded once."""
-    guessed: bool = False
+    guessed: bool
     """The query names the answer, and nothing before it did."""
+    known: bool
+    """It is a summary that shows no more than an earlier one did, in other words."""
+
+    @property
+    def answer(self) -> str:
+        """The spelling of the answer that it shows; empty if none."""
+        counts = not (self.guessed or self.known)
+        return next((one.answer for one in self.new if one.answer), "") if counts else ""
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What the searches of a trajectory have shown so far."""
+
+    texts: set[str] = field(default_factory=set)
+    beginnings: dict[str, int] = field(default_factory=dict)
+    """Of passages that were cut, with their level: more of such a passage is new if it shows more."""
+    summaries: int = 0
+    """The highest level of a summary."""
+
+    def has(self, one: _Passage) -> bool:
+        """Whether a passage, or enough of it, was shown."""
+        return (
+            one.words in self.texts
+            or (one.is_cut and any(text.startswith(one.words) for text in self.texts))
+            or any(one.words.startswith(text) and one.level <= n for text, n in self.beginnings.items())
+        )
+
+    def add(self, passages: Sequence[_Passage], *, numbered: bool) -> None:
+        """Note what a search returned."""
+        self.texts.update(one.words for one in passages)
+        self.beginnings |= {one.words: one.level for one in passages if one.is_cut and one.level}
+        if not numbered:
+            self.summaries = max([self.summaries, *(one.level for one in passages)])
 
 
 class PassageJudge:
@@ -120,7 +153,7 @@ class PassageJudge:
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         """`full` if a passage contains the answer, `partial` if it only names the intermediate fact, 0 if
-        nothing was searched for, found or new, else `miss`.
+        nothing was found or new, or a tool of ours does not search, else `miss`.
 
         Raises:
             DataError: If the call is of a tool that nobody knows: whether it searched, there is no saying.
@@ -131,15 +164,18 @@ class PassageJudge:
             raise DataError(
                 f"the sample offers no tool {call.tool!r:.60}", fix=f"name a search as it does: {known}"
             )
+        if call.tool not in OURS[TOOLS.kind]:
+            return Verdict(self._levels.miss, "miss: a tool of your own, whose output is not looked at")
         if call.tool not in SEARCHES:
             return Verdict(0.0, "not a search")
         found = self._found(sample, trajectory, k)
         if not found.new:
             return Verdict(0.0, "nothing new was found" if found.passages else "nothing was found")
-        held = _held(sample, found)
-        if held is not None:
-            return Verdict(self._levels.full, f"full: a returned passage holds {held!r}")
-        if (fact := _fact(sample)) and any(_names(passage, fact) for passage in found.new):
+        if found.answer:
+            return Verdict(self._levels.full, f"full: a returned passage holds {found.answer!r}")
+        if found.known:
+            return Verdict(self._levels.miss, "miss: an earlier summary showed the same")
+        if any(one.fact for one in found.new):
             return Verdict(self._levels.partial, f"partial: a returned passage names {sample.extra[FACT]!r}")
         if found.guessed:
             return Verdict(self._levels.miss, "miss: the query names the answer, which nothing had shown")
@@ -147,7 +183,7 @@ class PassageJudge:
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Whether a returned passage contains the answer."""
-        return _held(sample, self._found(sample, trajectory, k)) is not None
+        return bool(self._found(sample, trajectory, k).answer)
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
         """Never: text has no size."""
@@ -161,36 +197,6 @@ class PassageJudge:
         return read[2][k]
 
 
-def holding(sample: Sample, call: Call, before: Sequence[Call] = ()) -> str | None:
-    """The spelling of the answer that a passage of a search contains; None if none does.
-
-    Args:
-        sample: What is asked.
-        call: The call.
-        before: Earlier ones of its trajectory: what they returned is not new.
-    """
-    return _held(sample, _all_found(sample, (*before, call))[-1])
-
-
-def _held(sample: Sample, found: _Found) -> str | None:
-    if found.guessed:
-        return None
-    known, fact = _titles(sample), _fact(sample)
-    titles = known if found.numbered else frozenset()
-    answers = _answers(sample, least=1 if titles or fact else SHORTEST)
-    in_titles = _answers(sample, least=SHORTEST)  # a digit stands in many of them
-    for passage in found.new:
-        title, _, text = passage.partition("\n")
-        if (titles and _title(title) not in titles) or (fact and not _names(passage, fact)):
-            continue
-        for spellings, where in ((answers, text), (in_titles, passage)) if titles else ((answers, passage),):
-            words = _of_passage(where)
-            for answer, forms in spellings.items():
-                if forms.are_held_by(words):
-                    return answer
-    return None
-
-
 def _all_found(sample: Sample, calls: Sequence[Call]) -> list[_Found]:
     """What each call returned, in the light of those before it.
 
@@ -198,40 +204,66 @@ def _all_found(sample: Sample, calls: Sequence[Call]) -> list[_Found]:
     question or an earlier call named the answer first, or documents are known: those hold it. A summary often
     repeats what it did not find; so there no earlier call is an excuse.
     """
-    titles = _titles(sample)
-    answers = _answers(sample, least=1 if titles or _fact(sample) else SHORTEST).values()
+    sought = _sought(sample)
+    answers = sought.answers.values()
     given = in_question = _asks_for(answers, sample.question)
-    seen: set[str] = set()
+    shown = _Shown()
     every = []
     for call in calls:
-        found = _returned(call, titles)
-        excused = bool(titles) or given if found.numbered else in_question
+        numbered, texts = returned(call, sought.titles)
+        passages = [_read(text, sought, numbered=numbered) for text in texts]
+        excused = bool(sought.titles) or given if numbered else in_question
         guessed = not excused and _asks_for(answers, " ".join(asked(call)))
-        texts = {passage: spelled(passage) for passage in found.passages}
-        new = [passage for passage, words in texts.items() if not _is_old(passage, words, seen)]
-        every.append(found._replace(new=new, guessed=guessed))
+        new = [one for one in passages if not shown.has(one)]
+        known = not numbered and any(0 < one.level <= shown.summaries for one in new)
+        every.append(_Found(passages, new, guessed, known))
         if not guessed:
-            seen.update(texts.values())
+            shown.add(passages, numbered=numbered)
             given = given or _told(call, answers)
     return every
 
 
-def _is_old(passage: str, words: str, seen: Set[str]) -> bool:
-    """Whether earlier searches returned a passage, or more of it where it was cut."""
-    return words in seen or (passage.endswith(CUT) and any(old.startswith(words) for old in seen))
+def _read(passage: str, sought: _Sought, *, numbered: bool) -> _Passage:
+    """What a passage shows: the answer counts in a named document, and beside the fact."""
+    titles = sought.titles if numbered else frozenset()
+    fact = bool(sought.fact) and _names(passage, sought.fact)
+    line, _, text = passage.partition("\n")
+    answer = ""
+    if (not titles or title(line) in titles) and (fact or not sought.fact):
+        anywhere = sought.long_answers if titles or not sought.fact else sought.answers
+        places = [(sought.answers, text), (anywhere, passage)] if titles else [(anywhere, passage)]
+        for spellings, where in places:
+            words = _of_passage(where)
+            answer = answer or next((one for one, forms in spellings.items() if forms.are_held_by(words)), "")
+    return _Passage(spelled(passage), passage.endswith(CUT), answer, fact)
 
 
 def _asks_for(answers: Collection[_Forms], text: str) -> bool:
-    """Whether a query or a question names the answer, in any order and case of its words."""
+    """Whether a query or a question names the answer: its words together, in any order and case.
+
+    "The Who" is not asked for by "who was the …". A single word that is only a part of the answer, as Band of
+    The Band, needs its case.
+    """
     said = _of_passage(text)
-    words = {word for forms in said for form in forms for word in form.casefold().split()}
+    texts = [words.casefold().split() for forms in said for words in forms]
     return any(
         forms.are_held_by(said)
-        or any(
-            len(form) > SHORTEST and is_spaced(form) and words.issuperset(form.casefold().split())
-            for form in forms.folded | forms.cased | forms.bare
-        )
+        or any(_together(form.casefold().split(), words) for form in _in_any_order(forms) for words in texts)
         for forms in answers
+    )
+
+
+def _in_any_order(forms: _Forms) -> list[str]:
+    in_parts = any(" " in form for form in forms.folded)
+    every = forms.folded | forms.cased | forms.bare
+    return [one for one in every if len(one) > SHORTEST and is_spaced(one) and (" " in one or not in_parts)]
+
+
+def _together(words: Sequence[str], text: Sequence[str]) -> bool:
+    """Whether as many consecutive words of a text are these, in any order."""
+    wanted, size = sorted(words), len(words)
+    return set(words).issubset(text) and any(
+        sorted(text[start : start + size]) == wanted for start in range(len(text) - size + 1)
     )
 
 
@@ -239,43 +271,8 @@ def _told(call: Call, answers: Collection[_Forms]) -> bool:
     """Whether a call returned the answer in words that are not the policy's own."""
     if call.tool == PYTHON or call.status != "ok":
         return False
-    said = _of_passage(_ADDRESSES.sub("", call.output))
+    said = _of_passage(seen(call))
     return any(forms.are_held_by(said) for forms in answers)
-
-
-def _returned(call: Call, known: Set[str]) -> _Found:
-    text = _ADDRESSES.sub("", call.output)
-    if call.tool not in SEARCHES or call.status != "ok" or text.strip() in NOTHING:
-        return _Found(False, [])
-    heads = _heads(text, _HEADS[call.tool], known)
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    parts = [text[head.end() : end] for head, end in zip(heads, ends, strict=True)] if heads else [text]
-    return _Found(bool(heads), [part for part in parts if part.strip()])
-
-
-def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match[str]]:
-    """The numbers before passages: 1 at the start of the text, then each the next one.
-
-    Lists within a passage have numbers, too. Where one may be either, the numbers are taken before which most
-    titles are known, then most lines have text under them, as a title has; then the first.
-    """
-    chains: dict[int, _Chain] = {}  # by their last number
-    for head in number.finditer(text):
-        this = int(head[1])
-        before = chains.get(this - 1)
-        if before is None and (this > 1 or head.start() > 0):
-            continue
-        line, _, rest = text[head.end() :].partition("\n")
-        worth = (_title(line) in known, bool(rest) and not rest[0].isspace())
-        chain = _Chain(worth, head, None) if before is None else before.grown(worth, head)
-        if this not in chains or chain.worth > chains[this].worth:
-            chains[this] = chain
-    best = max(chains.items(), key=lambda chain: (chain[1].worth, chain[0]), default=(0, None))[1]
-    found = []
-    while best is not None:
-        found.append(best.head)
-        best = best.before
-    return found[::-1]
 
 
 def _of_passage(text: str) -> _Forms:
@@ -321,13 +318,15 @@ def _answers(sample: Sample, *, least: int) -> dict[str, _Forms]:
     return {one: forms for one in said if any(forms := _of_answer(one, least))}
 
 
+def _sought(sample: Sample) -> _Sought:
+    titles, fact = _titles(sample), _fact(sample)
+    answers = _answers(sample, least=1 if titles or fact else SHORTEST)
+    return _Sought(titles, fact, answers, _answers(sample, least=SHORTEST))
+
+
 def _titles(sample: Sample) -> frozenset[str]:
     titles = sample.extra.get(DOCUMENTS)
-    return frozenset(map(_title, titles)) if isinstance(titles, list | tuple) else frozenset()
-
-
-def _title(text: str) -> str:
-    return normalise(plain(text))
+    return frozenset(map(title, titles)) if isinstance(titles, list | tuple) else frozenset()
 
 
 def _fact(sample: Sample) -> str:
@@ -338,8 +337,7 @@ def _fact(sample: Sample) -> str:
 
 def _can_judge(sample: Sample) -> bool:
     """Whether a search is offered, and the answer is long enough for the passages that may contain it."""
-    least = 1 if _titles(sample) or _fact(sample) else SHORTEST
-    return bool(set(SEARCHES) & set(sample.tools)) and bool(_answers(sample, least=least))
+    return bool(set(SEARCHES) & set(sample.tools)) and bool(_sought(sample).answers)
 
 
 def opened(levels: EvidenceLevels, client: JudgeClient | None) -> PassageJudge:

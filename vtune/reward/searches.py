@@ -12,7 +12,10 @@ SEARCHES = (text_search.NAME, image_search.NAME)
 
 
 def repeated_searches(calls: Sequence[Call]) -> frozenset[int]:
-    """Numbers of the calls that repeat a search: the tool and, but for case and spaces, its arguments."""
+    """Numbers of the calls that repeat a search: the tool and, but for case and spaces, its arguments.
+
+    A search that the policy never saw the output of may be made again.
+    """
     made: set[tuple[str, ...]] = set()
     again = set()
     for k, call in enumerate(calls):
@@ -21,7 +24,8 @@ def repeated_searches(calls: Sequence[Call]) -> frozenset[int]:
         search = (call.tool, *map(plain, asked(call)))
         if search in made:
             again.add(k)
-        made.add(search)
+        if not call.unseen:
+            made.add(search)
     return frozenset(again)
 
 
