@@ -38,7 +38,7 @@ def import_(
 ) -> None:
     """Import the scores of the benchmark's official scorer into an evaluation."""
     from vtune.report.numbers import number
-    from vtune.runs.evaluate.scorers import import_scores
+    from vtune.runs.evaluate.scorers import NAMED, import_scores
 
     from .output import show
 
@@ -49,8 +49,12 @@ def import_(
             f"{facts['taken']} scores taken{left_out}; of {facts['compared']} that vtune scores itself, "
             f"{len(facts['differ'])} differ. Score: {number(found['score'].get('score'))}"
         )
-        stale = "\nwhat `vtune faithfulness` had found belonged to the old scores and is removed: run it "
-        "again"
+        if unknown := facts["not_exported"]:
+            named = ", ".join(unknown[:NAMED]) + (" …" if len(unknown) > NAMED else "")
+            taken += f"\n{len(unknown)} row(s) of questions that were not exported are not used: {named}"
+        stale = (
+            "\nwhat `vtune faithfulness` had found belonged to the old scores and is removed: run it again"
+        )
         return taken + stale if found["audit_removed"] else taken
 
     show(import_scores(folder, file), line, as_json=as_json)

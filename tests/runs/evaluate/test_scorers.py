@@ -12,6 +12,7 @@ from tests.runs.commands import vtune
 from tests.runs.evaluate.scripted import asked, write_script
 from tests.runs.evaluate.scripted import evaluated as run_script
 from tests.runs.evaluate.test_suites import SMALL, Saying
+from vtune.data.formats.table import FORMATS
 from vtune.errors import DataError, RecipeError
 from vtune.runs.evaluate.finished import read_results
 from vtune.runs.evaluate.grading import regrade
@@ -167,6 +168,65 @@ def test_a_scorer_that_says_otherwise_is_named_and_a_wrong_file_refused(
         import_scores(out, scored)
 
 
+@pytest.fixture
+def exported(data: Path, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """An evaluation, and the rows that its scorer has scored."""
+    names = [sample.id for sample in asked("ocrbench-v2", data)]
+    said = dict(zip(names, ([reply] for reply in REPLIES), strict=True))
+    model, out = write_script(tmp_path / "r.jsonl", said), tmp_path / "out"
+    run_script("ocrbench-v2", model, data, out, "--agent", "direct")
+    export_replies(out, tmp_path / "predictions.json")
+    return out, [row | {"score": 1.0} for row in json.loads((tmp_path / "predictions.json").read_text())]
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"score": 0.0}, "question 'w0' has two scores: 1.0 and 0.0"),
+        ({"ignore": "True"}, "question 'w0' has two scores: 1.0 and None"),
+        ({"predict": "other"}, "question 'w0' has two replies"),
+    ],
+)
+def test_two_rows_of_a_question_that_differ_are_refused_by_name(
+    exported: tuple[Path, list[dict[str, Any]]], other: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    out, rows = exported
+    again = next(row for row in rows if row["id"] == "w0")
+    scored, before = tmp_path / "scored.json", (out / "results.json").read_bytes()
+    scored.write_text(json.dumps([*rows, again | other]))
+    with pytest.raises(DataError, match=told) as refused:
+        import_scores(out, scored)
+    assert (refused.value.where, (out / "results.json").read_bytes()) == (str(scored), before)
+    scored.write_text(json.dumps([*rows, again]))  # twice the same is no contradiction
+    assert import_scores(out, scored)["official"]["taken"] == 3
+
+
+def test_rows_of_questions_that_were_not_exported_are_counted_and_named(
+    exported: tuple[Path, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    out, rows = exported
+    scored = tmp_path / "scored.json"
+    scored.write_text(json.dumps(rows))
+    assert "not exported" not in vtune("scores", "import", out, scored).out
+    whole = read_results(out)["score"]
+    scored.write_text(
+        json.dumps([*rows, *(rows[0] | {"id": f"x{number}", "score": 0} for number in range(6))])
+    )
+    told = vtune("scores", "import", out, scored)
+    assert "6 row(s) of questions that were not exported are not used: x0, x1, x2, x3, x4 …" in told.out
+    found = read_results(out)
+    assert (found["score"], found["official"]["not_exported"][-1]) == (whole, "x5")
+
+
+def test_two_scores_of_a_mega_bench_question_are_refused_by_name() -> None:
+    query = {"global_idx": "7", "response": "a", "scores": {"query": 1.0}}
+    tasks = [{"task_name": "signs", "query_response": [query, query | {"scores": {"query": 0.5}}]}]
+    official = FORMATS["mega_bench"].official
+    assert official is not None
+    with pytest.raises(DataError, match=r"question 'signs/7' has two scores: 1\.0 and 0\.5"):
+        official.read({"data": tasks})
+
+
 def test_scores_are_imported_beside_a_rollout_that_failed(data: Path, tmp_path: Path) -> None:
     names = [sample.id for sample in asked("ocrbench-v2", data)]
     said = dict(zip(names, ([reply] for reply in REPLIES), strict=True)) | {names[5]: []}
@@ -276,7 +336,7 @@ def test_what_results_say_of_looks_is_of_the_imported_scores(data: Path, tmp_pat
         tmp_path / "predictions.json", tmp_path / "scored.json", {"w0": 1.0, "w1": 1.0, "w2": 0}
     )
     told = vtune("scores", "import", out, scored)
-    assert "run it again" in told.out
+    assert told.out.rstrip().endswith("is removed: run it again")
     assert not (out / "audit.json").exists()
     assert "run it again" not in vtune("scores", "import", out, scored).out
     audit = json.loads(vtune("faithfulness", out, "--json").out)

@@ -10,7 +10,7 @@ from vtune.data.folders import within
 from vtune.data.formats import specimens_scored
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, read_json, read_rows
-from vtune.data.formats.table import FORMATS, Format, OfficialScorer, Replies
+from vtune.data.formats.table import FORMATS, Format, OfficialScorer, Replies, by_id
 from vtune.data.formats.values import needed, pictures, text_of
 from vtune.data.shards import Table, files_of
 from vtune.errors import DataError
@@ -204,20 +204,19 @@ def _tasks(replies: Replies) -> Any:
 
 def _scores(content: Any) -> Mapping[str, float]:
     """A score below 0 counts as 0, as in the means of the evaluator."""
-    return {
-        f"{task['task_name']}/{query['global_idx']}": max(float(query["scores"]["query"]), 0.0)
-        for task in content["data"]
-        for query in task["query_response"]
-    }
+    rows = ((name, max(float(query["scores"]["query"]), 0.0)) for name, query in _queries(content))
+    return by_id(rows, "scores")
 
 
 def _replies(content: Any) -> Mapping[str, Any]:
-    return {
-        f"{task['task_name']}/{query['global_idx']}": query["response"]
-        for task in content["data"]
-        for query in task["query_response"]
-        if "response" in query
-    }
+    rows = ((name, query["response"]) for name, query in _queries(content) if "response" in query)
+    return by_id(rows, "replies")
+
+
+def _queries(content: Any) -> Iterator[tuple[str, Any]]:
+    for task in content["data"]:
+        for query in task["query_response"]:
+            yield f"{task['task_name']}/{query['global_idx']}", query
 
 
 def _id(sample: Sample) -> str:

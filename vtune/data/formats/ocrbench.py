@@ -10,7 +10,7 @@ from typing import Any
 from vtune.data.formats import specimens_scored
 from vtune.data.formats.building import Found, Options, build_sample
 from vtune.data.formats.source import Place, read_rows
-from vtune.data.formats.table import FORMATS, Format, OfficialScorer, Replies
+from vtune.data.formats.table import FORMATS, Format, OfficialScorer, Replies, by_id
 from vtune.data.formats.values import needed, pictures, text_of
 from vtune.errors import DataError
 from vtune.schema.fields import Row, mistyped, wrong
@@ -174,11 +174,14 @@ def _rows(replies: Replies) -> Any:
 
 def _scores(content: Any) -> Mapping[str, float | None]:
     """Rows that `eval.py` marks `ignore` (empty reference translations) are in no mean of `get_score.py`."""
-    return {str(row["id"]): None if row.get("ignore") == "True" else float(row["score"]) for row in content}
+    return by_id(
+        ((str(row["id"]), None if row.get("ignore") == "True" else float(row["score"])) for row in content),
+        "scores",
+    )
 
 
 def _replies(content: Any) -> Mapping[str, Any]:
-    return {str(row["id"]): row["predict"] for row in content if "predict" in row}
+    return by_id(((str(row["id"]), row["predict"]) for row in content if "predict" in row), "replies")
 
 
 def _id(sample: Sample) -> str:

@@ -1,9 +1,9 @@
 """The published layouts of datasets, by name."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -15,6 +15,7 @@ from vtune.registry import Parts, or_yours
 from vtune.schema.fields import Row
 from vtune.schema.sample import Sample
 
+T = TypeVar("T")
 Replies = Sequence[tuple[Sample, str]]
 """Questions with the reply to each, empty if there was none."""
 
@@ -34,6 +35,26 @@ class OfficialScorer:
     """The id of a question in its files."""
     replies: Callable[[Any], Mapping[str, Any]]
     """What it writes -> question id there -> the reply that it scored."""
+
+
+def by_id(rows: Iterable[tuple[str, T]], what: str) -> dict[str, T]:
+    """Id of a question -> its value, for `OfficialScorer.read` and `replies`; a row may stand there twice.
+
+    Args:
+        rows: (id, value) of each row.
+        what: What the values are, for the message.
+
+    Raises:
+        DataError: If two rows of one question differ: nobody can say which of them is right.
+    """
+    found: dict[str, T] = {}
+    for name, value in rows:
+        if found.setdefault(name, value) != value:
+            raise DataError(
+                f"question {name!r:.60} has two {what}: {found[name]!r:.60} and {value!r:.60}",
+                fix="run the scorer again, on one file of `vtune scores export`",
+            )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,20 +102,24 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
     Returns:
         `score`; `official`: `file` with its `sha256`; `taken`, how many replies got its score; `left_out`,
         how many it leaves out of its means, which are unscored; `compared`, how many have one of both;
-        `differ`, ids of those that differ by more than `NEAR`.
+        `differ`, ids of those that differ by more than `NEAR`; `not_exported`, ids in the file that this
+        evaluation has no reply to: they are in no number.
 
     Raises:
         RecipeError: As `export_replies`.
         DataError: As `export_replies`, or if the file is not the scorer's, has other replies than the
-            evaluation, or lacks a question that waits.
+            evaluation, two scores of one question, or none of one that waits.
         RunFailed: If a model that judges calls gives no reply; nothing is written.
     """
     found, scorer = _finished(folder)
     scores, replies = _read(scorer, file)
     _check_replies(found, scorer, replies, file)
-    wanted = {scorer.name(sample) for sample in found.samples.values() if scored_elsewhere(sample)}
-    asked = {one.sample_id for one, _ in _stored(found) if one.stop_reason != "error"}
-    wanted &= {scorer.name(found.samples[name]) for name in asked}
+    exported = {
+        scorer.name(sample): scored_elsewhere(sample)
+        for trajectory, sample in _stored(found)
+        if trajectory.stop_reason != "error"
+    }
+    wanted = {name for name, elsewhere in exported.items() if elsewhere}
     if missing := sorted(wanted - scores.keys()):
         named = ", ".join(missing[:NAMED])
         raise DataError(
@@ -123,7 +127,9 @@ def import_scores(folder: Path, file: Path) -> dict[str, Any]:
             where=str(file),
             fix="give the scorer the file of `vtune scores export` as it is",
         )
-    return _rewritten(found, scorer, scores, {"file": str(file), "sha256": fingerprint(file)})
+    unknown = sorted(scores.keys() - exported.keys())
+    facts = {"file": str(file), "sha256": fingerprint(file), "not_exported": unknown}
+    return _rewritten(found, scorer, scores, facts)
 
 
 def _check_replies(found: Finished, scorer: OfficialScorer, replies: Mapping[str, Any], file: Path) -> None:
@@ -232,14 +238,16 @@ def _finished(folder: Path) -> tuple[Finished, OfficialScorer]:
 
 def _read(scorer: OfficialScorer, file: Path) -> tuple[Mapping[str, float | None], Mapping[str, Any]]:
     """Id of a question -> its score, None where the scorer leaves it out, and the reply that has it."""
+    content = read_json(file)
     try:
-        content = read_json(file)
         scores, replies = scorer.read(content), scorer.replies(content)
         odd = [
             name
             for name, score in scores.items()
             if score is not None and not (isfinite(score) and -1e-9 <= score <= 1 + 1e-9)
         ]
+    except DataError as error:
+        raise DataError(error.what, where=str(file), fix=error.fix) from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"not what the official scorer writes: {type(error).__name__} {error}",
