@@ -114,12 +114,16 @@ def _show_runs(runs: list[Path], *, replies: bool, everything: bool, as_json: bo
 def _print_table(paths: list[Path], *, latex: bool) -> None:
     """Print evaluations, or sweeps, as a table for elsewhere.
 
+    What is not finished is a comment of LaTeX; CSV has none, so it goes to stderr.
+
     Raises:
         RecipeError: If a folder holds something else: curves have no row.
     """
     from vtune.errors import RecipeError
     from vtune.report.evaluations_table import evaluations_csv, evaluations_latex
-    from vtune.report.sweep_table import sweeps_csv, sweeps_latex
+    from vtune.report.progress import say
+    from vtune.report.sweep_table import sweeps_csv, sweeps_latex, unfinished_in
+    from vtune.report.tabular import comments
     from vtune.runs.report.document import run_report
 
     report: Any = run_report(paths)
@@ -135,7 +139,12 @@ def _print_table(paths: list[Path], *, latex: bool) -> None:
             "sweeps and evaluations have no columns in common",
             fix="give --csv and --latex one kind of folder",
         )
-    if report["sweeps"]:
-        show_text((sweeps_latex if latex else sweeps_csv)(report["sweeps"]))
+    left_out = [f"not finished, and left out: {path}" for path in report["unfinished"]]
+    if latex:
+        tables = sweeps_latex(report["sweeps"]) or evaluations_latex(report["evaluations"])
+        show_text(comments(left_out) + tables)
         return
-    show_text((evaluations_latex if latex else evaluations_csv)(report["evaluations"]))
+    of_sweeps = [f"{one['name']}: {why}" for one in report["sweeps"] for why in unfinished_in(one)]
+    for line in left_out + of_sweeps:
+        say(line)
+    show_text(sweeps_csv(report["sweeps"]) if report["sweeps"] else evaluations_csv(report["evaluations"]))

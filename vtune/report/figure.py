@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "lines.solid_capstyle": "butt",  # another cap makes an interval longer than it is
     "svg.fonttype": "none",  # texts stay texts
     "svg.hashsalt": "vtune",  # the same numbers make the same file
     "pdf.fonttype": 42,

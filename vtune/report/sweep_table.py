@@ -79,6 +79,11 @@ def _notes(table: Mapping[str, Any], columns: Sequence[Column]) -> Iterator[str]
                 yield f"{name}, {column.title}: of {found['n']}"
             if found and found.get("over"):
                 yield f"{name}, {column.title}: the interval is over questions"
+    yield from unfinished_in(table)
+
+
+def unfinished_in(table: Mapping[str, Any]) -> Iterator[str]:
+    """What a sweep lacks, where it lacks something."""
     if table["unfinished"]:
         yield f"not finished: {', '.join(table['unfinished'])}"
 

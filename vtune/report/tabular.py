@@ -74,8 +74,7 @@ def as_latex(rows: Iterable[Row | None], columns: Sequence[Column], notes: Itera
     A row that is None is a rule.
     """
     head = " & ".join(["", "$n$", *(_escaped(one.title) for one in columns)])
-    lines = [f"% {_one_line(note)}" for note in notes]
-    lines += [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
+    lines = [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
     for row in rows:
         if row is None:
             lines.append(r"\midrule")
@@ -83,7 +82,12 @@ def as_latex(rows: Iterable[Row | None], columns: Sequence[Column], notes: Itera
         name, numbers = row
         cells = [_in_latex(numbers.get(one.name), one) for one in columns]
         lines.append(rf"{' & '.join([_escaped(name), str(numbers['n']), *cells])} \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    return comments(notes) + "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def comments(notes: Iterable[str]) -> str:
+    """A line of LaTeX for each note, which is not printed."""
+    return "".join(f"% {_one_line(note)}\n" for note in notes)
 
 
 def _in_latex(estimate: Mapping[str, float | None] | None, column: Column) -> str:

@@ -205,6 +205,18 @@ def test_evaluations_are_a_table_for_elsewhere_and_runs_are_not(tmp_path: Path) 
     assert vtune("report", first, "--csv", "--json").code == 2
 
 
+def test_a_table_for_elsewhere_names_what_is_not_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "all"
+    write_evaluation(folder / "done")
+    assert "not finished" not in vtune("report", folder, "--csv").err + vtune("report", folder, "--latex").out
+    (folder / "begun").mkdir()
+    (folder / "begun" / "suite.yaml").touch()
+    said = f"not finished, and left out: {folder / 'begun'}"
+    as_csv, as_latex = vtune("report", folder, "--csv"), vtune("report", folder, "--latex")
+    assert (as_csv.out.count("\n"), as_csv.err.strip()) == (2, said)
+    assert as_latex.out.splitlines()[0] == f"% {said}"
+
+
 def test_folders_of_one_name_are_told_apart_by_where_they_lie(tmp_path: Path) -> None:
     folders = [write_evaluation(tmp_path / name / "eval" / "lens") for name in ("a", "b")]
     twice: Any = run_report([*folders, folders[0]])["evaluations"]

@@ -161,6 +161,15 @@ def test_differences_are_drawn_in_points_of_percent(table: dict[str, Any]) -> No
     assert (drawn["points: accuracy"]["unit"], row["values"]) == ("", pytest.approx([10, 0, 20]))
 
 
+def test_intervals_end_where_their_numbers_do(folder: Path, tmp_path: Path) -> None:
+    vtune("report", folder, "--figure", tmp_path / "sweep.svg")
+    lines = re.findall(r'style="(fill: none; stroke[^"]+)"', (tmp_path / "sweep.svg").read_text())
+    # The frame of a panel, whose corners are closed so, is no interval.
+    lines = [line for line in lines if "miter" not in line]
+    assert lines
+    assert not any("square" in line for line in lines)
+
+
 def test_a_csv_has_every_number(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(vtune("report", folder, "--csv").out)))
     (row,) = [
@@ -172,6 +181,14 @@ def test_a_csv_has_every_number(folder: Path) -> None:
     assert [float(value) for value in row["values"].split()] == pytest.approx([0.1, 0.0, 0.2])
     assert float(row["shown"]) == pytest.approx(SHOWN)
     assert {row["where"] for row in rows} == {"training", "same", "points"}
+
+
+def test_a_csv_and_a_latex_table_say_what_the_sweep_lacks(folder: Path) -> None:
+    assert vtune("report", folder, "--csv").err == ""
+    (folder / "plain/seed-1/eval/same/results.json").unlink()
+    said = "not finished: plain/seed-1/eval/same"
+    assert vtune("report", folder, "--csv").err == f"swept: {said}\n"
+    assert f"% {said}\n" in vtune("report", folder, "--latex").out
 
 
 def test_a_latex_table_has_variants_a_rule_and_differences(folder: Path) -> None:
