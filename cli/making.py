@@ -158,7 +158,7 @@ def coco(
 ) -> None:
     """Make samples from COCO annotations: which object is in a region, and how many there are."""
     from vtune.report.values import render_values
-    from vtune.runs.data.validating import make_coco
+    from vtune.runs.data.coco import make_coco
 
     from .output import show
 

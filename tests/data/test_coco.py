@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from vtune.data.coco import coco_samples, coco_traces
+from vtune.data.coco import coco_samples
+from vtune.data.coco_scenes import TWICE
 from vtune.data.formats.building import Options
 from vtune.data.formats.coco import read_coco
 from vtune.errors import DataError
 from vtune.rollout.transcript import check_trace
-from vtune.schema.parquet import read_samples, write_samples
+from vtune.runs.data.coco import make_coco
+from vtune.runs.data.own_traces import make_box_traces
+from vtune.schema.parquet import read_samples, read_trajectories, write_samples
 from vtune.schema.sample import Sample
 
 NAMES = ["cat", "dog", "cup", "car", "bus"]
@@ -230,12 +233,42 @@ def test_real_photographs_become_balanced_samples(coco_mini: Path) -> None:
             assert 0 <= item.bbox[1] < item.bbox[3] <= height
 
 
-def test_a_trace_of_a_photograph_crops_its_evidence_and_answers_right(coco_mini: Path) -> None:
-    samples = list(coco_samples(coco_mini / "instances.json", coco_mini / "images", limit=12, seed=0))
-    traces = list(coco_traces(samples))
-    assert len(traces) == 12
-    for sample, trace in zip(samples, traces, strict=True):
+def test_crowds_tiny_boxes_and_what_stands_there_twice_are_counted(tiny: Path, tmp_path: Path) -> None:
+    content = json.loads((tiny / "instances.json").read_text())
+    twice = annotation(16, 1, 1, [150, 50, 52, 51])
+    empty = {"id": 3, "file_name": "a.jpg", "width": 200, "height": 100}
+    rewrite(tiny, annotations=[*content["annotations"], twice], images=[*content["images"], empty])
+    made = make_coco(tiny / "instances.json", tiny, tmp_path / "out.parquet", limit=None, seed=0)
+    assert made["passed_over"] == {
+        "crowds, fakes and reflections": 1,
+        "boxes under 16 pixels a side": 1,
+        TWICE: 1,
+        "photographs without a box to ask about": 1,
+        "counts that nobody can be sure of": 2,
+    }
+
+
+def test_traces_of_photographs_are_those_of_their_samples(tmp_path: Path) -> None:
+    Image.effect_noise((400, 200), 50).convert("RGB").save(tmp_path / "a.png")
+    boxes = [[40 * at, 10, 30, 30] for at in range(5)]  # five cats: more than a trace looks at
+    places = [(0, box) for box in boxes] + [(1, [10, 100, 40, 30]), (1, [300, 100, 40, 30])]
+    content = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 400, "height": 200}],
+        "categories": [{"id": n, "name": name} for n, name in enumerate(NAMES)],
+        "annotations": [annotation(at, 1, *place) for at, place in enumerate(places)],
+    }
+    (tmp_path / "instances.json").write_text(json.dumps(content))
+    out, traces, again = (tmp_path / f"{name}.parquet" for name in ("out", "traces", "again"))
+    made = make_coco(tmp_path / "instances.json", tmp_path, out, limit=None, seed=0, traces=traces)
+    assert made["by_source"] == {"coco_region": 7, "coco_count": 2}
+    assert made["traces"]["left_out"] == {"with more boxes than a trace looks at (4)": 1}
+    assert make_box_traces([out], again, prompt="plain")["traces"] == made["traces"]["traces"] == 8
+    assert traces.read_bytes() == again.read_bytes()
+    found = {trace.sample_id: trace for trace in read_trajectories(traces)}
+    assert "coco_count/1/cat" not in found
+    assert len(found["coco_count/1/dog"].calls[0].crops) == 2, "each of the two that it counts"
+    for trace in found.values():
         check_trace(trace, where="here")
-        crop = trace.calls[0].crops[0]
-        assert all(abs(a - b) < 1 for a, b in zip(crop.bbox, sample.evidence[0].bbox, strict=True))
-        assert trace.answer == sample.ground_truth
+    # What is asked for is not said before the look.
+    assert "dog" not in found["coco_region/5"].messages[1].content
+    assert "I look closer at dog." in found["coco_count/1/dog"].messages[1].content

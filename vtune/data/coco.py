@@ -6,18 +6,15 @@ round the categories and counts round the answers, so neither persons nor ones r
 """
 
 import random
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from math import ceil, floor
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TypeVar
 
 from vtune.data.coco_scenes import Question, countable, photograph, read_scenes
-from vtune.data.traces import look_trace
 from vtune.schema.message import IMAGE, Message, Picture
 from vtune.schema.sample import Evidence, Sample
-from vtune.schema.trajectory import Trajectory
 from vtune.tools.python import NAME as PYTHON
 from vtune.verifiers import choice, exact
 
@@ -26,14 +23,9 @@ TOOL_RATIO = 0.5
 """Weight of the evidence reward, as in the lens puzzles (ours)."""
 
 
-def coco_traces(samples: Iterable[Sample]) -> Iterator[Trajectory]:
-    """A cold-start trace for each sample: it crops the first evidence box and answers correctly."""
-    for sample in samples:
-        x0, y0, x1, y1 = sample.evidence[0].bbox
-        yield look_trace(sample, (floor(x0), floor(y0), ceil(x1), ceil(y1)))
-
-
-def coco_samples(instances: Path, images: Path, *, limit: int | None, seed: int) -> Iterator[Sample]:
+def coco_samples(
+    instances: Path, images: Path, *, limit: int | None, seed: int, passed_over: Counter[str] | None = None
+) -> Iterator[Sample]:
     """Samples of an annotated folder of photographs; the same arguments give the same samples.
 
     Args:
@@ -41,14 +33,18 @@ def coco_samples(instances: Path, images: Path, *, limit: int | None, seed: int)
         images: The folder of its photographs. Their own bytes go into the samples.
         limit: The most samples to make, regions and counts in turn; None for all.
         seed: Shuffles questions and options.
+        passed_over: Counts what nothing is asked about, whatever the limit, by reason.
 
     Raises:
         DataError: If the JSON or a photograph is missing, broken or of another size than it says.
     """
     rng = random.Random(seed)
-    scenes, categories = read_scenes(instances)
+    passed_over = Counter() if passed_over is None else passed_over
+    scenes, categories = read_scenes(instances, passed_over=passed_over)
     regions = [(scene, (thing,)) for scene in scenes for thing in scene.things]
     counts = [group for scene in scenes for group in countable(scene)]
+    passed_over["photographs without a box to ask about"] += sum(not scene.things for scene in scenes)
+    passed_over["counts that nobody can be sure of"] += sum(len(scene.uncountable) for scene in scenes)
     by_category = _round_robin(regions, [things[0].category for _, things in regions], rng)
     by_answer = _round_robin(counts, [len(things) for _, things in counts], rng)
     for number, (kind, question) in enumerate(_in_turn(by_category, by_answer)):

@@ -3,7 +3,7 @@
 V3Det and Objects365 are published in the same layout, with fields of their own: see `read_scenes`.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -61,12 +61,16 @@ class Scene:
     uncertain."""
 
 
+TWICE = "boxes that stand there twice"
+"""Why an annotation is no thing of its own."""
 Question = tuple[Scene, tuple[Thing, ...]]
 """A photograph and the things that a question is about."""
 
 
 def read_scenes(
-    instances: Path, odd: list[tuple[int, DataError]] | None = None
+    instances: Path,
+    odd: list[tuple[int, DataError]] | None = None,
+    passed_over: Counter[str] | None = None,
 ) -> tuple[list[Scene], list[str]]:
     """The photographs with their things, by id, and all category names.
 
@@ -78,17 +82,13 @@ def read_scenes(
             (a picture of the thing) or reflected are things of no question.
         odd: Gets each photograph and each annotation that cannot be read, as (number, error); what is
             annotated on such a photograph is left out with it. None: the first is raised.
+        passed_over: Counts the annotations that are things of no question, by reason.
 
     Raises:
         DataError: If the file is missing or has another layout.
     """
-    content = read_json(instances)
-    try:
-        categories = _categories(content["categories"])
-        novel = {categories[entry["id"]] for entry in content["categories"] if _is_novel(entry)}
-        images, annotations = list(content["images"]), list(content["annotations"])
-    except (KeyError, TypeError) as error:
-        raise _no_layout(instances, error) from None
+    passed_over = Counter() if passed_over is None else passed_over
+    categories, novel, images, annotations = _content(instances)
 
     def note(number: int, error: DataError) -> None:
         if odd is None:
@@ -109,9 +109,11 @@ def read_scenes(
             skipped = uncountable[name]
             uncountable[name] = skipped | {category}
             box = _box(entry["bbox"], photo)
-            if not any(map(entry.get, DOUBTFUL)) and min(box[2] - box[0], box[3] - box[1]) >= MIN_SIDE:
-                if not any((there.category, there.box) == (category, box) for there in things[name]):
-                    things[name].append(Thing(_identity(entry["id"]), category, box, category in novel))
+            if why := _no_thing(entry, category, box, things[name]):
+                passed_over[why] += 1
+            else:
+                things[name].append(Thing(_identity(entry["id"]), category, box, category in novel))
+            if why in ("", TWICE):
                 uncountable[name] = skipped
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             needs = "id, image_id, category_id and bbox [x, y, width, height]"
@@ -122,6 +124,26 @@ def read_scenes(
         for name, photo in sorted(photos.items(), key=lambda entry: (len(entry[0]), entry[0]))
     ]
     return scenes, sorted(set(categories.values()))
+
+
+def _content(instances: Path) -> tuple[dict[Any, str], set[str], list[Any], list[Any]]:
+    """(names of categories by id, those of them that are novel, photographs, annotations) of a file."""
+    content = read_json(instances)
+    try:
+        categories = _categories(content["categories"])
+        novel = {categories[entry["id"]] for entry in content["categories"] if _is_novel(entry)}
+        return categories, novel, list(content["images"]), list(content["annotations"])
+    except (KeyError, TypeError) as error:
+        raise _no_layout(instances, error) from None
+
+
+def _no_thing(entry: Mapping[str, Any], category: str, box: Box, there: Sequence[Thing]) -> str:
+    """Why an annotation is a thing of no question, or an empty text."""
+    if any(map(entry.get, DOUBTFUL)):
+        return "crowds, fakes and reflections"
+    if min(box[2] - box[0], box[3] - box[1]) < MIN_SIDE:
+        return f"boxes under {MIN_SIDE} pixels a side"
+    return TWICE if any((one.category, one.box) == (category, box) for one in there) else ""
 
 
 def _named(entry: Mapping[str, Any], kind: str, name: Any, known: Mapping[Any, T]) -> T:

@@ -160,8 +160,10 @@ def _widened(low: float, high: float, end: int) -> tuple[int, int]:
 
 
 def _thought(sample: Sample) -> str:
-    labels = [item.label for item in sample.evidence if item.label]
-    return f"I look closer at {labels[0]}." if len(set(labels)) == 1 else "I look closer."
+    labels = {item.label for item in sample.evidence if item.label}
+    # A label that is the answer is not known before the look.
+    said = labels - {sample.answer, sample.ground_truth} if len(labels) == 1 else ()
+    return f"I look closer at {next(iter(said))}." if said else "I look closer."
 
 
 def _crop(region: Region, place: int) -> Crop:

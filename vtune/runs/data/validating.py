@@ -1,17 +1,15 @@
-"""`vtune data make coco` and `vtune data validate`: samples from photographs, and a check of every row."""
+"""`vtune data validate`: check every row of files."""
 
-import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vtune.data.coco import coco_samples, coco_traces
 from vtune.environments import ENVIRONMENTS, check_environment
 from vtune.errors import DataError, RecipeError, nearest
 from vtune.files.terminal import brief
-from vtune.files.writing import check_parquet_output, write_atomically
+from vtune.files.writing import write_atomically
 from vtune.registry import Parts
 from vtune.report.progress import Rows
 from vtune.report.samples import Problem, describe_problem, first_problems
@@ -20,11 +18,8 @@ from vtune.schema.message import IMAGE, Picture
 from vtune.schema.parquet import (
     columns,
     count_rows,
-    read_samples,
     scan_samples,
     scan_trajectories,
-    write_samples,
-    write_trajectories,
 )
 from vtune.schema.sample import Sample, check_unanswered
 from vtune.schema.source_names import check_source
@@ -36,41 +31,6 @@ from vtune.verifiers.perfect import check_full_marks
 
 PROBLEMS = ".problems.txt"
 """Behind the name of what was written: all rows that were left out, one per line."""
-
-
-def make_coco(
-    instances: Path, images: Path, out: Path, *, limit: int | None, seed: int, traces: Path | None = None
-) -> dict[str, object]:
-    """Write samples of COCO annotations to `out`, and cold-start traces of them; return what was written.
-
-    Raises:
-        RecipeError: If an output cannot be written, or is what is read.
-        DataError: If annotations or photographs are missing or broken, or nothing can be asked about them.
-    """
-    for option, path in (("--out", out), ("--traces", traces)):
-        if path is not None:
-            check_parquet_output(path, inputs=[instances, images], option=option)
-    if traces is not None and os.path.realpath(traces) == os.path.realpath(out):
-        raise RecipeError(f"{out} cannot hold samples and traces", fix="name two files")
-    by_source: Counter[str] = Counter()
-
-    def counted() -> Iterator[Sample]:
-        for sample in coco_samples(instances, images, limit=limit, seed=seed):
-            by_source[sample.source] += 1
-            yield sample
-        if not by_source:
-            raise DataError(
-                "no question can be asked about these photographs",
-                where=str(instances),
-                fix="it needs boxes of at least 16 pixels per side, in pixels of the photographs",
-            )
-
-    rows = write_samples(out, counted())
-    made: dict[str, object] = {"file": str(out), "rows": rows, "by_source": dict(by_source)}
-    if traces is not None:
-        write_trajectories(traces, coco_traces(read_samples(out)))
-        made["traces"] = str(traces)
-    return made
 
 
 Scan = Callable[[Path], Iterator[Sample | DataError]]

@@ -14,11 +14,11 @@ from vtune.data.offer import named_tools
 from vtune.errors import DataError, RecipeError, VtuneError, nearest
 from vtune.rollout.prompts import OF_TRACES
 from vtune.runs.curate.rows import Rows
+from vtune.runs.data.coco import make_coco
 from vtune.runs.data.importing import import_data
 from vtune.runs.data.lens import make_lens, make_shortcut
 from vtune.runs.data.own_traces import make_box_traces
 from vtune.runs.data.shapes import make_shapes
-from vtune.runs.data.validating import make_coco
 from vtune.runs.recipes.chain.headers import Command, command_of, fits
 from vtune.runs.recipes.chain.nodes import KINDS, Node
 from vtune.runs.sweep.placeholders import points
