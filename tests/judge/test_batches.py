@@ -280,7 +280,30 @@ def test_of_a_batch_that_expires_what_was_answered_is_kept_and_the_rest_is_said(
         found, facts = asked(server, tmp_path / "state.json")
     assert found[:2] == ["ONE", "TWO"]
     assert "ended as expired without 1 of 2 replies: line 2 failed" in str(found[2])
+    assert "where it expired, continue with --resume" in str(found[2])
     assert (facts["by_batch"], len(server.single)) == (1, 1)
+
+
+@pytest.mark.parametrize("differ", [True, False])
+def test_a_question_with_two_replies_in_a_batch_is_asked_again_where_they_differ(
+    differ: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = vtune_batches.Batches._lines_of
+
+    async def twice(self: vtune_batches.Batches, file: str | None) -> list[str]:
+        found = await fetched(self, file)
+        return [*found, *(line.replace("TWO", "ELSE" if differ else "TWO") for line in found)]
+
+    monkeypatch.setattr(vtune_batches.Batches, "_lines_of", twice)
+    cache = tmp_path / "judge.jsonl"
+    with serve_batches(shouts) as server:
+        found, facts = asked(server, tmp_path / "state.json", cache=cache)
+        again, _ = asked(server, tmp_path / "state.json", cache=cache)
+    assert found == again == ["ONE", "TWO", "THREE"]
+    assert (facts["by_batch"], len(server.single)) == ((1, 2) if differ else (2, 1))
+    rows = [json.loads(line) for line in cache.read_text().splitlines()]
+    none = [row["input"] for row in rows if row["reply"] is None]
+    assert none == ([2 * next(row["input"] for row in rows if row["reply"])] if differ else [])
 
 
 def test_few_questions_that_a_batch_leaves_out_are_asked_alone(tmp_path: Path) -> None:

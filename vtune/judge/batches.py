@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,10 @@ MOST_QUESTIONS, MOST_BYTES = 50_000, 64 * 2**20
 """Of a batch: OpenAI's limit, and ours (OpenAI's is 200 MB), for a batch is in memory until it is sent."""
 TRIES = 3
 """Limit on questions that are asked alone before a batch; ours."""
-_FIX = "see what the endpoint says of it; one that takes no batches is asked with `batch: false`"
+_FIX = (
+    "if it expired, --resume asks the rest again; otherwise see what the endpoint "
+    "says of it; one that takes no batches is asked with `batch: false`"
+)
 _DELETE = "delete the file: its questions are asked again"
 Tell = Callable[[str], object]
 """Shows a line to whoever is waiting."""
@@ -233,17 +236,37 @@ class Batches:
 
 
 def _read(completions: Completions, lines: list[str]) -> list[tuple[str, Completed]]:
-    """(name, completion) of each line that has one."""
-    found = []
+    """(name, completion) of each line that has one.
+
+    Where two lines of one name differ, nobody can say which is the reply: there is none, and both are paid.
+    """
+    found: dict[str, Completed] = {}
     for line in lines:
         try:
             row = parse_json(line)
             response = row["response"]
             if response is not None and response["status_code"] == 200:
-                found.append((str(row["custom_id"]), completions.read(response["body"])))
+                name, read = str(row["custom_id"]), completions.read(response["body"])
+                first = found.setdefault(name, read)
+                found[name] = first if first.text == read.text else _no_reply(first, read)
         except (ValueError, KeyError, TypeError):
             continue  # as one that failed
-    return found
+    return list(found.items())
+
+
+def _no_reply(first: Completed, second: Completed) -> Completed:
+    """What two replies that differ come to: no text, and the tokens of both, where they are known."""
+    return replace(
+        first,
+        text="",
+        input=_sum(first.input, second.input),
+        cached=first.cached + second.cached,
+        output=_sum(first.output, second.output),
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _complaint(batch: Any, lines: list[str]) -> str:
