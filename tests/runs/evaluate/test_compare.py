@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import vtune.runs.agent.engines as vtune_engines
+from tests.data.benchmarks import make_vstar
 from tests.runs.commands import evaluation, setting, vtune
+from tests.runs.evaluate.scripted import asked, evaluated, write_script
 from tests.runs.habits import Habits
 from vtune.metrics.benchmarks import Mark
 from vtune.metrics.power import at_best, detectable
@@ -415,3 +417,17 @@ def test_an_index_is_named_by_what_it_holds(
     assert compared(a, b)["differs"] == differs
     results = [json.loads((one / "results.json").read_text()) for one in (a, b)]
     assert _besides(*results) == [*differs, "model"]
+
+
+def test_what_tools_add_can_be_compared_as_the_message_says(tmp_path: Path) -> None:
+    data = make_vstar(tmp_path / "vstar", 2, (300, 200), (100, 60, 140, 100))
+    names = [sample.id for sample in asked("vstar", data)]
+    model = write_script(tmp_path / "script.jsonl", {name: ["<answer>A</answer>"] for name in names})
+    ways = {"direct": ["direct"], "with": ["codev"], "without": ["codev", "--set", "offers=[]"]}
+    for name, way in ways.items():
+        evaluated("vstar", model, data, tmp_path / name, "--agent", *way)
+    refused = vtune("compare", tmp_path / "direct", tmp_path / "with")
+    assert (refused.code, "the suites differ in answer_in" in refused.err) == (2, True)
+    assert "--set 'offers=[]'" in refused.err
+    found = compared(tmp_path / "without", tmp_path / "with")
+    assert (found["differs"], found["items"]["both"]) == (["offers"], 2)

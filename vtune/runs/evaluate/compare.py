@@ -184,10 +184,12 @@ def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     asked = [one.get("grader", {}) for one in (a, b)]
     judges = [key for key in ("model", "prompts") if asked[0].get(key) != asked[1].get(key)]
     if rules := [*(key for key in keys if within(key, RULES)), *(f"grader.{key}" for key in judges)]:
+        # With the other's suite.yaml, a difference between agents would be gone.
+        agents = "; for what tools add, give both the agent that has them, and one --set 'offers=[]'"
         raise RecipeError(
             f"answers were scored by different rules: the suites differ in {', '.join(rules)}",
             fix="evaluate one of the two again with the other's suite.yaml; `vtune eval --out A --against B` "
-            "says what the rules alone come to",
+            f"says what the rules alone come to{agents if 'answer_in' in rules else ''}",
         )
     indexes = [one["environment"].get("indexes", {}) for one in (a, b)]
     return [
