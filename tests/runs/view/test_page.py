@@ -76,8 +76,8 @@ def test_a_page_of_a_long_run_has_means_of_steps_and_says_so(
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     write_page([run], tmp_path / "page.html")
     values: Any = held(tmp_path / "page.html")
-    assert values["runs"][0]["sources"]["all"]["reward"] == {"steps": [2, 5, 6], "values": [1.0, 6.0, 7.0]}
-    assert "A point of a long curve is the mean of up to 3 steps" in values["note"]
+    shown = {"steps": [3, 6], "values": [1.75, 7.0], "width": 4}
+    assert values["runs"][0]["sources"]["all"]["reward"] == shown
 
 
 def test_a_page_of_many_curves_has_fewer_points_of_each(
@@ -94,8 +94,7 @@ def test_a_page_of_many_curves_has_fewer_points_of_each(
     write_page([run], tmp_path / "page.html")
     values: Any = held(tmp_path / "page.html")
     curves = [one for source in values["runs"][0]["sources"].values() for one in source.values()]
-    assert [one["steps"] for one in curves] == [[2, 5, 7]] * 4
-    assert "the mean of up to 3 steps" in values["note"]
+    assert [one["steps"] for one in curves] == [[3, 7]] * 4
 
 
 def test_a_page_in_the_folder_of_its_run_can_be_written_again(run: Path) -> None:

@@ -51,6 +51,18 @@ def test_a_list_a_trajectory_and_its_pictures(page: TestClient) -> None:
     assert Image.open(BytesIO(picture.content)).size == (16, 12)
 
 
+def test_curves_of_a_long_run_are_thinned_and_those_of_a_short_one_are_not(
+    page: TestClient, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [{"step": step, "source": "all", "reward": step / 3} for step in range(8)]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    short = page.get("api/0/run").json()["sources"]["all"]["reward"]
+    assert short == {"steps": list(range(8)), "values": [step / 3 for step in range(8)]}
+    monkeypatch.setattr(serving, "POINTS", 3)
+    long = page.get("api/0/run").json()["sources"]["all"]["reward"]
+    assert long == {"steps": [3, 7], "values": [0.5, 1.83333], "width": 4}
+
+
 def test_long_texts_are_compressed_for_who_takes_that_and_pictures_are_not(
     page: TestClient, monkeypatch: pytest.MonkeyPatch, run: Path
 ) -> None:

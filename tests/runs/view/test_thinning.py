@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtune.runs.view.thinning import longest, thinned
+from vtune.runs.view.thinning import thinned
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300)
 
@@ -24,12 +24,17 @@ def test_a_thinned_curve_ends_where_it_did_and_its_points_are_means_of_neighbour
     before = -1.0
     for step, value in zip(found["steps"], found["values"], strict=True):
         inside = [v for s, v in zip(given_["steps"], values, strict=True) if before < s <= step]
-        assert value == pytest.approx(fmean(inside))
+        assert value == pytest.approx(fmean(inside), rel=1e-5)
         before = step
+
+
+def test_points_of_seeds_that_are_not_equally_far_lie_at_the_same_steps() -> None:
+    far, near = ({"all": {"reward": curve([1.0] * count)}} for count in (2000, 1200))
+    steps = [thinned(one, 100)["all"]["reward"]["steps"] for one in (far, near)]
+    assert [len(one) for one in steps] == [63, 75]
+    assert set(steps[0][:-1]) & set(range(3 * 1200)) <= set(steps[1])
 
 
 def test_a_short_curve_stays_as_it_is() -> None:
     sources = {"all": {"reward": curve([1.0, 2.0, 4.0])}, "quiz": {}}
     assert thinned(sources, 3) == sources
-    assert longest(sources) == 3
-    assert longest({"quiz": {}}) == 0

@@ -1,5 +1,6 @@
 """`vtune report`: what run folders report, as one document."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -218,18 +219,21 @@ def _steps(recipe: object, environment: object) -> int | None:
 
 
 def _curves(lines: Sequence[MetricsLine]) -> dict[str, dict[str, object]]:
-    names = dict.fromkeys(name for line in lines for name in line.values)
-    return {name: _curve(name, [line for line in lines if name in line.values]) for name in names}
-
-
-def _curve(name: str, lines: Sequence[MetricsLine]) -> dict[str, object]:
-    values = [line.values[name] for line in lines]
+    steps: defaultdict[str, list[int]] = defaultdict(list)
+    values: defaultdict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        for name, value in line.values.items():
+            steps[name].append(line.step)
+            values[name].append(value)
     return {
-        "first": values[0],
-        "last": values[-1],
-        "best": _best(name, values),
-        "steps": [line.step for line in lines],
-        "values": values,
+        name: {
+            "first": found[0],
+            "last": found[-1],
+            "best": _best(name, found),
+            "steps": steps[name],
+            "values": found,
+        }
+        for name, found in values.items()
     }
 
 

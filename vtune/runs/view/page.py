@@ -17,7 +17,7 @@ from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import KINDS, compared, suggested
 from vtune.runs.view.pictures import page_picture
 from vtune.runs.view.sweeps import sweeps_in, sweeps_of
-from vtune.runs.view.thinning import longest, thinned
+from vtune.runs.view.thinning import POINTS, thinned
 from vtune.view.bundle import one_file
 from vtune.view.place import find_all
 from vtune.view.query import facets
@@ -38,8 +38,6 @@ BYTES = 48 * 2**20
 """Of all pictures together: a file that mail and browsers take (ours)."""
 TEXT = 4_000
 """Characters of a trajectory that the page's own search looks through (ours)."""
-POINTS = 2_000
-"""Of a curve, at most (ours): more than a chart has pixels, and than most runs have steps."""
 NUMBERS = 300_000
 """Of all curves of a page together, ours: as text they take 7 MB."""
 FEWEST = 100
@@ -90,7 +88,6 @@ class _Held:
         self._pictures: dict[str, str] = {}
         self._shown: dict[str, str] = {}
         self._left_out = 0
-        self._width = 1
         self._films = self._found()
         chosen = [dict.fromkeys(_examples(one, most)) for one in opened]
         self._pairs = self._compared(chosen)
@@ -119,7 +116,6 @@ class _Held:
                 raise DataError(runs[0]["problem"])
         curves = sum(len(curves) for run in runs for curves in run["sources"].values())
         points = min(POINTS, max(FEWEST, NUMBERS // max(curves, 1)))
-        self._width = max(-(-longest(run["sources"]) // points) for run in runs) if runs else 1
         runs = [run | {"sources": thinned(run["sources"], points)} for run in runs]
         return {
             "note": self._note(),
@@ -140,11 +136,6 @@ class _Held:
             f"several times, and examples of every source and outcome. Pictures are at most {SIDE} "
             "pixels per side."
         )
-        if self._width > 1:
-            note += (
-                f" A point of a long curve is the mean of up to {self._width} steps; "
-                "`vtune view` shows every step."
-            )
         return f"{note} {self._left_out} pictures had no room." if self._left_out else note
 
     def _compared(self, chosen: Sequence[dict[str, None]]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from vtune.runs.view.overview import overview
 from vtune.runs.view.pairs import compared, sides_of, suggested
 from vtune.runs.view.pictures import page_picture
 from vtune.runs.view.sweeps import sweeps_in, sweeps_of
+from vtune.runs.view.thinning import POINTS, thinned
 from vtune.schema.labels import NOTE, Judgement, Label, append_label
 from vtune.schema.sample import Sample
 from vtune.view.bundle import static
@@ -103,7 +104,8 @@ def app_of(opened: Sequence[Opened], token: str, sweeps: Sequence[Path] = ()) ->
 
     @app.get("/api/{number}/run")
     def run(number: int) -> Response:
-        return answer(overview(_of(opened, number)))
+        found = overview(_of(opened, number))
+        return answer(found | {"sources": thinned(found["sources"], POINTS)})
 
     @app.get("/api/{number}/list")
     def listed(number: int, q: str = "", first: int = 0) -> Response:

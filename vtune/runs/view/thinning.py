@@ -1,4 +1,4 @@
-"""Reduces the curves of long runs to few points, for a page that holds all of its numbers."""
+"""Reduces the curves of long runs to few points, for a page: a chart has no more pixels."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -7,12 +7,16 @@ from typing import Any
 Curves = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
 """Source -> number -> `steps` and `values`, of like length."""
 
+POINTS = 1_000
+"""Of a curve, at most (ours): more than a chart has pixels, and than most runs have steps."""
+
 
 def thinned(sources: Curves, most: int) -> dict[str, dict[str, Any]]:
     """The same curves with at most `most` points each.
 
-    Where a curve has more, a point is the mean of neighbours, as many for each point but the last, and lies
-    at the last of their steps: so the end of a run is where it was.
+    Where a curve has more, a point is the mean of `width` neighbours, of fewer at the end, and lies at the
+    last of their steps: so the end of a run is where it was. A width is a power of 2, so that points of seeds
+    that are not equally far lie at the same steps. Means have six digits.
     """
     return {
         source: {name: _thinned(curve, most) for name, curve in curves.items()}
@@ -20,18 +24,16 @@ def thinned(sources: Curves, most: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def longest(sources: Curves) -> int:
-    """How many points the longest curve has."""
-    return max((len(curve["steps"]) for curves in sources.values() for curve in curves.values()), default=0)
-
-
 def _thinned(curve: Mapping[str, Sequence[float]], most: int) -> dict[str, Any]:
     steps, values = curve["steps"], curve["values"]
-    width = -(-len(steps) // most)
-    if width <= 1:
+    width = 1
+    while -(-len(steps) // width) > most:
+        width *= 2
+    if width == 1:
         return dict(curve)
     starts = range(0, len(steps), width)
     return {
         "steps": [steps[min(start + width, len(steps)) - 1] for start in starts],
-        "values": [fmean(values[start : start + width]) for start in starts],
+        "values": [float(f"{fmean(values[start : start + width]):.6g}") for start in starts],
+        "width": width,
     }

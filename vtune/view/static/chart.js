@@ -11,7 +11,7 @@ const BOTTOM = 24;
 const DRAG = 8;
 export const DASHES = ["", "6 4", "2 3", "8 3 2 3"];
 
-// series: [{name, colour, dash, points: [[step, value, low, high], …]}]; view: {from, to, smooth, zoom(from, to), link(step): {address, text}}.
+// series: [{name, colour, dash, width, points: [[step, value, low, high], …]}], width: how many steps a point is the mean of; view: {from, to, smooth, zoom(from, to), link(step): {address, text}}.
 export function chart({ title, unit, series }, view) {
   const drawing = s("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "chart", tabindex: "0", role: "img" });
   const tip = h("div", { class: "tip", hidden: true, "aria-live": "polite" });
@@ -23,7 +23,7 @@ export function chart({ title, unit, series }, view) {
   let scale = null;
 
   function draw() {
-    const shown = series.map((one) => ({ ...one, points: smoothed(one.points, view.smooth).filter(([x]) => x >= view.from && x <= view.to) }))
+    const shown = series.map((one) => ({ ...one, points: smoothed(one.points, Math.ceil(view.smooth / (one.width ?? 1))).filter(([x]) => x >= view.from && x <= view.to) }))
       .filter((one) => one.points.length);
     scale = scaled(shown, view);
     drawing.setAttribute("aria-label", `${title}: ${shown.map(said).join("; ") || "no value in this range"}. Arrow keys read values.`);

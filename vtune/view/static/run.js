@@ -112,14 +112,27 @@ export function byLine(places, runs) {
     name: one.runs.length > 1 ? `${one.name.replace(/\/?seed-\d+$/, "") || one.name} (${one.runs.length} seeds)` : one.name }));
 }
 
+function thinNote(runs) {
+  const width = Math.max(1, ...runs.flatMap((run) => Object.values(run.sources)).flatMap((of) => Object.values(of)).map((one) => one.width ?? 1));
+  return width > 1 ? h("p", { class: "quiet" }, `Curves are thinned: a point is the mean of up to ${width} steps. metrics.jsonl in the folder of the run has every step.`) : null;
+}
+
 function pointsOf(line, source, name) {
   const curves = line.runs.map((run) => run.sources[source]?.[name]).filter(Boolean);
   const at = new Map();
   curves.forEach((one) => one.steps.forEach((step, place) => at.set(step, [...(at.get(step) ?? []), one.values[place]])));
-  return [...at].sort(([a], [b]) => a - b).map(([step, values]) => {
+  // Seeds that are not equally far may be thinned differently: a point is one of all that have come so far.
+  const thin = curves.some((one) => one.width > 1);
+  const whole = ([step, values]) => !thin || values.length === curves.filter((one) => one.steps.at(-1) >= step).length;
+  return [...at].filter(whole).sort(([a], [b]) => a - b).map(([step, values]) => {
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     return line.runs.length > 1 ? [step, mean, Math.min(...values), Math.max(...values)] : [step, mean];
   });
+}
+
+// `width`: how many steps a point is the mean of.
+function drawnOf(line, source, name) {
+  return { points: pointsOf(line, source, name), width: Math.max(1, ...line.runs.map((run) => run.sources[source]?.[name]?.width ?? 1)) };
 }
 
 const MAIN = ["accuracy", "faithful, of all", "a call shows a target"];
@@ -148,9 +161,9 @@ function curves(places, runs, asked, change) {
   const dash = (line, source) => (lines.length > 1 ? Math.max(chosen.indexOf(source), 0) : Math.floor(sources.indexOf(source) / COLOURS));
   const seriesOf = (one) => (one.family
     ? lines.flatMap((line, nth) => one.names.map((name, at) => ({ name: lines.length > 1 ? `${line.name} ${name}` : name, colour: at % COLOURS,
-      dash: lines.length > 1 ? nth : Math.floor(at / COLOURS), points: pointsOf(line, chosen[0], name) }))).filter((series, _, all) => series.points.some(([, y]) => y !== 0) || all.length === 1)
+      dash: lines.length > 1 ? nth : Math.floor(at / COLOURS), ...drawnOf(line, chosen[0], name) }))).filter((series, _, all) => series.points.some(([, y]) => y !== 0) || all.length === 1)
     : lines.flatMap((line) => chosen.map((source) => ({ name: [lines.length > 1 ? line.name : "", source].filter(Boolean).join(" "),
-      colour: colour(line, source), dash: dash(line, source), points: pointsOf(line, source, one.names[0]) })))).filter((series) => series.points.length);
+      colour: colour(line, source), dash: dash(line, source), ...drawnOf(line, source, one.names[0]) })))).filter((series) => series.points.length);
   const sections = [...groups].map(([group, of]) => {
     const drawings = of.map((one) => [one, seriesOf(one)]).filter(([, series]) => series.length).map(([one, series]) =>
       h("div", {}, chart({ title: one.family && chosen[0] !== ALL ? `${one.title} (${chosen[0]})` : one.title, unit: one.unit, series }, view),
@@ -160,7 +173,7 @@ function curves(places, runs, asked, change) {
     if (!group) return body;
     return group === "everything else" ? folded(group, body) : h("section", {}, h("h3", {}, group), body);
   });
-  return [h("section", { "aria-label": "Curves" }, h("h2", {}, "curves"), controls(sources, chosen, lines, asked, view, whole, change, colour), ...sections)];
+  return [h("section", { "aria-label": "Curves" }, h("h2", {}, "curves"), thinNote(runs), controls(sources, chosen, lines, asked, view, whole, change, colour), ...sections)];
 }
 
 // One source and the row over all say the same; of several runs one line each is enough to begin with.
