@@ -70,7 +70,7 @@ JUNK = (
 
 
 @pytest.mark.parametrize("found", range(1, 5))
-@pytest.mark.parametrize("filling", [*JUNK, CUPS[0], box("cup", 0, 10, 15, 41)])
+@pytest.mark.parametrize("filling", [*JUNK, CUPS[0], box("cup", 0.2, 10, 15, 39.9)])
 def test_junk_does_not_make_up_for_missing_boxes(found: int, filling: dict[str, Any]) -> None:
     what = task(*CUPS, **SQUARE)
     honest = judged(what, *CUPS[:found])
@@ -81,8 +81,18 @@ def test_junk_does_not_make_up_for_missing_boxes(found: int, filling: dict[str, 
 
 
 def test_near_objects_and_copies_in_the_truth_are_no_junk() -> None:
-    shifted = box("cup", 2, 10, 17, 40)  # IoU 0.76
-    assert judged(task(CUPS[0], shifted, **SQUARE), CUPS[0], shifted).score == 1.0
+    for shifted in (box("cup", 2, 10, 17, 40), box("cup", 0, 10, 15, 41)):  # IoU 0.76 and 0.97
+        assert judged(task(CUPS[0], shifted, **SQUARE), CUPS[0], shifted).score == 1.0
+    near = box("cup", 0, 10, 16, 41), box("cup", 21, 11, 35, 41)  # two cups, each a little off
+    assert judged(task(*CUPS[:2], **SQUARE), *near).score > 0.85
+    assert (
+        judged(
+            task(box("cup", 10, 10, 90, 90), box("cup", 12, 10, 92, 90), **SQUARE),
+            box("cup", 10, 10, 91, 90),
+            box("cup", 11, 10, 92, 90),
+        ).score
+        > 0.9
+    )
     assert judged(task(CUPS[0], CUPS[0], **SQUARE), CUPS[0], CUPS[0]).score == 1.0
     assert judged(task(CUP, PEN, **SQUARE), CUP, box("pen", *CUP["bbox_2d"])).score == pytest.approx(0.5)
     beyond = box("cup", -3, 10, 50, 50)

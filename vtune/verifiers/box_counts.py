@@ -2,20 +2,17 @@
 
 from collections.abc import Sequence
 
-from vtune.schema.box import iou, proper
+from vtune.schema.box import proper
 from vtune.verifiers.boxes import LabelledBox
 from vtune.verifiers.spaces import Spaces
-
-COPY = 0.9
-"""IoU from which a box is a copy of another one with its label, ours."""
 
 
 def off_by(predicted: Sequence[LabelledBox], truth: Sequence[LabelledBox], spaces: Spaces) -> int:
     """Boxes too many and too few.
 
     A box that is empty, outside the picture or a copy does not stand for one that was asked for, but it does
-    count against the list: otherwise junk could fill a list up to the right number. As many copies as the
-    ground truth has itself are allowed.
+    count against the list: otherwise junk could fill a list up to the right number. A copy has the same label
+    and the same coordinates, rounded; as many as the ground truth has itself are allowed.
     """
     real = [entry for entry in predicted if proper(entry.box) and spaces.shows(entry.box)]
     distinct = len(real) - max(0, _copies(real) - _copies(truth))
@@ -23,8 +20,4 @@ def off_by(predicted: Sequence[LabelledBox], truth: Sequence[LabelledBox], space
 
 
 def _copies(boxes: Sequence[LabelledBox]) -> int:
-    kept: list[LabelledBox] = []
-    for one in sorted(boxes):  # the order of a list must not move a score
-        if not any(one.label == other.label and iou(one.box, other.box) >= COPY for other in kept):
-            kept.append(one)
-    return len(boxes) - len(kept)
+    return len(boxes) - len({(entry.label, tuple(map(round, entry.box))) for entry in boxes})

@@ -11,7 +11,7 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import VERIFIERS
 from vtune.verifiers.limit import limited
 from vtune.verifiers.size import too_large
-from vtune.verifiers.unit_words import MATHS_NAMES, changed, same_unit, without_unit
+from vtune.verifiers.unit_words import MATHS_NAMES, changed, numbers
 from vtune.verifiers.units import contradict
 from vtune.verifiers.verifier import (
     ANSWER_IN,
@@ -120,11 +120,11 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
 
     The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
     prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. One or two words behind
-    a number are its unit ("3 apples") and need not be in the truth, unless they change it ("3 million"; see
-    `unit_words`), and units must not contradict. An answer that begins with words ("The answer is 3") scores
-    0 and is unreadable. An answer
-    that cannot be read in 5 s of processor time (see `limit`) scores 0, and so does one that holds a number
-    no machine should compute (`(10^9)!`, a tower of powers; see `size`), before it is parsed.
+    a number are its unit ("3 apples") where the truth is a bare number, unless they change it ("3 million";
+    see `unit_words`), and units must not contradict. An answer that begins with words ("The answer is 3")
+    scores 0 and is unreadable. An answer that cannot be read in 5 s of processor time (see `limit`) scores
+    0, and so does one that holds a number no machine should compute (`(10^9)!`, a tower of powers; see
+    `size`), before it is parsed.
 
     `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
     V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
@@ -161,7 +161,7 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
     value = parsed(text, words=words)
     same = [text for text, truth in truths.items() if value and same_value(truth, value)]
     if not same and not words:
-        same = [text for text, truth in truths.items() if _same_number(given, value, text, truth)]
+        same = [text for text in truths if _same_number(given, text)]
     if not same and not value:
         return unreadable(f"{quote(given)} is not an expression")
     why = f"answered {quote(given)}, truth {quoted}"
@@ -174,14 +174,13 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
     return answered(float(bool(same)), why)
 
 
-def _same_number(given: str, value: list[Any], text: str, truth: list[Any]) -> bool:
-    """Whether an answer and a ground truth are one but for units that math-verify does not know."""
-    one, other = without_unit(given), without_unit(text)
-    if (one is None and other is None) or (one and other and not same_unit(one[1], other[1])):
+def _same_number(given: str, truth: str) -> bool:
+    """Whether an answer and a ground truth are one but for words and units that math-verify does not know."""
+    found = numbers(given, truth)
+    if found is None:
         return False
-    value = value if one is None else parsed(in_latex(one[0]))
-    truth = truth if other is None else parsed(in_latex(other[0]))
-    return bool(value) and same_value(truth, value)
+    value, right = (parsed(in_latex(number)) for number in found)
+    return bool(value) and same_value(right, value)
 
 
 def looks_slow(reply: str, sample: Sample) -> bool:

@@ -84,7 +84,8 @@ _AT_END = re.compile(
     rf"(?<=[0-9)}}\s]){_SIMPLE}(?:\s*(?:/|per\b)\s*{_SIMPLE})?\Z", re.VERBOSE | re.IGNORECASE
 )
 _RAISED = str.maketrans({"²": "^2", "³": "^3", "℃": "°C", "℉": "°F"})
-_SPACE = re.compile(r"\\[ ,:;!]|~")
+_SPACE = re.compile(r"(?:\\[ ,:;!]|~|\s)+")
+"""A run of spaces becomes one: patterns with several optional spaces take cubic time on a long run."""
 _DEGREE = re.compile(r"\s*\^?\s*\{?\s*\\(?:circ|degree)(?![A-Za-z])\s*\}?")
 _LETTER = re.compile(r"(?<![\\A-Za-z])[A-Za-z]")
 _MONEY = re.compile(r"[^$€£₹¥0-9]*(\\\$|[$€£₹¥])")
