@@ -66,7 +66,7 @@ def test_what_was_counted_may_be_named(verifier: str, things: str) -> None:
 def test_a_second_number_is_not_dropped(
     value: int, between: str, count: str, things: str, other: int
 ) -> None:
-    assume(between != "over" or other != 1)
+    assume(other not in (1, value))  # 2 over 1 is 2, and so is the set of 2 and 2
     for answer in (
         *(
             f"{value} {between} {count}",

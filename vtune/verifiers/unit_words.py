@@ -84,7 +84,7 @@ _INLINE = re.compile(r"(?:\$([^$]+)\$|\\\((.+?)\\\))(?=\s)")
 """A number in math mode, with its unit behind: `$7$ cups`."""
 _NAMED = re.compile(r"\s*[A-Za-z]\s*=\s*")
 _SPACE = re.compile(r"(?:\\[ ,:;!]|~|\s)+")
-_END = re.compile(rf"(?<={_LETTER})[.!]+\Z")
+_END = re.compile(rf"(?:(?<={_LETTER})|(?<=[²³])|(?<=\^[23]))[.!]+\Z")
 _COMMAND = re.compile(r"\\[A-Za-z]+")
 
 
