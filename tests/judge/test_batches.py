@@ -280,7 +280,7 @@ def test_of_a_batch_that_expires_what_was_answered_is_kept_and_the_rest_is_said(
         found, facts = asked(server, tmp_path / "state.json")
     assert found[:2] == ["ONE", "TWO"]
     assert "ended as expired without 1 of 2 replies: line 2 failed" in str(found[2])
-    assert "where it expired, continue with --resume" in str(found[2])
+    assert "if it expired, --resume asks the rest again" in str(found[2])
     assert (facts["by_batch"], len(server.single)) == (1, 1)
 
 

@@ -173,7 +173,7 @@ def test_a_question_that_failed_in_a_finished_evaluation_is_drawn_again_by_resum
         refuses = False
         model.requests.clear()
         ended = evaluate(model, lens, tmp_path / "whole", *most, "--resume")
-        assert (ended.code, "but for 1 rollout(s) without a score" in ended.err) == (0, True), ended.err
+        assert (ended.code, "except for 1 rollout(s) without a score" in ended.err) == (0, True), ended.err
         assert json.loads(ended.out)["sources"]["all"]["unscored"] == 0
         assert {looker.number(body) for body in model.requests if "messages" in body} >= {0}
         model.requests.clear()

@@ -212,7 +212,7 @@ def test_a_page_in_a_file(browser: Any, run: Path, tmp_path: Path) -> None:
     assert page.locator(".frame .crop rect").count() >= 2
     for box in ("run", "other"):
         page.click(f"[aria-label='compare {box}']")
-    page.click("text=compare those")
+    page.click("text=compare the ticked")
     page.wait_for_selector("h2:has-text('what differs: recipe')")
     page.goto(f"file://{file}#/run/0")
     page.wait_for_selector(".charted")
@@ -278,7 +278,7 @@ def test_a_page_that_holds_a_part_says_of_what(browser: Any, tmp_path: Path) -> 
     )
     page.goto(f"{file}#/0?q=answer%3Anowhere")
     page.wait_for_selector(f"text=0 of {holds} that this file holds, of 23")
-    page.wait_for_selector("text=Nothing in this file is like that.")
+    page.wait_for_selector("text=Nothing in this file matches.")
     one.closed(f"file://{tmp_path}")
 
 
