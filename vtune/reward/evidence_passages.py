@@ -13,9 +13,9 @@ from vtune.judge.client import JudgeClient
 from vtune.parts import OURS
 from vtune.reward.evidence_judge import EVIDENCE, EvidencePart, Example
 from vtune.reward.recipe import EvidenceLevels
-from vtune.reward.returned import returned, seen, title
+from vtune.reward.search_output import returned, seen, title
 from vtune.reward.searches import SEARCHES, asked
-from vtune.reward.written import without_accents, written
+from vtune.reward.spellings import without_accents, written
 from vtune.schema.message import Message
 from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 import uvicorn
 
-from tests.conftest import HANGS, ROOT
+from tests.conftest import ROOT
 from tests.runs.sweep.folders import make_sweep
 from tests.runs.view.test_pairs import AFTER, BEFORE
 from tests.runs.view.test_show import hostile
@@ -38,6 +38,10 @@ from vtune.view.place import find_all, find_places
 from vtune.view.query import parse_query, select
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: `make browser`")
+WAITS = 300_000
+"""Milliseconds for what a page shows: many times what it takes on a busy machine, and no half hour for a text
+that is not there."""
+
 CHROMIUM = shutil.which("chromium") or ""
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium: `make browser`")
 
@@ -105,7 +109,7 @@ def served_here(run: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright.expect.set_options(timeout=HANGS * 1000)  # five seconds otherwise: too few on a busy machine
+    playwright.expect.set_options(timeout=WAITS)  # five seconds otherwise: too few on a busy machine
     with playwright.sync_playwright() as started:
         # Tests may run as root, under which Chromium's own sandbox does not start.
         yield started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -116,7 +120,7 @@ class Watched:
 
     def __init__(self, browser: Any, width: int = 1280, scheme: str = "light") -> None:
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page.set_default_timeout(HANGS * 1000)
+        self.page.set_default_timeout(WAITS)
         self.problems: list[str] = []
         self.asked: list[str] = []
         self.page.on(

@@ -1,4 +1,4 @@
-"""Passages, answers and queries as they are compared: however HTML, Markdown or a keyboard writes them."""
+"""Normalises passages, answers and queries, so that HTML, Markdown and accents make no difference."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""What a search returned: numbered passages, as our tools write them, or a summary of them."""
+"""Parses what a search returned: numbered passages, as our tools write them, or a summary of them."""
 
 import re
 from collections.abc import Set
