@@ -1,4 +1,4 @@
-"""`vtune data`: make, import, export, index, inspect and validate data."""
+"""`vtune data`: make, import, export, index, search, inspect and validate data."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,6 +13,7 @@ from .options import AsJson, UsedFiles
 
 FORMATS = list(OURS["format"])
 
+Device = Literal["cpu", "cuda"]
 EncoderFamily = Literal["e5", "bge", "qwen3", "contriever"]
 SearchMethod = Literal["exact", "hnsw"]
 
@@ -165,6 +166,31 @@ def index(
     else:
         result = index_pictures(corpus, out, encoder=encoder) if pictures else index_passages(corpus, out)
     show(result, render_values, as_json=as_json)
+
+
+@app.command("search")
+def search(
+    index: Annotated[Path, typer.Argument(help="Folder that `vtune data index` wrote.")],
+    queries: Annotated[
+        list[str], typer.Argument(metavar="QUERY", help="Texts; for an index of pictures, picture files.")
+    ],
+    top_k: Annotated[int, typer.Option("--top-k", min=1, max=100, help="Results per query.")] = 3,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", help="Where the index's model is now (default: where the index says)."),
+    ] = None,
+    device: Annotated[Device, typer.Option("--device", help="Device that embeds queries.")] = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Show what an index finds, with scores: what a run's search tools would find."""
+    from vtune.report.found import render_found
+    from vtune.runs.data.searching import search_index
+    from vtune.tools.passages import IndexEncoder
+
+    from .output import show
+
+    moved = None if encoder is None and device == "cpu" else IndexEncoder(model=encoder, device=device)
+    show(search_index(index, queries, top_k=top_k, encoder=moved), render_found, as_json=as_json)
 
 
 @app.command("inspect")

@@ -75,7 +75,8 @@ def rewards(
 
 @app.command(
     "search",
-    epilog="POST /search takes {query, top_k}, POST /images {picture: base64, top_k}; GET /health."
+    epilog="POST /search takes {query, top_k}, POST /retrieve {queries, topk, return_scores}, POST /images "
+    "{picture: base64, top_k}; GET /health."
     " SIGINT and SIGTERM end it.",
 )
 def search(

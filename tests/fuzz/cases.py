@@ -99,6 +99,7 @@ def _others(file: str, world: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         "run image": ("sandbox", "run", str(world["code"]), "--image", file),
         "token": ("serve", "rewards", "--token-file", file, "--port", "0"),
         "search": ("serve", "search", file, "--port", "0"),
+        "search an index": ("data", "search", file, "query"),
         "attack": ("sandbox", "attack", "--dir", file),
         "report": ("report", file),
         "credit": ("report", "--credit", file),

@@ -62,7 +62,13 @@ class DenseIndex:
 
     def find(self, query: str, top_k: int) -> list[Passage]:
         """The same, at once."""
-        return [Passage(**json.loads(self._records[number])) for number, _ in self.rank(query, top_k)]
+        return [passage for passage, _ in self.find_scored(query, top_k)]
+
+    def find_scored(self, query: str, top_k: int) -> list[tuple[Passage, float]]:
+        """The same, with their scores."""
+        return [
+            (Passage(**json.loads(self._records[number])), score) for number, score in self.rank(query, top_k)
+        ]
 
     def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
         """(number of the passage, score) of the best passages, in order."""

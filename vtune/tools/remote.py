@@ -10,8 +10,10 @@ from PIL import Image
 
 from vtune.errors import DataError, ServiceError
 from vtune.tools.http import Patience, Poster
-from vtune.tools.passage import Passage, passage_from
+from vtune.tools.passage import Passage, Searcher, passage_from
 from vtune.tools.pictures import Match
+from vtune.tools.remote_settings import bearer
+from vtune.tools.retrieve import ROUTE, RetrievedPassages
 
 HELLO = "hello"
 """Asked of a service before a run. Ours: any answer will do."""
@@ -27,7 +29,7 @@ class RemotePassages:
     def __init__(self, url: str, patience: Patience, *, token: str | None) -> None:
         self._url = url
         self._poster = Poster(
-            f"{url}/search", patience, headers=_bearer(token), name="the text search service"
+            f"{url}/search", patience, headers=bearer(token), name="the text search service"
         )
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
@@ -53,7 +55,7 @@ class RemotePictures:
     def __init__(self, url: str, patience: Patience, *, token: str | None) -> None:
         self._url = url
         self._poster = Poster(
-            f"{url}/images", patience, headers=_bearer(token), name="the image search service"
+            f"{url}/images", patience, headers=bearer(token), name="the image search service"
         )
 
     async def search(self, picture: bytes, top_k: int) -> list[Match]:
@@ -84,13 +86,21 @@ class RemotePictures:
         await self._poster.aclose()
 
 
+def remote_passages(url: str, patience: Patience, token: str | None) -> Searcher:
+    """The service at a URL, in the protocol that the end of the URL names."""
+    url = url.rstrip("/")
+    if url.endswith(ROUTE):
+        return RetrievedPassages(url, patience, token=token)
+    return RemotePassages(url, patience, token=token)
+
+
 def check_passages_service(url: str, patience: Patience, token: str | None) -> None:
     """Ask a text search service one question, as it will be asked in the run; any answer is good.
 
     Raises:
         ServiceError: If none comes.
     """
-    asyncio.run(_asked(RemotePassages(url, _brief(patience), token=token), "text_search", HELLO))
+    asyncio.run(_asked(remote_passages(url, _brief(patience), token), "text_search", HELLO))
 
 
 def check_pictures_service(url: str, patience: Patience, token: str | None) -> None:
@@ -125,10 +135,6 @@ async def _asked(service: _Service[Q], key: str, asked: Q) -> None:
 def _brief(patience: Patience) -> Patience:
     # Who waits for a start is not to wait through every retry.
     return patience.model_copy(update={"retries": min(1, patience.retries)})
-
-
-def _bearer(token: str | None) -> dict[str, str]:
-    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 def _strange(answer: Any, url: str) -> ServiceError:

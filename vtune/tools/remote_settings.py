@@ -26,6 +26,11 @@ def check_remote(url: str | None, token_env: str | None, patience: Patience | No
         raise ValueError("token_env belongs to url")
 
 
+def bearer(token: str | None) -> dict[str, str]:
+    """The header that carries a token; none where there is no token."""
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
 def secret(variable: str | None, what: str) -> str | None:
     """The value of an environment variable; None where none is named.
 

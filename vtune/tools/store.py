@@ -102,7 +102,7 @@ def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
     Raises:
         DataError: If the folder holds none of these kinds.
     """
-    fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if "pictures" in kinds else "")
+    fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if kinds == ("pictures",) else "")
     try:
         facts = parse_json(read_text(folder / MANIFEST))
     except (OSError, ValueError):

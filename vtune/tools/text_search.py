@@ -64,7 +64,7 @@ class TextSearchRecipe(Strict):
     index: str | None = None
     """Folder that `vtune data index` wrote: searched in this process."""
     url: str | None = None
-    """URL of a `vtune serve search`."""
+    """URL of a `vtune serve search`; one that ends with `/retrieve` is asked in Search-R1's protocol."""
     token_env: str | None = None
     """Name of the environment variable that holds its token; null if it needs none."""
     web: WebSearch | None = None
@@ -154,10 +154,10 @@ def _searcher(recipe: TextSearchRecipe, record: Path) -> Searcher:
         return open_passages(Path(recipe.index), recipe.encoder)
     assert recipe.patience is not None
     if recipe.url is not None:
-        from vtune.tools.remote import RemotePassages
+        from vtune.tools.remote import remote_passages
 
         token = secret(recipe.token_env, "the search service's token")
-        return RemotePassages(recipe.url.rstrip("/"), recipe.patience, token=token)
+        return remote_passages(recipe.url, recipe.patience, token)
     from vtune.tools.web import Web
 
     assert recipe.web is not None
@@ -245,7 +245,7 @@ def _check_asking(section: TextSearchRecipe) -> None:
         from vtune.tools.remote import check_passages_service
 
         assert section.patience is not None
-        check_passages_service(section.url.rstrip("/"), section.patience, token)
+        check_passages_service(section.url, section.patience, token)
     if section.pages is not None:
         secret(section.pages.api_key_env, "the key of the search engine")
     if section.web is not None:

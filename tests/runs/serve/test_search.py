@@ -31,6 +31,10 @@ from vtune.runs.plan.checks import _searches as check_searches
 from vtune.runs.serve.search import SearchService, app_of
 from vtune.schema.trajectory import Trajectory
 from vtune.tools.calls import INVALID
+from vtune.tools.http import Patience
+from vtune.tools.passage import Passage
+from vtune.tools.remote import RemotePassages
+from vtune.tools.retrieve import RetrievedPassages
 
 TOKEN = "a-token-of-some-length"
 PATIENCE = {"timeout_s": 0.5, "retries": 1, "deadline_s": 1.0, "concurrency": 4}
@@ -328,9 +332,6 @@ def test_a_token_that_no_header_holds_is_told_before_anything_starts(
 
 
 def test_a_service_that_refuses_the_token_is_ours(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vtune.tools.http import Patience
-    from vtune.tools.remote import RemotePassages
-
     async def main() -> None:
         searcher = RemotePassages(service.url, Patience.model_validate(PATIENCE), token="another-long-token")
         try:
@@ -340,3 +341,81 @@ def test_a_service_that_refuses_the_token_is_ours(service: Served, monkeypatch: 
 
     with pytest.raises(ServiceError, match="refuses: HTTP 401"):
         asyncio.run(main())
+
+
+def test_a_retrieval_servers_url_finds_what_the_own_protocol_finds(policy: Policy, service: Served) -> None:
+    own, foreign = remote(service.url), remote(f"{service.url}/retrieve/")
+    check_asking(foreign)
+    script = call(query="ferry"), call(query="volcano"), call(query="island"), ANSWER
+    assert converse(policy, foreign, *script).messages == converse(policy, own, *script).messages
+
+
+def retrieve(service: Served, **asked: Any) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    request = urllib.request.Request(f"{service.url}/retrieve", json.dumps(asked).encode(), headers)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_retrieve_answers_as_search_r1_does(service: Served) -> None:
+    code, answer = retrieve(service, queries=["ferry", "volcano", " ", "sark"], topk=1, return_scores=True)
+    assert code == 200
+    ferry, volcano, nothing, sark = answer["result"]
+    assert [row["document"] for row in ferry] == [{"id": "f", "contents": '"Ferry"\nIt sails to Sark.'}]
+    assert ferry[0]["score"] > 0
+    assert (volcano, nothing, len(sark)) == ([], [], 1)
+    code, answer = retrieve(service, queries=["island"])
+    assert code == 200
+    assert [row["contents"] for row in answer["result"][0]] == ["The island of Sark."]
+
+
+def test_a_batch_does_not_fail_because_of_one_long_query(service: Served) -> None:
+    code, answer = retrieve(service, queries=["ferry " + "x" * 2000, "ferry \ud800"], topk=1)
+    assert code == 200
+    assert [rows[0]["id"] for rows in answer["result"]] == ["f", "f"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({}, "`queries` is a list of texts"),
+        ({"queries": "ferry"}, "`queries` is a list of texts"),
+        ({"queries": [1]}, "`queries` is a list of texts"),
+        ({"queries": ["a"], "topk": 0}, "`topk` is a whole number from 1 to 100"),
+        ({"queries": ["a"], "topk": True}, "`topk` is a whole number from 1 to 100"),
+        ({"queries": ["a"], "return_scores": 1}, "`return_scores` is true or false"),
+    ],
+)
+def test_a_wrong_batch_is_refused_with_a_reason(service: Served, asked: dict[str, Any], why: str) -> None:
+    code, answer = retrieve(service, **asked)
+    assert (code, answer["error"]["what"]) == (422, why)
+
+
+def test_documents_without_scores_are_read_and_other_answers_are_not() -> None:
+    row = {"id": "1", "contents": '"Ulm"\nThe minster has 768 steps.'}
+    answers: list[Any] = [{"result": [[row]]}, {"result": [[{"document": row, "score": 1}]]}]
+    strange: list[Any] = [
+        {},
+        {"result": []},
+        {"result": [[{"document": 1}]]},
+        {"result": [[{"id": "1"}]]},
+        [],
+    ]
+
+    async def asked(answer: Any) -> list[Passage]:
+        async def post(_: Any) -> Any:
+            return answer
+
+        searcher = RetrievedPassages("http://host/retrieve", Patience.model_validate(PATIENCE), token=None)
+        searcher._poster.post = post  # type: ignore[method-assign]
+        return await searcher.search("steps", 3)
+
+    for answer in answers:
+        (passage,) = asyncio.run(asked(answer))
+        assert (passage.id, passage.title) == ("1", "Ulm")
+    for answer in strange:
+        with pytest.raises(ServiceError, match="not the answer of a retrieval server"):
+            asyncio.run(asked(answer))

@@ -6,7 +6,7 @@ import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
@@ -20,13 +20,19 @@ from vtune.runs.serve.rewards import check_token
 from vtune.tools.observation import encodable
 from vtune.tools.passages import Device, IndexEncoder, open_passages
 from vtune.tools.picture_index import MIN_SCORE, PictureIndex
+from vtune.tools.retrieve import ROUTE, packed
+from vtune.tools.retrieve import TOP_K as DEFAULT_TOP_K
 from vtune.tools.store import read_manifest
 from vtune.tools.text_search import LONGEST_QUERY
+
+if TYPE_CHECKING:
+    from vtune.tools.bm25 import PassageIndex
+    from vtune.tools.dense import DenseIndex
 
 TOP_K = 100
 """Results of one question at most; ours."""
 
-ASKED = "POST /search, POST /images or GET /health"
+ASKED = "POST /search, POST /retrieve, POST /images or GET /health"
 """What a service answers."""
 
 GONE = Response()
@@ -133,14 +139,39 @@ class SearchService:
         Raises:
             DataError: If it is not a question.
         """
-        if self._passages is None:
-            raise DataError("there is no index of passages here", fix="start the service with one")
+        index = self._index()
         query, top_k = _field(asked, "query"), _top_k(asked)
         if len(query) > LONGEST_QUERY:
             raise DataError(f"`query` has more than {LONGEST_QUERY} characters", fix="ask a shorter question")
         async with self._room:
-            found = await self._passages.search(query, top_k)
+            found = await index.search(query, top_k)
         return {"results": [{"id": one.id, "title": one.title, "text": one.text} for one in found]}
+
+    async def retrieve(self, asked: Any) -> dict[str, Any]:
+        """Passages for each query of {"queries", "topk", "return_scores"}, in Search-R1's protocol.
+
+        A batch of a training step must not fail because of one query: an empty one finds nothing, and of a
+        longer one the first `LONGEST_QUERY` characters count.
+
+        Raises:
+            DataError: If it is not such a request.
+        """
+        index = self._index()
+        queries, top_k, scores = _batch(asked)
+
+        async def found(query: str) -> list[dict[str, Any]]:
+            if not query.strip():
+                return []
+            async with self._room:
+                best = await asyncio.to_thread(index.find_scored, encodable(query[:LONGEST_QUERY]), top_k)
+            return packed(best, scores=scores)
+
+        return {"result": await asyncio.gather(*map(found, queries))}
+
+    def _index(self) -> "PassageIndex | DenseIndex":
+        if self._passages is None:
+            raise DataError("there is no index of passages here", fix="start the service with one")
+        return self._passages
 
     async def images(self, asked: Any) -> dict[str, Any]:
         """Matches for {"picture": base64, "top_k"}.
@@ -198,6 +229,10 @@ def app_of(service: SearchService, *, token: str | None, max_bytes: int) -> ASGI
     async def search(request: Request) -> Response:
         return await answered(request, service.search)
 
+    @app.post(ROUTE)
+    async def retrieve(request: Request) -> Response:
+        return await answered(request, service.retrieve)
+
     @app.post("/images")
     async def images(request: Request) -> Response:
         return await answered(request, service.images)
@@ -233,6 +268,21 @@ def _field(asked: Any, name: str) -> str:
             fix="send both halves of a surrogate pair, or neither",
         )
     return value
+
+
+def _batch(asked: Any) -> tuple[list[str], int, bool]:
+    """Queries, passages per query and whether scores are wanted."""
+    asked = asked if isinstance(asked, dict) else {}
+    queries, top_k, scores = asked.get("queries"), asked.get("topk"), asked.get("return_scores")
+    top_k = DEFAULT_TOP_K if top_k is None else top_k
+    fix = 'send {"queries": ["…"], "topk": 3, "return_scores": true}'
+    if not isinstance(queries, list) or not all(isinstance(query, str) for query in queries):
+        raise DataError("`queries` is a list of texts", fix=fix)
+    if type(top_k) is not int or not 1 <= top_k <= TOP_K:
+        raise DataError(f"`topk` is a whole number from 1 to {TOP_K}", fix=fix)
+    if not isinstance(scores, bool | None):
+        raise DataError("`return_scores` is true or false", fix=fix)
+    return queries, top_k, bool(scores)
 
 
 def _top_k(asked: dict[str, Any]) -> int:
