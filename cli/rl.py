@@ -79,6 +79,8 @@ def rl(
     for option, value in (("--only", only), ("--jobs", jobs)):
         if value:
             raise typer.BadParameter("only with --sweep", param_hint=option)
+    if any(setting.startswith("sweep.") for setting in overrides or ()):
+        raise typer.BadParameter("keys that begin with `sweep.` need --sweep", param_hint="--set")
     verb = Verb(
         package="recipes.rl", kind=RLRecipe, check=check, run=_run, split=check_sizes, machine=check_machine
     )

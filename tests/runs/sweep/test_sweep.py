@@ -571,6 +571,8 @@ def test_what_is_about_a_sweep_needs_one(tmp_path: Path) -> None:
     for option, value in (("--jobs", "2"), ("--only", "plain")):
         told = vtune("rl", "--recipe", "codev-tiny", "--out", tmp_path / "out", option, value)
         assert (told.code, "only with --sweep" in told.err) == (2, True)
+    told = vtune("rl", "--recipe", "codev-tiny", "--set", "sweep.seeds=[0]", "--dry-run")
+    assert (told.code, "need --sweep" in told.err) == (2, True)
     hosts = ("--gpus", "1", "--hostfile", tmp_path / "hosts")
     told = vtune("rl", "--recipe", "credit-tiny", "--sweep", "credit-tiny", "--jobs", "2", *hosts)
     assert (told.code, "runs on many machines go one by one" in told.err) == (2, True)
