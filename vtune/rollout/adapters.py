@@ -12,7 +12,7 @@ from vtune.models.adapter_files import write_adapters
 from vtune.rollout.engine import Weights
 
 NAME, NUMBER = "vtune", 1
-"""Of the only adapter, at vLLM: each hand-over takes its place."""
+"""Name and id of the only adapter in vLLM; each transfer replaces it."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks for which vLLM reserves room; an adapter of lower rank is padded with zeros."""
 
@@ -31,7 +31,7 @@ class Adapters:
         """The rank for which vLLM reserves room.
 
         Raises:
-            RecipeError: If it makes none for so large a rank.
+            RecipeError: If vLLM does not support a rank this high.
         """
         found = next((rank for rank in RANKS if rank >= self.rank), None)
         if found is None:
@@ -49,7 +49,7 @@ def written(weights: Weights, adapters: Adapters, folder: Path) -> Iterator[Path
     Args:
         weights: One pass over the adapters' matrices, by their names in peft's files.
         adapters: Their rank and scale.
-        folder: Which vLLM sees too.
+        folder: A folder that vLLM can read too.
     """
     path = folder / uuid.uuid4().hex
     path.mkdir(parents=True)

@@ -35,7 +35,7 @@ from vtune.verifiers.answer_instruction import ended
 from vtune.verifiers.tags import answer
 
 SHOWN = 120
-"""Characters at the end of a turn by which a message shows what it asks for; ours."""
+"""Characters from the end of a turn that a message about it quotes; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,18 @@ class Agent:
     """Runs conversations between an engine and the samples' environments.
 
     Args:
-        engine: Draws the turns.
-        sandbox: Runs the code; no more conversations run at a time than it has room for.
+        engine: Generates the turns.
+        sandbox: Runs the code; its capacity limits how many conversations run at a time.
         chat: The policy's turns as tokens, or `Words`.
-        pictures: The policy's eyes.
-        recipe: How conversations are drawn.
-        observation_transform: What the policy is shown of a tool's picture; evaluation passes a function
-            that blackens it, to prove that the picture is used.
-        waiting: Runs while conversations wait for their environments.
-        tools: What samples may offer beside `python`.
-        feedback: What the policy is told of its looks; None: nothing.
-        warn: Takes a line about a call that does not end, or keeps the event loop; from any thread.
+        pictures: Turns pictures into the policy's input.
+        recipe: How conversations are generated.
+        observation_transform: Applied to tool pictures before the policy sees them; evaluation passes a
+            function that blackens them, to prove that they are used.
+        waiting: Stopwatch that runs while conversations wait for their environments.
+        tools: The tools that samples may offer besides `python`.
+        feedback: What the policy is told about its looks; None: nothing.
+        warn: Takes a one-line warning about a call that does not end or blocks the event loop; called from
+            any thread.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class Agent:
         self._stalls = Stalls(warn)
         self._blocking = Blocking(warn)
         self._closing: set[asyncio.Task[None]] = set()
-        """What ends while something else is done."""
+        """Clean-up tasks that run in the background."""
         self._places: PrioritySemaphore | None = None
         self._turns = sandbox.turns
         self._runs = count()
@@ -116,18 +117,18 @@ class Agent:
         `stop_reason` "error"; it is never scored. Calls of one turn run concurrently, and the same call
         within a group is made once.
         """
-        # Another run may add to them meanwhile; and who gives up waiting for them does not end them.
+        # Another run may add tasks in the meantime, and cancelling this wait must not cancel the tasks.
         closing = set(self._closing)
         await asyncio.shield(asyncio.gather(*closing))
         self._closing -= closing
         found: dict[int, Trajectory] = {}
         results, order = Results(), next(self._runs)
         room = self.room
-        self._places = self._places or PrioritySemaphore(room)  # the sandbox knows its own once it is open
+        self._places = self._places or PrioritySemaphore(room)  # once open, the sandbox knows its capacity
         cohorts = min(self._engine.cohorts, room, len(jobs))
         lanes = []
         for cohort in range(cohorts):
-            # Neighbours stay together: they share a prompt, which is read once.
+            # Neighbouring jobs stay in one cohort: they share a prompt, which is prefilled once.
             share = range(cohort * len(jobs) // cohorts, (cohort + 1) * len(jobs) // cohorts)
             left = iter([(number, jobs[number]) for number in share])
             width = (cohort + 1) * room // cohorts - cohort * room // cohorts
@@ -141,10 +142,10 @@ class Agent:
                         tasks.create_task(self._lane(cohort, left, found, results, order, done, ended))
         except ExceptionGroup as failures:
             first = failures.exceptions[0]
-            raise first from first.__cause__  # what it says of its own cause is kept
+            raise first from first.__cause__  # keeps the cause that it was raised with
         finally:
             await results.clear()
-        # Once round, so that the last sessions are told to end.
+        # Yield to the loop once, so that the last sessions are told to end.
         await asyncio.sleep(0)
         return [found[number] for number in range(len(jobs))]
 
@@ -176,7 +177,7 @@ class Agent:
         done: Callable[[], None],
         ended: Callable[[Job, Trajectory], None],
     ) -> None:
-        """One conversation after another, until none of its cohort is left."""
+        """Run one conversation after another, until the cohort has no jobs left."""
         assert self._places is not None
         try:
             async with self._places.taken(order):
@@ -200,7 +201,7 @@ class Agent:
         except ServiceError as error:
             stop, outcome = "error", None
             self._note_failure(job.sample, book, str(error))
-        done()  # not of one that is cancelled: it has not ended
+        done()  # not called for a cancelled conversation: it has not ended
         return replace(_record(job, book, stop), sandbox=sandbox, outcome=outcome)
 
     def _start(self, job: Job, seen: PrefetchedPictures, results: Results) -> Start:
@@ -222,7 +223,7 @@ class Agent:
         await self._turns.next()
         self._open(job, book, episode.opening)
         if book.length >= recipe.max_tokens:
-            # Nobody was asked: that is no wrong answer.
+            # The policy was never asked, so this is not a wrong answer.
             raise ServiceError(
                 f"sample {job.sample.id!r}: the prompt has {book.length} tokens, and rollout.max_tokens is "
                 f"{recipe.max_tokens}: raise it, lower images.max_pixels, or drop the row"
@@ -255,12 +256,12 @@ class Agent:
         return "turns"
 
     def _open(self, job: Job, book: Transcript, opening: Observation | None) -> None:
-        """The turns before the policy's first word."""
+        """Add the turns before the policy's first turn."""
         sample = job.sample
         sizes = [size_of(data) for data in job.images]
         schemas = self._tools.schemas(sample.tools)
         try:
-            # The number of the rollout apart: a group answers one question.
+            # Without the rollout's number: all rollouts of a group answer the same question.
             draw = hash(job.key[:-1])
             turns = ask(self._recipe.prompt, sample, image_names(job.images), sizes, schemas, draw=draw)
             if opening is not None:
@@ -312,7 +313,7 @@ class Agent:
         if stop is None:
             book.returned(text, list(zip(calls, images, strict=True)))
         else:
-            # The policy never sees what came of them.
+            # The policy never sees the results of these calls.
             for call in calls:
                 book.ran(replace(call, crops=(), unseen=True))
         return stop
@@ -322,18 +323,19 @@ class Agent:
         return book.length + book.observation_length(text, shown) >= self._recipe.max_tokens
 
     async def _shown(self, observation: Observation, seen: PrefetchedPictures) -> tuple[bytes, ...]:
-        """The pictures that the policy is shown of an observation, loaded."""
+        """Load the pictures of an observation as the policy will see them, and return them."""
         images, transform = observation.images, self._observation_transform
         if transform is not None:
             images = tuple([await self._pictures.beside(transform, data) for data in images])
-        await self._turns.next()  # small ones are read in the loop
+        await self._turns.next()  # small pictures are read in the loop itself
         await seen.load(images)
         return images
 
     async def _load(self, job: Job, seen: PrefetchedPictures) -> None:
         """Load a sample's pictures.
 
-        A row whose picture has a good head and no good body is not worth a run, nor its other rows.
+        A picture with a valid header but a corrupt body fails only its own row: it must not end the run or
+        affect other rows.
         """
         try:
             await seen.load(job.images)
@@ -348,7 +350,7 @@ class Agent:
 
 
 def _asked(sample: Sample, said: Turn) -> str:
-    """What a turn asks of its environment, for a message."""
+    """What a turn asks of its environment, as text for a message."""
     return f"the environment {name_of(sample)!r}, sample {sample.id!r}, to {said.text[-SHOWN:]!r}"
 
 

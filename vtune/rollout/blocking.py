@@ -17,28 +17,28 @@ from vtune.verifiers import verdict_on
 T = TypeVar("T")
 
 TICK = 0.5
-"""Seconds between checks of what the loop runs."""
+"""Seconds between checks of what the event loop is running."""
 
 LOOKS = 10
-"""Number of recent checks, half of which must find a user's code before it is named; ours."""
+"""Number of recent checks; user code found in half of them is reported; ours."""
 
 WAIT = 3.0
-"""Seconds after Ctrl-C before a message says what keeps a run from ending; ours."""
+"""Seconds after Ctrl-C before a message says what keeps the run from ending; ours."""
 
 AWAIT = "await what it waits for, or run it by `await asyncio.to_thread(...)`"
 IN_WORKER = "say in_worker=True, so that its verifier runs in a process of its own"
 QUICKER = "nobody awaits it: make it quicker, or do what takes long once, when the file is loaded"
-"""Remedies for a coroutine, a verifier, and any other function of a user's."""
+"""Remedies for a coroutine, a verifier, and any other user function."""
 
 
 class Blocking:
-    """Names, once, the line of a user's own file in which the event loop spends its time.
+    """Reports, once, the line of a user's file in which the event loop spends its time.
 
     A tool or an environment that calls `time.sleep` or `requests.get` holds up all conversations, one after
-    the other; one that never returns holds them up for ever. A thread checks for this, since the loop cannot.
+    the other; one that never returns blocks them for ever. A thread checks for this, since the loop cannot.
 
     Args:
-        warn: Takes one line; called from a thread.
+        warn: Takes a one-line warning; called from a thread.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -47,7 +47,7 @@ class Blocking:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch this thread's loop; without any file of the user's own there is nothing to name."""
+        """Watch this thread's event loop; does nothing if no user files are loaded."""
         files = {file.path: file for file in used()}
         if not files:
             yield
@@ -78,7 +78,7 @@ class Blocking:
 
 
 def to_end(work: Coroutine[Any, Any, T], warn: Callable[[str], None]) -> T:
-    """Run a coroutine in a loop of its own; after Ctrl-C a line says what keeps it from ending."""
+    """Run a coroutine in a new event loop; after Ctrl-C, a warning says what keeps it from ending."""
 
     async def heard() -> T:
         with _CtrlC(warn):
@@ -88,13 +88,13 @@ def to_end(work: Coroutine[Any, Any, T], warn: Callable[[str], None]) -> T:
 
 
 class _CtrlC:
-    """Says what keeps a run from ending after Ctrl-C, if it is a line of a user's own file.
+    """Reports what keeps a run from ending after Ctrl-C, if it is a line in a user's file.
 
-    The first Ctrl-C cancels what the event loop runs, and a function that does not return keeps the loop from
-    seeing to it. A context manager, to be entered within the loop: whatever Ctrl-C does there, it still does.
+    The first Ctrl-C cancels what the event loop runs, but a function that does not return keeps the loop from
+    acting on it. A context manager, entered inside the loop; the previous Ctrl-C handler still runs.
 
     Args:
-        warn: Takes one line; called from a thread.
+        warn: Takes a one-line warning; called from a thread.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
@@ -133,14 +133,14 @@ class _CtrlC:
 
 
 def line_of_theirs(thread: int) -> str | None:
-    """The line of a user's own file that a thread is in, in words; None if it is in none."""
+    """Describes the line of a user's file that a thread is executing; None if it is not in one."""
     files = {file.path: file for file in used()}
     frame = _theirs(sys._current_frames().get(thread), files)
     return None if frame is None else _line(files[frame.f_code.co_filename], frame.f_lineno)
 
 
 def _place(frame: FrameType | None, files: dict[str, Used]) -> tuple[str, int, str] | None:
-    """(path, line, what helps) of the innermost frame that runs one of some files."""
+    """(path, line, remedy) of the innermost frame from one of the given files."""
     theirs = _theirs(frame, files)
     if theirs is None:
         return None
@@ -148,14 +148,14 @@ def _place(frame: FrameType | None, files: dict[str, Used]) -> tuple[str, int, s
 
 
 def _theirs(frame: FrameType | None, files: dict[str, Used]) -> FrameType | None:
-    """The innermost frame that runs one of some files."""
+    """The innermost frame from one of the given files."""
     while frame is not None and frame.f_code.co_filename not in files:
         frame = frame.f_back
     return frame
 
 
 def _remedy(inner: FrameType, files: dict[str, Used]) -> str:
-    """What helps if a frame of theirs takes long, depending on what called it."""
+    """The remedy if one of the user's frames takes long; it depends on the callers."""
     frame: FrameType | None = inner
     awaited = False
     while frame is not None:

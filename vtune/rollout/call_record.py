@@ -7,7 +7,7 @@ from vtune.tools.observation import Observation, recorded
 
 
 def recorded_as(sample: Sample) -> str:
-    """The tool name under which a record stores what an environment did, if it names no tool."""
+    """The tool name under which an environment's act is recorded if the act names no tool."""
     return environment_of(sample).recorded_as or name_of(sample)
 
 
@@ -15,11 +15,11 @@ def call_of(tool: str, arguments: str, seen: Observation, span: tuple[int, int],
     """The record of a call.
 
     Args:
-        tool: Its name.
+        tool: The tool's name.
         arguments: As JSON.
-        seen: What came of it.
-        span: Its tokens.
-        first: Number that its first picture gets.
+        seen: The result.
+        span: First and last+1 token of the call.
+        first: The index that its first picture will get.
     """
     return Call(
         tool=tool,

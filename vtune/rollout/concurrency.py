@@ -15,7 +15,7 @@ class PrioritySemaphore:
     free.
 
     Args:
-        room: How many there are.
+        room: The number of places.
     """
 
     def __init__(self, room: int) -> None:
@@ -25,7 +25,7 @@ class PrioritySemaphore:
 
     @asynccontextmanager
     async def taken(self, order: int) -> AsyncIterator[None]:
-        """A place, given back at the end; a lower `order` goes first."""
+        """Hold a place until the block ends; a lower `order` goes first."""
         await self._take(order)
         try:
             yield
@@ -42,7 +42,7 @@ class PrioritySemaphore:
             await given
         except asyncio.CancelledError:
             if given.done() and not given.cancelled():
-                self._give()  # it was given one in the same moment
+                self._give()  # a place was handed over at the same moment
             raise
 
     def _give(self) -> None:

@@ -10,20 +10,20 @@ from vtune.models.chat import Chat
 from vtune.rollout.engine import Completion, Finish, Request
 
 UNREAD = 64
-"""Limit on tokens whose log-probabilities stay in tensors; ours. A NaN is found when they are read."""
+"""Most tokens whose log-probabilities stay in tensors; ours. A NaN is noticed only when they are read."""
 
 
 class DrawnRows:
-    """The turns of R rows.
+    """The turns being sampled for a batch of R rows.
 
-    The GPU is waited for once per token, for the tokens and for which of them may end a row;
+    The GPU is synchronised once per token, to fetch the tokens and which of them may end a row;
     log-probabilities and entropies stay on it until a row ends.
 
     Args:
-        chat: Of the policy.
-        requests: What each row was asked for.
-        closing: Of each row, which ids can complete a stop text: bool, (V,); only after those is the text
-            looked at.
+        chat: The policy's chat format.
+        requests: The request of each row.
+        closing: For each row, which ids can complete a stop text: bool, (V,); the text is checked only after
+            one of these.
     """
 
     def __init__(self, chat: Chat, requests: Sequence[Request], closing: Sequence[torch.Tensor]) -> None:
@@ -35,11 +35,11 @@ class DrawnRows:
         self._entropies: list[list[float]] = [[] for _ in requests]
         self._finish: list[Finish] = ["length"] * len(requests)
         self._rows = list(range(len(requests)))
-        """Those that are still drawn, in the order of what is taken in."""
+        """Rows still being generated, in the order of the tensors passed to `take`."""
         self._unread: list[tuple[torch.Tensor, torch.Tensor]] = []
         """Log-probabilities and entropies, (R,) each."""
         self._length = 0
-        # Rows that stop alike share a mask.
+        # Rows with the same stop texts share a mask.
         kinds = {id(mask): mask for mask in closing}
         self._watched = torch.stack(list(kinds.values()))
         self._watched[:, chat.end_id] = True
@@ -48,12 +48,12 @@ class DrawnRows:
 
     @property
     def drawing(self) -> Sequence[int]:
-        """The numbers of the rows still being generated."""
+        """Indices of the rows still being generated."""
         return self._rows
 
     @property
     def length(self) -> int:
-        """Tokens sampled so far for each of them."""
+        """Tokens sampled so far for each unfinished row."""
         return self._length
 
     def take(
@@ -63,15 +63,15 @@ class DrawnRows:
 
         Args:
             tokens: int64, (R,).
-            logprobs: Of the tokens, (R,).
-            entropies: Of what they were drawn from, (R,).
+            logprobs: Of these tokens, (R,).
+            entropies: Of the distributions that they were sampled from, (R,).
 
         Returns:
-            The numbers of the rows that end; and among the R the indices of those that go on, int64, None
-            where all do.
+            Indices of the rows that end; and the positions, among the R, of the rows that continue: int64,
+            None if all continue.
 
         Raises:
-            RunFailed: If a log-probability is not a number.
+            RunFailed: If a log-probability is NaN.
         """
         self._unread.append((logprobs, entropies))
         self._length += 1
@@ -95,7 +95,7 @@ class DrawnRows:
         return ended, on
 
     def completion(self, row: int, version: int) -> Completion:
-        """The turn of a row that has ended."""
+        """The completed turn of a row."""
         tokens = tuple(self._tokens[row])
         return Completion(
             tokens,
@@ -106,7 +106,7 @@ class DrawnRows:
         )
 
     def _read(self) -> None:
-        """Move what has been added since the last call to the lists."""
+        """Move the values added since the last call from tensors to lists."""
         numbers = [torch.stack(one, dim=1) for one in zip(*self._unread, strict=True)]
         self._unread.clear()
         logprobs, entropies = torch.stack(numbers).tolist()
@@ -120,12 +120,12 @@ class DrawnRows:
             self._entropies[row] += found[1]
 
     def _stops(self, row: int) -> bool:
-        """Whether a row's last token, which may do so, ends its turn."""
+        """Whether a row's last token, which is one that may, ends its turn."""
         tokens = self._tokens[row]
         if tokens[-1] == self._chat.end_id:
             self._finish[row] = "end"
             return True
-        # Longer than any stop text in tokens: each token holds at least one byte of it.
+        # At least as long as any stop text: each token holds at least one byte of it.
         stops = self._requests[row].sampling.stop
         tail = self._chat.decode(tokens[-2 * max(len(stop.encode()) for stop in stops) :])
         if not any(stop in tail for stop in stops):

@@ -15,8 +15,8 @@ Finish = Literal["stop", "end", "length"]
 
 
 Weights = Callable[[], Iterator[tuple[str, "torch.Tensor"]]]
-"""Starts a pass over the policy's weights by their names in a checkpoint, each unsharded. Every training
-process takes part in a pass, since gathering may need them all."""
+"""Starts a pass over the policy's unsharded weights, by their names in a checkpoint. Every training process
+takes part in a pass, since gathering may need them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Sampling:
     """How tokens are sampled."""
 
     temperature: float
-    """0 takes the likeliest token."""
+    """0: greedy decoding."""
     max_new_tokens: int
     stop: tuple[str, ...] = ()
 
@@ -34,7 +34,7 @@ class Request:
     """One turn to generate."""
 
     token_ids: Sequence[int]
-    """The conversation so far, placeholders expanded."""
+    """The conversation so far, with placeholders expanded."""
     pixels: Sequence[Pixels]
     """Its pictures, in order."""
     sampling: Sampling
@@ -42,14 +42,14 @@ class Request:
     """(seed, step, group, rollout, turn): orders the requests and seeds sampling, so that a run can be
     repeated."""
     cohort: int = 0
-    """Of the trajectory, in [0, `Engine.cohorts`)."""
+    """The trajectory's cohort, in [0, `Engine.cohorts`)."""
     messages: Sequence[Message] = ()
-    """The same conversation as text, for a model that takes no token ids; `images` count `pixels`."""
+    """The same conversation as text, for a model that takes no token ids; its `images` index `pixels`."""
     question: str = ""
     """Id of the sample, for a policy whose replies are stored by question."""
     apart: bool = False
-    """Whether its random numbers come from its own key, whatever else is in the batch; most engines always do
-    this."""
+    """Whether its random numbers depend only on its own key, whatever else is in the batch; most engines
+    always work that way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +61,26 @@ class Completion:
     """Log-probability (nats) of each token at temperature 1, banned tokens excluded."""
     finish: Finish
     weight_versions: tuple[int, ...]
-    """For each token, the training steps behind the weights that sampled it."""
+    """For each token, the number of training steps behind the weights that sampled it."""
     text: str | None = None
-    """The text, if the engine has no tokens; then the tuples are empty."""
+    """The text, if the engine does not work with tokens; the tuples are then empty."""
     entropies: tuple[float, ...] = ()
     """Entropy (nats) of the distribution that each token was sampled from, at temperature 1, banned tokens
     excluded; empty if the engine does not report it."""
     context: int = 0
-    """Tokens of the conversation including this turn, as counted by whoever generated it; 0 if it was not
-    counted, or if there are `token_ids`."""
+    """Tokens in the conversation including this turn, as counted by the engine's backend; 0 if not counted,
+    or if there are `token_ids`."""
 
 
 class Engine(Protocol):
-    """Generates turns. Trajectories register while they run, so that an engine may wait for all of them."""
+    """Generates turns. Trajectories register while they run, so that an engine can wait for all of them."""
 
     cohorts: int
-    """The number of parts that trajectories are divided into: an engine that batches generates for one part
+    """The number of groups that trajectories are divided into: a batching engine generates for one cohort
     while the tools of the other run. 1 if turns are generated as they come."""
 
     def join(self, cohort: int) -> None:
-        """A conversation starts, and maybe others right after it."""
+        """A conversation starts; others may start right after it."""
         ...
 
     def leave(self, cohort: int) -> None:
@@ -91,7 +91,7 @@ class Engine(Protocol):
         """Generate one turn.
 
         Raises:
-            RunFailed: If nothing is left that could draw it.
+            RunFailed: If no working backend is left to generate it.
         """
         ...
 
@@ -99,11 +99,11 @@ class Engine(Protocol):
         """Generate with these weights from now on; called by every training process, between rollouts.
 
         Args:
-            weights: The policy's weights; one pass over them, in every process, or none in any.
-            version: Training steps behind them.
+            weights: The policy's weights; every process makes one pass over them, or none does.
+            version: The number of training steps behind them.
 
         Raises:
-            RunFailed: If nothing is left that could take them.
+            RunFailed: If no working backend is left to take them.
         """
         ...
 

@@ -17,8 +17,8 @@ class EngineThread:
     """Lets the first process of a tensor-parallel group generate for the others even while it waits for them.
 
     Args:
-        make: Makes the engine, in its thread.
-        device: Of this process.
+        make: Creates the engine; called in the thread.
+        device: This process's device.
     """
 
     cohorts = 1
@@ -35,10 +35,10 @@ class EngineThread:
         self._engine = asyncio.run_coroutine_threadsafe(made(), self._loop).result()
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn; see the engine."""

@@ -15,70 +15,70 @@ from vtune.rollout.server_calls import START, Silent, Unusable, call, post
 from vtune.rollout.transfer import Link
 
 FAILURES = 4
-"""Consecutive failures after which a server is given up until the next weights. Between them 0.5, 1 and 2
-seconds."""
+"""Consecutive failures after which a server is given up until the next weights arrive. It is retried after
+0.5, 1 and 2 seconds."""
 
 FRESH = "default"
-"""vLLM's name for the weights that a server has loaded itself."""
+"""vLLM's label for the weights that a server loaded itself."""
 
 CUT_OFF = "vtune: cut off"
-"""Our name for a server's weights during a transfer: what has arrived stays in its layers, and vLLM would add
-to it."""
+"""Our label for a server's weights during a transfer. If the transfer is cut off, partial weights stay in its
+layers, and vLLM would add the next ones to them."""
 
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A server, and what is known about it."""
+    """A server and its known state."""
 
     url: str
     failures: int = 0
     """Consecutive failures."""
     again: float = 0.0
-    """It is not asked before this time."""
+    """It is not used before this time (`time.monotonic`)."""
     why: str = ""
-    """The latest failure."""
+    """The reason for the latest failure."""
     starts: int = 0
-    """How often it was found freshly started: then it belongs to no group of earlier weights."""
+    """How often it was found freshly started; a restarted server is no longer in the previous NCCL group."""
     checked: bool = False
     """Whether it is known to report the log-probabilities of the distribution that it samples from."""
     has: int = -1
-    """The newest weights that it is known to have, in this process: only one process transfers them."""
+    """The newest weights that it is known to have. Tracked per process: only one process transfers them."""
     looked: asyncio.Lock = field(default_factory=asyncio.Lock)
     late: float | None = None
-    """Since when it should have newer weights."""
+    """When it was first found to lack the newest weights."""
     behind: bool = False
-    """It was given up and is receiving the newest weights now: no turns until it has them."""
+    """It had been given up and is now receiving the newest weights; it gets no turns until it has them."""
     turns: set[asyncio.Task[Any]] = field(default_factory=set)
     """Turns that it is generating."""
 
     @property
     def given_up(self) -> bool:
-        """Whether it is not asked before the next weights."""
+        """Whether it is not used until the next weights arrive."""
         return self.failures >= FAILURES
 
     def failed(self, why: str, *, asked: float) -> None:
-        """Record a failure; requests already in progress at the last one count as the same failure."""
+        """Record a failure; requests already in progress at the previous one count as the same failure."""
         if asked >= self.again:
             self.failures += 1
             self.again = time.monotonic() + 0.25 * 2**self.failures
         self.why = why
 
     def worked(self) -> None:
-        """Record an answer; a server that was given up meanwhile stays given up."""
+        """Record a success; a server that has been given up in the meantime stays given up."""
         if not self.given_up:
             self.failures = 0
 
     def give_up(self, why: str) -> None:
-        """Stop asking it; others generate its turns, which a paused server would hold."""
+        """Stop using it; its turns go to other servers, as a paused one would never finish them."""
         self.failures, self.why = FAILURES, why
         for turn in self.turns:
             turn.cancel()
 
 
 class Fleet(Link):
-    """All working servers, sent the same at the same time; one that fails is given up.
+    """All working servers as one: every call goes to all of them at once; one that fails is given up.
 
-    A failed call is retried if that does no harm, or if it did not arrive.
+    A failed call is retried if repeating it is harmless, or if it never arrived.
     """
 
     def __init__(self, http: httpx2.AsyncClient, servers: Sequence[Server]) -> None:
@@ -89,7 +89,7 @@ class Fleet(Link):
         """Do something with every working server.
 
         Raises:
-            RunFailed: If none is left.
+            RunFailed: If no server is left.
         """
 
         async def attempt(server: Server) -> None:
@@ -115,7 +115,7 @@ class Fleet(Link):
         return tuple((server.url, server.starts) for server in self.left())
 
     def why_lost(self, urls: Collection[str]) -> str:
-        """How the first given-up server among these failed; empty if all of them work."""
+        """Why the first given-up server among these failed; empty if all of them work."""
         lost = (server for server in self._servers if server.given_up and server.url in urls)
         return next((f"{server.url}: {server.why}" for server in lost), "")
 
@@ -126,7 +126,7 @@ class Fleet(Link):
             try:
                 said = await call(self._http, "GET", f"{server.url}/weight_info", repeat=True)
             except Silent as error:
-                # Its loop stands in a broadcast whose sender is gone.
+                # It hangs in a broadcast whose sender is gone.
                 raise Unusable(_cut_off(f"{error}, as after a hand-over that was cut off")) from error
             if said["weight_version"] == FRESH:
                 server.starts += 1
@@ -137,7 +137,7 @@ class Fleet(Link):
         await self.each(look)
 
     async def pause(self) -> None:
-        """Stop generating and clear all caches but that of processed pictures: turns may rely on those."""
+        """Stop generating and clear all caches except processed pictures, which pending turns rely on."""
         await self._tell("/pause?mode=keep&clear_cache=false", {}, repeat=True)
         await self.each(self._forget)
 
@@ -148,12 +148,12 @@ class Fleet(Link):
         await post(self._http, server.url, "/reset_encoder_cache", {}, repeat=True)
 
     async def init_weight_transfer_engine(self, info: dict[str, Any]) -> None:
-        """Each server's place in the group follows those of the servers before it.
+        """Form the group; each server's ranks follow those of the servers before it.
 
-        All are asked at the same time: each of them answers only once all are in the group.
+        All are called at the same time: each answers only once all have joined the group.
 
         Raises:
-            RunFailed: If one of them fails meanwhile: the others would wait for it.
+            RunFailed: If a server fails in the meantime: the others would wait for it.
         """
         servers, offset = self.left(), int(info.get("rank_offset", 0))
         calls = []
@@ -172,9 +172,7 @@ class Fleet(Link):
             ) from error
 
     async def start_weight_update(self) -> None:
-        """Weights will follow. Until all have arrived, whoever finds the server knows that it must be
-        restarted.
-        """
+        """Begin a transfer; until it is complete, a label marks each server as one that must be restarted."""
 
         async def start(server: Server) -> None:
             try:
@@ -204,7 +202,7 @@ class Fleet(Link):
         """Load adapters, called `label`, in place of the previous ones; nothing is generated meanwhile."""
 
         async def take(server: Server) -> None:
-            # Loaded over the old ones, vLLM would read the folder again before every batch.
+            # If loaded over the old ones, vLLM would read the folder again before every batch.
             listed = await call(self._http, "GET", f"{server.url}/v1/models", repeat=True)
             if NAME in [one["id"] for one in listed["data"]]:
                 await post(self._http, server.url, "/v1/unload_lora_adapter", {"lora_name": NAME})
@@ -216,10 +214,10 @@ class Fleet(Link):
         await self.each(take)
 
     async def workers(self) -> int:
-        """Number of processes with weights, over all servers.
+        """Number of vLLM processes that hold weights, over all servers.
 
         Raises:
-            RunFailed: If a server does not say how many it has.
+            RunFailed: If a server does not report its number.
         """
         try:
             return sum(await self._sizes(self.left()))

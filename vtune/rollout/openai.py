@@ -27,29 +27,30 @@ from vtune.schema.message import IMAGE, Message
 from vtune.tools.calls import OPEN
 
 KEPT = 1 << 28
-"""Bytes of encoded pictures that are kept; ours."""
+"""Size limit of the cache of encoded pictures, in bytes; ours."""
 
 QUALITIES = (95, 85, 75)
-"""JPEG qualities, tried in order for a picture that is too large as PNG; ours."""
+"""JPEG qualities tried in this order for a picture that is too large as PNG; ours."""
 
 SEEDS = 2**31
-"""Upper bound of seeds: some gateways take signed 32-bit numbers."""
+"""Upper bound of seeds: some gateways accept only signed 32-bit numbers."""
 
 FILTERED = "content_filter"
-"""The `finish_reason` of a reply that the endpoint withheld, wholly or from some word on."""
+"""The `finish_reason` of a reply that the endpoint withheld, entirely or from some point on."""
 IN_TEXT = (OPEN, "<code>", "<answer>")
-"""What a text has that holds a call of ours, or the answer."""
+"""Marks of a text that contains one of our calls, or an answer."""
 CALLED = ("tool_calls", "function_call")
-"""The `finish_reason` of a reply that the endpoint has taken calls out of. It was offered no tools: ours are
-described in words, and called in words."""
+"""The `finish_reason` of a reply from which the endpoint has extracted tool calls. It was offered no tools:
+ours are described in the prompt, and called in the text."""
 
 _TAG = re.compile(r"</(\w+)>")
 _ON = re.compile(r"</(?:think|thinking|answer)>")
-"""Behind an opening tag: the model only mentioned it, and went on to end its thoughts or its answer."""
+"""After an opening tag, one of these shows that the tag was only mentioned: the thoughts or answer went
+on."""
 
 
 class Served(Strict):
-    """How a model behind an endpoint is asked, besides what `rollout` says."""
+    """How a model behind an endpoint is queried, in addition to the settings of `rollout`."""
 
     api_key_env: str | None = "OPENAI_API_KEY"
     """Name of the environment variable that holds the key; null if the endpoint needs none."""
@@ -63,15 +64,14 @@ class Served(Strict):
     """Sides of pictures are multiples of this many pixels: 28 for a served Qwen2.5-VL, 32 for a Qwen3-VL, so
     that the server resizes nothing and boxes keep their meaning."""
     picture_mb: float = Field(default=5.0, gt=0)
-    """Limit on one encoded picture: PNG if it is smaller, else JPEG. 5 is the lowest limit of known gateways.
-    """
+    """Limit on one encoded picture in MiB: PNG if it fits, else JPEG. 5 is the lowest known gateway limit."""
     prices: Prices | None = None
     """Null: no cost is reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a model is, and its name there."""
+    """The URL of an endpoint, and a model's name there."""
 
     url: str
     model: str
@@ -81,7 +81,7 @@ def address_of(name: str) -> Address:
     """The address that `openai:URL#model` names.
 
     Raises:
-        RecipeError: If it is not of that form, or holds what belongs into the environment.
+        RecipeError: If it does not have that form, or contains secrets that belong in the environment.
     """
     url, _, model = name.removeprefix(PREFIX).partition("#")
     example = f"{PREFIX}http://localhost:8000/v1#Qwen/Qwen2.5-VL-7B-Instruct"
@@ -101,20 +101,20 @@ def address_of(name: str) -> Address:
 
 
 def _without_secrets(name: str) -> str:
-    """The name for a message, without anything before an @ or after a question mark."""
+    """The name for use in a message, without anything before an @ or after a question mark."""
     return re.sub(r"\?[^#]*", "?…", re.sub(r"//[^/@]*@", "//…@", name))
 
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """A policy whose weights are elsewhere, in place of a `Policy` where nothing is trained."""
+    """A policy whose weights live elsewhere; takes the place of a `Policy` where nothing is trained."""
 
     chat: Words
     pictures: PictureReader
 
     @classmethod
     def of(cls, budget: PixelBudget, served: Served) -> "ServedPolicy":
-        """A policy that sees pictures within a budget."""
+        """A policy that sees pictures within a pixel budget."""
         return cls(Words(), PictureReader(Screen(served.side_multiple), budget))
 
 
@@ -125,11 +125,11 @@ class OpenAIEngine:
     log-probabilities.
 
     Args:
-        address: Of the model.
-        served: How it is asked.
-        pictures: The eyes that the agent has, too.
-        max_batch: Turns that may be drawn at the same time.
-        ledger: Takes what turns cost; None notes nothing.
+        address: Where the model is.
+        served: How it is queried.
+        pictures: The picture reader, shared with the agent.
+        max_batch: Turns that may be generated at the same time.
+        ledger: Records the usage of each turn; None: it is not recorded.
     """
 
     cohorts = 1
@@ -162,11 +162,11 @@ class OpenAIEngine:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Settings that the model does not accept: it is asked without them."""
+        """Settings that the model does not accept and that are therefore omitted."""
         return self._completions.refused
 
     async def open(self) -> None:
-        """Open the endpoint, without connecting.
+        """Prepare the client, without connecting yet.
 
         Raises:
             RecipeError: If the key is not set.
@@ -174,10 +174,10 @@ class OpenAIEngine:
         await self._completions.__aenter__()
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.
@@ -187,7 +187,8 @@ class OpenAIEngine:
             RecipeError: If a picture is too large to be sent.
         """
         sampling = request.sampling
-        # A stop text is not given back, nor said to be what has ended a turn: only of a tag one can tell.
+        # Endpoints neither return a stop text nor say that one ended the turn; only for tags can this be
+        # inferred.
         stop = [text for text in sampling.stop if _TAG.fullmatch(text)]
         settings: dict[str, Any] = {
             "temperature": sampling.temperature,
@@ -230,7 +231,7 @@ class OpenAIEngine:
         )
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Refuse: a model that is elsewhere is not trained.
+        """Refuse: a remote model is not trained.
 
         Raises:
             RecipeError: Always.
@@ -238,7 +239,7 @@ class OpenAIEngine:
         raise RecipeError("weights cannot be given to an endpoint", fix="draw with transformers or vllm")
 
     async def rest(self) -> None:
-        """The endpoint's devices are its own."""
+        """Does nothing: the endpoint has its own devices."""
 
     async def aclose(self) -> None:
         """Close the connection."""
@@ -259,7 +260,7 @@ class OpenAIEngine:
         )
 
     def _note_lost(self) -> None:
-        """Record a turn of unknown usage: its answer cannot be read."""
+        """Record a turn of unknown usage: its answer could not be read."""
         if self._ledger is not None:
             without = sorted(self.refused)
             self._ledger.add(
@@ -296,20 +297,20 @@ def encoded(picture: Image.Image, most: int) -> tuple[str, bytes]:
 
 
 def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
-    """The text of a turn as an engine of tokens would give it, its stop text included; and what ended it.
+    """The text of a turn including its stop text, as a token-based engine would return it; and what ended it.
 
-    Endpoints cut a stop text off. vLLM says which one it was; elsewhere a turn that ended by itself with a
-    tag still open (`<code>`) is taken to have ended with what closes it, except where its thoughts or its
-    answer ended behind the tag ("<think>No <code> is needed.</think>").
+    Endpoints cut off the stop text. vLLM reports which one it was; elsewhere, a turn that ended by itself
+    with a tag still open (`<code>`) is assumed to have ended with the closing tag, unless its thoughts or its
+    answer ended after the opening tag ("<think>No <code> is needed.</think>").
     """
     text = reply.text
-    # Where the endpoint was not asked to stop, or would not.
+    # The endpoint was not asked to stop here, or ignored it.
     ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
     if ends:
         return text[: min(ends)], "stop"
     if reply.finish == "length":
         return text, "length"
-    if reply.finish != "stop":  # a filter of the endpoint, for one
+    if reply.finish != "stop":  # e.g. the endpoint's content filter
         return text, "end"
     for stop in stops:
         tag = _TAG.fullmatch(stop)
@@ -320,7 +321,7 @@ def said(reply: Completed, stops: Sequence[str]) -> tuple[str, Finish]:
 
 
 def _message(turn: Message, urls: Sequence[str]) -> dict[str, Any]:
-    """A turn in the form that endpoints take, with pictures at their marks."""
+    """A turn in the endpoint's format, with pictures at their marks."""
     if not urls:
         return {"role": turn.role, "content": turn.content}
     parts: list[dict[str, Any]] = []

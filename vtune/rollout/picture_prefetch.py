@@ -6,22 +6,22 @@ from vtune.models.pictures import PictureReader, Pixels
 
 
 class PrefetchedPictures:
-    """The pictures that a conversation has loaded; they stay, whatever the reader evicts.
+    """The pictures that a conversation has loaded; they are kept even if the reader evicts them.
 
     Args:
-        reader: The policy's eyes.
+        reader: The policy's picture reader.
     """
 
     def __init__(self, reader: PictureReader) -> None:
         self._reader = reader
         self._loaded: dict[int, tuple[bytes, Pixels]] = {}
-        """By the identity of the bytes, which are kept for that: comparing megabytes takes time."""
+        """By the identity of the bytes, which are kept alive for that: comparing megabytes is slow."""
 
     async def load(self, images: Sequence[bytes]) -> None:
-        """Read pictures in threads; from then on `read` and `shown_size` have them ready.
+        """Read pictures in threads; `read` and `shown_size` then return without delay.
 
         Raises:
-            DataError: If one is not a picture, or breaks a limit of `vtune.schema.pixels`.
+            DataError: If one is not a picture, or exceeds a limit of `vtune.schema.pixels`.
         """
         missing = [data for data in images if id(data) not in self._loaded]
         found = await self._reader.load(missing)

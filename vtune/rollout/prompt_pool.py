@@ -1,8 +1,8 @@
 r"""A pool of phrasings for the same request, so that no single wording decides (V-Triune, appendix B).
 
-V-Triune found reasoning to vary with the wording of what follows a question, and draws it for each prompt:
-one of ten ways to ask for thoughts and one of ten to say where the answer goes. The sentences are ours; those
-of its code are many, and the paper prints none.
+V-Triune found that reasoning varies with the wording of what follows a question, and samples it for each
+prompt: one of ten ways to ask for thoughts and one of ten to say where the answer goes. The sentences are
+ours: its code has many, and the paper prints none.
 """
 
 import random
@@ -35,7 +35,7 @@ BOXED = (
     r"Finish with your answer inside \boxed{}.",
     r"Wrap the final answer in \boxed{}.",
 )
-"""For samples whose answer is read from a box (`answer_in: boxed`)."""
+"""For samples whose answer is expected in a box (`answer_in: boxed`)."""
 
 TAGGED = (
     "Think inside <think> and </think>, then give the final answer inside <answer> and </answer>.",
@@ -49,15 +49,15 @@ TAGGED = (
     "The reasoning goes into <think> </think>, the final answer into <answer> </answer>.",
     "Reply with <think> your reasoning </think> followed by <answer> your answer </answer>.",
 )
-"""For the others, whose answer is read from tags, and where tags are rewarded."""
+"""For all others, whose answer is expected in tags, and for rewards on tags."""
 
 
 def pool_suffix(missing: Collection[Mark], *, draw: int) -> str:
     """What is appended to a question; empty if the question itself says where its answer goes.
 
     Args:
-        missing: What the question does not name yet (see `vtune.verifiers.answer_instruction`).
-        draw: Decides on the sentences: the same number, the same sentences.
+        missing: What the question does not mention yet (see `vtune.verifiers.answer_instruction`).
+        draw: Chooses the sentences: the same number gives the same sentences.
     """
     if not missing:
         return ""

@@ -26,16 +26,16 @@ class PromptStyle:
 
     turns: Callable[[Sample, Sequence[str], Sequence[Size], Schemas, int], tuple[Message, ...]]
     """(sample, file name of each picture in the sandbox, their (width, height), schemas of the tools with
-    JSON arguments, number of the choice) -> turns. A group has one number, so that its rollouts answer the
-    same question."""
+    JSON arguments, number that chooses the wording) -> turns. A group has one number, so that its rollouts
+    answer the same question."""
     tells: Collection[str] | None = None
-    """The tools that the policy is told about, by the style or by the sample's own turns; None: all."""
+    """The tools that the style, or else the sample's own turns, tells the policy about; None: all."""
     bare: bool = False
     """The sample's turns stay as they are: nothing is added, not even where the answer goes."""
     says_where: bool = False
-    """It states itself where the answer goes."""
+    """The style itself states where the answer goes."""
     draws: bool = False
-    """Its wording is chosen at random, so that several choices show what it may say."""
+    """The wording is chosen at random, so it takes several choices to show what it may say."""
 
     def tells_of(self, tool: str) -> bool:
         """Whether the policy is told about a tool."""
@@ -48,14 +48,14 @@ STYLES: Parts[PromptStyle] = Parts(
     PromptStyle,
     calls=("turns(sample, names, sizes, schemas, draw) -> tuple[Message, ...]",),
 )
-"""Name in the recipe -> how a sample becomes turns."""
+"""Name in the recipe -> style."""
 
 Style = Annotated[str, AfterValidator(STYLES.known)]
 
 PLAIN = "plain"
 """The style that adds nothing."""
 OF_TRACES = "codev"
-"""The default style in which traces of one's own samples ask: their looks are code."""
+"""The default style for collecting traces on a user's own samples, in which looks are code."""
 
 PYTHON_RULES = """**Python execution rules**:
 - The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
@@ -70,7 +70,7 @@ PYTHON_RULES = """**Python execution rules**:
 # your python code here
 ```
 </code>"""
-"""CodeV, template 13.1: how code is written and run."""
+"""CodeV, template 13.1: how code is written and executed."""
 
 CODEV_SYSTEM = f"""You are a helpful assistant.
 
@@ -79,10 +79,10 @@ CODEV_SYSTEM = f"""You are a helpful assistant.
 - You can optionally generate and execute Python code to help analyze or process the image before answering.
 
 {PYTHON_RULES}"""
-"""CodeV, template 13.1, word for word."""
+"""CodeV, template 13.1, verbatim."""
 
 CODEV_PICTURE = '\n### User Image Path:** "{path}"\n### User Image Size:** "{width}×{height}"'
-"""CodeV, template 13.1: what the user turn says of its picture."""
+"""CodeV, template 13.1: how the user turn describes its picture."""
 
 CODEV_FORMAT = """
 ### **Output Format (strict adherence required):**
@@ -103,7 +103,7 @@ another query or a closer look where it does not help."""
 
 
 CODE_OPEN = "<code>\n"
-"""How a prompt shows where code is written; `<code>x</code>` within a line may be HTML."""
+"""How a prompt shows where code is written; a `<code>x</code>` within a line may be HTML."""
 
 
 def codev(
@@ -111,15 +111,15 @@ def codev(
 ) -> tuple[Message, ...]:
     """CodeV's template 13.1: thoughts, code and an answer, with the rules for code in the system turn.
 
-    A sample without tools, or with a system turn of its own, keeps its system turn; if that does not say how
-    code is written, the template's rules follow it.
+    A sample without tools, or with its own system turn, keeps its system turn; if that does not say how code
+    is written, the template's rules are appended.
 
     Args:
-        sample: What is asked.
+        sample: The question.
         names: File name of each picture in the sandbox.
         sizes: (width, height) of each stored picture, in pixels.
-        schemas: Of tools with JSON arguments; this template knows none.
-        draw: Without effect: there is one template.
+        schemas: Of tools with JSON arguments; not used by this template.
+        draw: Not used: there is one template.
     """
     messages = list(sample.prompt)
     if sample.tools and messages[0].role != "system":
@@ -138,7 +138,7 @@ def codev(
 def plain(
     sample: Sample, names: Sequence[str], sizes: Sequence[Size], schemas: Schemas = (), draw: int = 0
 ) -> tuple[Message, ...]:
-    """The sample's own turns, nothing added: for policies that learnt the protocol from traces."""
+    """The sample's own turns, unchanged: for policies that learnt the protocol from traces."""
     return sample.prompt
 
 
@@ -147,15 +147,15 @@ def tools(
 ) -> tuple[Message, ...]:
     """Thoughts, tool calls and an answer, with the tools in the system turn as Qwen's template prints them.
 
-    A system turn that the sample has stays, and the tools follow it. Where `python` is offered too, the rules of
-    CodeV's template say how code is written.
+    If the sample has a system turn, it stays and the tools follow it. If `python` is offered too, the rules
+    of CodeV's template say how code is written.
 
     Args:
-        sample: What is asked.
+        sample: The question.
         names: File name of each picture in the sandbox.
         sizes: (width, height) of each stored picture, in pixels.
-        schemas: Of the tools that the sample offers, beside `python`.
-        draw: Without effect: there is one template.
+        schemas: Of the tools that the sample offers besides `python`.
+        draw: Not used: there is one template.
     """
     own = sample.prompt[0].role == "system"
     parts = [sample.prompt[0].content if own else TOOLS_SYSTEM]
@@ -171,7 +171,7 @@ def pool(
 ) -> tuple[Message, ...]:
     """The sample's own turns, with a request from V-Triune's prompt pool after the last question.
 
-    The request depends on where the sample's answer is read; `draw` chooses it.
+    Which request depends on where the sample's answer is expected, and on `draw`.
     """
     return with_ending(sample, pool_suffix(missing_marks(sample), draw=draw)).prompt
 
@@ -185,11 +185,11 @@ def ask(
     *,
     draw: int,
 ) -> tuple[Message, ...]:
-    """A sample as turns, in the style that a recipe names; see the function of each for the arguments.
+    """A sample as turns, in the style that a recipe names; for the arguments see `codev` and the others.
 
-    A style describes our tools: a sample of another environment keeps its own turns. In every style that is
-    not `bare` a prompt names the places that verifier and format reward read, and the form of the answer where
-    nobody could guess it, also where neither file nor template does.
+    A style describes our tools: a sample of another environment keeps its own turns. Except in `bare` styles,
+    the prompt always names the places that the verifier and the format reward read, and the form of the
+    answer where it cannot be guessed, even if neither the file nor the template does.
     """
     how = STYLES[style]
     if how.bare:

@@ -14,13 +14,13 @@ class Rollout(Strict):
     prompt: Style
     temperature: float = Field(ge=0)
     max_turns: int = Field(gt=0)
-    """Turns of the policy, including the answer."""
+    """The policy's turns, including the one with the answer."""
     max_new_tokens: int = Field(gt=0)
-    """Per turn."""
+    """Tokens per turn."""
     max_tokens: int = Field(gt=0)
-    """In the whole conversation, including pictures."""
+    """Tokens in the whole conversation, including pictures."""
     max_batch: int = Field(gt=0)
-    """Turns generated at the same time: rows of a batch, vLLM's `max_num_seqs`."""
+    """Turns generated at the same time: rows of a batch, or vLLM's `max_num_seqs`."""
     max_conversations: int | None = Field(default=None, gt=0, exclude_if=lambda count: count is None)
     """Concurrent conversations, including those that wait for their tools; null: `max_batch`."""
     tensor_parallel: int = Field(default=1, gt=0, exclude_if=lambda gpus: gpus == 1)
@@ -39,15 +39,15 @@ class Rollout(Strict):
 
     @property
     def conversations(self) -> int:
-        """Concurrent conversations, where the sandbox has room for them."""
+        """Concurrent conversations, if the sandbox has room for them."""
         return self.max_conversations or self.max_batch
 
 
 class TrainingRollout(Rollout):
-    """The same for training, where weights change."""
+    """The same for training, where the weights change."""
 
     engine: Literal["transformers", "vllm"]
-    """What generates: the model being trained itself, or vLLM."""
+    """What generates turns: the model being trained itself, or vLLM."""
     servers: tuple[str, ...]
     """URLs of vLLM servers; empty: vLLM runs in every training process."""
     gpu_memory: float = Field(gt=0, lt=1)
@@ -55,11 +55,11 @@ class TrainingRollout(Rollout):
     staleness: int = Field(ge=0)
     """Steps by which the sampling weights may lag; 1: the next step is generated while one trains."""
     interrupt: bool = Field(default=False, exclude_if=lambda interrupts: not interrupts)
-    """Transfer new weights at once, in the middle of running conversations; otherwise when a step's are all
-    done."""
+    """Transfer new weights at once, in the middle of running conversations; otherwise after all conversations
+    of a step have ended."""
     adapters: Literal["merged", "alone"] = Field(default="merged", exclude_if=lambda way: way == "merged")
-    """What vLLM receives of a model with `update.lora`: all weights, with adapters merged; or adapters alone.
-    """
+    """What vLLM receives from a model with `update.lora`: all weights with adapters merged, or only
+    adapters."""
 
     @model_validator(mode="after")
     def _what_is_ahead_takes_new_weights(self) -> Self:

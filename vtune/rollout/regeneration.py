@@ -1,7 +1,7 @@
 """Regenerates one turn of a stored conversation from the same tokens, with other pictures or no look.
 
-Nothing is encoded anew: what stood before the turn is the record's own token ids. A picture that takes the
-place of another has its size, so that it fills as many of them.
+Nothing is tokenized anew: everything before the turn is the record's own token ids. A replacement picture has
+the same size as the original, so that it fills the same number of tokens.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from vtune.schema.trajectory import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Regeneration:
-    """A turn to generate once more."""
+    """A turn to be generated again."""
 
     request: Request
     started: str = ""
-    """The start of the turn that is already given."""
+    """The beginning of the turn, given in advance."""
     kept: tuple[Message, ...] = ()
     """The turns before it."""
 
@@ -41,15 +41,15 @@ def answer_again(
     """The last turn once more, after everything that came before it.
 
     Args:
-        trajectory: Of a policy that ended it with a turn of its own.
-        images: Index into its images -> what is shown in the place of that one, of the same size.
+        trajectory: One that ends with a turn of the policy.
+        images: Index of an image in the trajectory -> its replacement, of the same size.
         chat: The policy's turns as tokens, or `Words`.
-        reader: The policy's eyes.
-        sampling: How it is drawn.
-        key: Seeds the draw.
+        reader: The policy's picture reader.
+        sampling: How the turn is sampled.
+        key: Seeds the sampling.
 
     Raises:
-        DataError: If the record is not of this model, or a picture has another size.
+        DataError: If the record is from another model, or a picture has a different size.
     """
     kept = trajectory.messages[:-1]
     return _again(trajectory, last_turn(trajectory), kept, images, chat, reader, sampling=sampling, key=key)
@@ -64,18 +64,18 @@ def answer_without(
     sampling: Sampling,
     key: tuple[int, ...],
 ) -> Regeneration:
-    """The answer in place of the first call: the turn starts with what opens an answer.
+    """An answer in place of the first call: the turn starts with the text that opens an answer.
 
     Args:
-        trajectory: With a call and token ids.
+        trajectory: One with a call and token ids.
         opening: E.g. `<answer>`.
         chat: The policy's turns as tokens.
-        reader: The policy's eyes.
-        sampling: How it is drawn.
-        key: Seeds the draw.
+        reader: The policy's picture reader.
+        sampling: How the turn is sampled.
+        key: Seeds the sampling.
 
     Raises:
-        DataError: If the record has no tokens, or is not of this model.
+        DataError: If the record has no tokens, or is from another model.
     """
     if not isinstance(chat, Chat) or not trajectory.token_ids:
         raise DataError(
@@ -90,7 +90,7 @@ def answer_without(
 
 
 def last_turn(trajectory: Trajectory) -> int:
-    """Number of the first token of the policy's last turn."""
+    """Index of the first token of the policy's last turn."""
     start = len(trajectory.token_ids)
     while start and trajectory.loss_mask[start - 1]:
         start -= 1
@@ -98,7 +98,7 @@ def last_turn(trajectory: Trajectory) -> int:
 
 
 async def draw_again(engine: Engine, again: Regeneration, chat: Speech) -> tuple[str, Completion]:
-    """Generate the turn; returns its whole text, with what it was started with."""
+    """Generate the turn; returns its whole text, including the given beginning."""
     completion = await engine.generate(again.request)
     text = chat.decode(completion.token_ids) if completion.text is None else completion.text
     return again.started + text, completion
@@ -136,10 +136,10 @@ def _again(
 def _pixels(
     trajectory: Trajectory, number: int, images: Mapping[int, bytes], reader: PictureReader
 ) -> Pixels:
-    """A picture as the policy is shown it, replaced or not.
+    """A picture as the policy is shown it, whether replaced or not.
 
     Raises:
-        DataError: If what was exchanged fills another number of tokens.
+        DataError: If the replacement fills a different number of tokens.
     """
     own = reader.read(read_bytes(trajectory.images[number]))
     if number not in images:
@@ -153,7 +153,7 @@ def _pixels(
 def _check_tokens(
     trajectory: Trajectory, prefix: Sequence[int], pixels: Sequence[Pixels], chat: Chat
 ) -> None:
-    """Check that the tokens before the turn are this model's, and represent these pictures."""
+    """Check that the tokens before the turn are this model's, and match these pictures."""
     if not prefix:
         raise DataError(
             "the record has no token ids: its model was behind an endpoint",
@@ -177,7 +177,7 @@ def _check_tokens(
 
 
 def _policy_turns(trajectory: Trajectory) -> list[int]:
-    """Numbers of the messages that the policy wrote: as many from the end as runs of its tokens."""
+    """Indices of the policy's messages: as many, from the end, as there are runs of its tokens."""
     runs = sum(
         own and not before
         for before, own in zip((False, *trajectory.loss_mask), trajectory.loss_mask, strict=False)
@@ -195,10 +195,10 @@ async def draw_side_by_side(
 ) -> list[tuple[str, Completion] | ServiceError]:
     """Generate independent turns, at most `room` at a time; returns them in order.
 
-    If an endpoint gives no reply, its failure takes the place of the turn.
+    If an endpoint gives no reply, the error takes the place of the turn.
 
     Raises:
-        RunFailed: If nothing is left that could draw.
+        RunFailed: If no working backend is left.
     """
     found: dict[int, tuple[str, Completion] | ServiceError] = {}
     left = iter(enumerate(turns))

@@ -1,9 +1,9 @@
 """`scripted:FILE`: a policy whose replies are read from a file, by question and turn.
 
-A JSON object per line: `id` of the question; `turns`, what the policy writes in each of its turns, none where
-it fails; `rollout`, for which of several (left out: for all that have no line of their own); `cut`, where the
-conversation was cut: `turn` if its last turn reached its limit of tokens, `context` if there was no room for
-what came back.
+A JSON object per line: `id` of the question; `turns`, what the policy writes in each of its turns, empty for
+a rollout that fails; `rollout`, the number of the rollout (if omitted: all that have no line of their own);
+`cut`, where the conversation was cut: `turn` if its last turn reached its token limit, `context` if there was
+no room for the tool output.
 """
 
 from collections.abc import Collection
@@ -21,15 +21,15 @@ SHAPE = 'write a JSON object per line: {"id": "vstar/0", "turns": ["<answer>A</a
 
 Cut = Literal["turn", "context"]
 FULL = 2**40
-"""Tokens of a conversation with no room left, whatever `rollout.max_tokens` is."""
+"""Number of tokens that leaves no room in a conversation, whatever `rollout.max_tokens` is."""
 
 Key = tuple[str, int | None]
-"""(question, number of the rollout; None: any)."""
+"""(question, number of the rollout; None: all others)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The contents of one line."""
+    """The contents of a line."""
 
     turns: tuple[str, ...]
     cut: Cut | None = None
@@ -37,23 +37,23 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The contents of a file."""
+    """The contents of a script file."""
 
     path: Path
     lines: dict[Key, Line]
 
     def of(self, question: str, rollout: int) -> Line | None:
-        """The turns of a rollout; None if the file has none."""
+        """The line for a rollout; None if the file has none."""
         return self.lines.get((question, rollout), self.lines.get((question, None)))
 
     def check(self, questions: Collection[str], rollouts: int) -> list[str]:
         """Check that every rollout of a suite has its turns.
 
         Returns:
-            Ids in the file that no question has.
+            Ids in the file that match no question.
 
         Raises:
-            DataError: If a rollout has none; such an id may be its question's, misspelt.
+            DataError: If a rollout has no line; one of those ids may be its question's, misspelt.
         """
         missing = [name for name in questions for n in range(rollouts) if self.of(name, n) is None]
         asked = set(questions)
@@ -72,7 +72,7 @@ def read_script(model: str) -> Script:
     """The script that `scripted:FILE` names.
 
     Raises:
-        DataError: If the file is not there, or a line is not of the form.
+        DataError: If the file cannot be read, or a line is malformed.
     """
     path = Path(model.removeprefix(SCRIPTED))
     found: dict[Key, Line] = {}
@@ -113,7 +113,7 @@ def _line(line: bytes, where: str) -> tuple[Key, Line]:
 
 
 class ScriptEngine:
-    """Takes turns from a script. It has no tokens; a turn is cut after the first of the stop texts."""
+    """Takes turns from a script. It has no tokens; a turn is cut after its first stop text."""
 
     cohorts = 1
 
@@ -121,13 +121,13 @@ class ScriptEngine:
         self._script = script
 
     def join(self, cohort: int) -> None:
-        """Nothing to wait for."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing to wait for."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
-        """The turn that the script has for this place in a conversation.
+        """The script's turn for this point of the conversation.
 
         Raises:
             ServiceError: If there is none.
@@ -158,7 +158,7 @@ class ScriptEngine:
         raise ServiceError("weights cannot be given to a script", fix="train a model")
 
     async def rest(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: no device is used."""
 
     async def aclose(self) -> None:
-        """Nothing to end."""
+        """Does nothing: nothing was started."""

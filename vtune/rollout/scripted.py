@@ -8,9 +8,9 @@ from vtune.rollout.engine import Completion, Finish, Request, Weights
 
 
 class ScriptedEngine:
-    """Gives the turns of its script one after the other, starting over at the end.
+    """Returns the turns of its script one after the other, starting over at the end.
 
-    A turn that holds one of the stop texts is cut after it, as a sampling engine would.
+    A turn that contains a stop text is cut after it, as a sampling engine would do.
     """
 
     cohorts = 1
@@ -21,13 +21,13 @@ class ScriptedEngine:
         self._version = 0
 
     def join(self, cohort: int) -> None:
-        """Nothing to wait for."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing to wait for."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
-        """The next turn of the script, as if each token had been certain."""
+        """The next turn of the script, with log-probability 0 for each token."""
         text = next(self._turns)
         stops = [text.find(stop) + len(stop) for stop in request.sampling.stop if stop in text]
         ids = self._chat.words(text[: min(stops)] if stops else text)
@@ -42,7 +42,7 @@ class ScriptedEngine:
         self._version = version
 
     async def rest(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: no device is used."""
 
     async def aclose(self) -> None:
-        """Nothing to end."""
+        """Does nothing: nothing was started."""

@@ -13,8 +13,8 @@ def files_sender(folder: Path, *, first: bool) -> Callable[[Weights, Fleet, str]
     """Sends weights to servers on CPUs, through a folder that they can read.
 
     Args:
-        folder: For files on their way.
-        first: Whether this process sends; the others only help to gather.
+        folder: For the files in transit.
+        first: Whether this process sends; the others only take part in gathering.
     """
 
     async def send(weights: Weights, fleet: Fleet, label: str) -> None:

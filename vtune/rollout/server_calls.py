@@ -10,10 +10,10 @@ from vtune.errors import RunFailed
 from vtune.files.json_text import parse_json
 
 PATIENCE = httpx2.Timeout(1800.0, connect=5.0)
-"""Seconds: a long turn on a full server takes its time."""
+"""Seconds: a long turn on a busy server takes time."""
 
 BRIEF = httpx2.Timeout(60.0, connect=5.0)
-"""The same for a request about the server itself: it answers at once, or hangs. Ours."""
+"""The same for a request about the server itself: it either answers at once or hangs. Ours."""
 
 AGAIN = (0.5, 1.0)
 """Seconds before each retry of a call that may be repeated, or that never arrived. Ours."""
@@ -25,11 +25,11 @@ START = (
 
 
 class Unusable(Exception):
-    """A server gave no usable answer; another may."""
+    """A server gave no usable answer; another one may."""
 
 
 class Silent(Unusable):
-    """It accepted a request about itself, and does not answer."""
+    """It accepted a request about itself, but does not answer."""
 
 
 class Unreached(Unusable):
@@ -58,11 +58,11 @@ async def call(
         method: GET or POST.
         address: URL and path.
         body: As JSON.
-        repeat: Whether it is made again after a failure; None: only where it did not arrive.
+        repeat: Whether to retry after a failure; None: only if the request did not arrive.
 
     Raises:
         Unusable: If the server cannot be reached, or fails.
-        RunFailed: If it refuses the request: asking another way would not help.
+        RunFailed: If it rejects the request: a retry would not help.
     """
     for seconds in AGAIN:
         try:
@@ -95,7 +95,7 @@ async def once(
     if response.status_code >= 400:
         said = f"HTTP {response.status_code}: {response.text[:500]}"
         raise RunFailed(f"{address.partition('?')[0]} refuses: {said}", fix=f"start it with {START}")
-    # What loads an adapter answers in words, what resets a cache in none.
+    # Loading an adapter is answered with plain text, and resetting a cache with an empty body.
     worded = response.headers.get("content-type", "").startswith("text/")
     if worded or not response.content:
         return {}

@@ -20,29 +20,29 @@ from vtune.rollout.stopwatch import Stopwatch
 from vtune.rollout.submission import BAN, Answer, Kept, Submissions, label_of, version_of
 
 KEPT = 1 << 30
-"""Bytes of encoded pictures, and of their patches, that are kept."""
+"""Size limit of the cache of encoded pictures and their patches, in bytes."""
 
 BEHIND = 0.1
-"""Seconds between checks of whether a server has the newest weights."""
+"""Seconds between checks of whether a server that was given up has the newest weights."""
 
 LOOK, LATE = 1.0, 120.0
-"""Seconds between two looks in a process that does not hand weights over, and after which a server will not
-have them; ours. Hand-overs end at about the same time in all processes."""
+"""For processes that do not transfer weights: seconds between checks of a server, and seconds after which a
+server without the newest weights is given up; ours. Transfers end at about the same time in all processes."""
 
 
 class ServersEngine:
     """Generates turns on several vLLM servers.
 
-    A group's turns go to one server, which computes its prompt and pictures once; groups are assigned
-    round-robin. Turns of a server that fails go to the others; it is retried a little later, and then given
-    up. With the next weights it is tried again. A server that has the wrong weights is not used.
+    All turns of a group go to one server, which computes its prompt and pictures once; groups are assigned
+    round-robin. If a server fails, its turns go to the others; it is retried a little later, and then given
+    up until the next weights arrive. A server that has the wrong weights is not used.
 
     Args:
-        policy: Tokens and pictures; the servers' weights come by `take`.
-        urls: Of the servers.
-        send: Takes weights to the servers, called `label`; called in every process of the training.
-        waiting: Covered while something is drawn.
-        model: Name at the servers of the adapter that draws; None: the model that they have loaded.
+        policy: Tokens and pictures; the servers' weights come through `take`.
+        urls: The servers' URLs.
+        send: Sends weights to the servers under a `label`; called in every training process.
+        waiting: Covered while something is generated.
+        model: The servers' name for the adapter to generate with; None: the model that they have loaded.
     """
 
     cohorts = 1
@@ -68,19 +68,19 @@ class ServersEngine:
         )
         self._version = -1
         self._before = -1
-        """The oldest weights that a server may still draw with: the version, or while it changes the last."""
+        """Oldest weights that a server may still use: the current version, or in transfers the previous."""
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
-        """Generate one turn, on the server of its group if that works.
+        """Generate one turn, on the group's own server if it works.
 
         Raises:
-            RunFailed: If no server is left, or one refuses the request as wrong.
+            RunFailed: If no server is left, or one rejects the request as invalid.
         """
         with self._stopwatch.covered():
             body = await self._body(request)
@@ -95,7 +95,7 @@ class ServersEngine:
                 except Unusable as error:
                     server.failed(str(error), asked=asked)
                     continue
-                # New weights may have come meanwhile; no others have.
+                # New weights may have arrived in the meantime; no other weights are valid.
                 if set(completion.weight_versions) - set(range(oldest, self._version + 1)):
                     server.checked = False
                     server.give_up("it has other weights than it was given: was it started again?")
@@ -115,14 +115,14 @@ class ServersEngine:
             server.behind = False
 
     async def rest(self) -> None:
-        """The servers' devices are their own."""
+        """Does nothing: the servers have their own devices."""
 
     async def aclose(self) -> None:
-        """Close the connections; the servers stay."""
+        """Close the connections; the servers keep running."""
         await self._http.aclose()
 
     async def _choose(self, key: tuple[int, ...]) -> Server:
-        """The server of the group that `key` names, or the next one that works."""
+        """The server assigned to the group in `key`, or the next one that works."""
         group = key[-3] if len(key) > 2 else 0
         while True:
             left = usable(self._servers)
@@ -138,7 +138,7 @@ class ServersEngine:
         """The turn that a server generates.
 
         Raises:
-            Unusable: If it fails, or is given up meanwhile.
+            Unusable: If it fails, or is given up in the meantime.
         """
         turn = asyncio.create_task(self._generate(server, body))
         server.turns.add(turn)
@@ -155,9 +155,9 @@ class ServersEngine:
         return await once(self._http, "POST", f"{server.url}/inference/v1/generate", body)
 
     async def _ready(self, server: Server) -> bool:
-        """Whether a server has the newest weights, checked once after each transfer; False: ask another.
+        """Whether a server has the newest weights, checked once after each transfer; False: choose again.
 
-        Only the first process transfers weights, and sees which servers fail meanwhile.
+        Only the first process transfers weights and sees which servers fail during a transfer.
         """
         async with server.looked:
             if server.given_up or server.again > time.monotonic():
@@ -171,7 +171,7 @@ class ServersEngine:
             if version_of(label) < self._before:
                 now = time.monotonic()
                 server.again = now + LOOK
-                if self._before == self._version:  # else they come just now
+                if self._before == self._version:  # otherwise a transfer is in progress
                     server.late = server.late or now
                     if now - server.late > LATE:
                         server.give_up(f"it did not get the newest weights: its own are called {label!r}")
@@ -186,7 +186,7 @@ class ServersEngine:
         """
         if server.checked:
             return
-        # What is drawn is certain, which only the distribution after all biases says.
+        # With this bias the token is certain, which only log-probabilities after all biases show.
         sampling = {"max_tokens": 1, "logprobs": 0, "temperature": 1.0, "logit_bias": {"0": -BAN}}
         said = await self._drawn(server, {"token_ids": [0], "sampling_params": sampling})
         (choice,) = said["choices"]

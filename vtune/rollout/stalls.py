@@ -6,33 +6,33 @@ from contextlib import contextmanager
 from itertools import count
 
 PATIENCE = 300.0
-"""Seconds that a call may take before it is named; ours. Code is stopped long before."""
+"""Seconds that a call may take before it is reported; ours. Code is stopped long before."""
 
 
 class Stalls:
-    """Names the call that has been waited for longest, once it takes more than `PATIENCE`.
+    """Reports the call that has been pending longest, once it takes more than `PATIENCE`.
 
-    A user's own tool or environment may wait for ever, and the run with it. It is named again each time the
-    wait has doubled.
+    A user's own tool or environment may hang for ever, and the run with it. The call is reported again each
+    time its waiting time has doubled.
 
     Args:
-        warn: Takes one line.
+        warn: Takes a one-line warning.
     """
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
         self._waiting: dict[int, tuple[float, str]] = {}
-        """When each wait began and for what, the oldest first."""
+        """When each wait began and what it is for, oldest first."""
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._oldest = -1
-        """The number of the wait that was the oldest at the last look."""
+        """The number of the oldest wait at the last check."""
         self._bound = PATIENCE
-        """Seconds after which that one is named next."""
+        """Seconds of waiting after which it is reported next."""
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Wait for something, described as in messages."""
+        """Wait for something, described as it should appear in messages."""
         number = next(self._numbers)
         self._waiting[number] = (_now(), what)
         if self._timer is None:

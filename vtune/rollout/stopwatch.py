@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds during which at least one of its `with` blocks was open and no `covered` block.
+    """Seconds during which at least one of its `with` blocks was open and no `covered` block was.
 
     Conversations open blocks while they wait for the sandbox; the engine covers them while it generates,
-    because then nobody is held up. Blocks may overlap.
+    because then nothing is held up. Blocks may overlap.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Stopwatch:
             self._change(covers=-1)
 
     def take(self) -> float:
-        """The seconds since the last call of this method."""
+        """The seconds counted since the last call of this method."""
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 

@@ -1,7 +1,7 @@
 """A turn as a request to vLLM, and how its answer is read: the same in this process and over HTTP.
 
-vLLM expands placeholders itself, and would expand an expanded prompt once more without a word. So it gets one
-placeholder per picture, and what it made of the prompt is compared with ours.
+vLLM expands placeholders itself, and would silently expand an expanded prompt again. So it gets one
+placeholder per picture, and the prompt it made is compared with ours.
 """
 
 import asyncio
@@ -17,18 +17,17 @@ from vtune.models.policy import Policy
 from vtune.rollout.engine import Completion, Finish, Request
 
 BAN = -100.0
-"""Added to the logit of what the policy may not say; vLLM accepts nothing lower. e^-100 is zero in float32.
-"""
+"""Added to the logits of banned tokens; vLLM accepts nothing lower. e^-100 is zero in float32."""
 
 MOST = 1024
-"""Tokens that one request can ban or allow by name: the most that vLLM's runner on GPUs has room for."""
+"""Tokens that one request can ban or allow by id: the most that vLLM's GPU runner has room for."""
 
 DRAWN = ("stop", "length")
-"""How vLLM says that a turn ended which it has drawn."""
+"""vLLM's finish reasons for a turn that it has completed."""
 
 ATTEMPTS = 3
-"""At a turn that vLLM gives up. Where its two ends disagree about a picture that both keep, it has let go of
-it by then, and the next attempt brings the picture along."""
+"""Attempts at a turn that vLLM aborts. If its two processes disagree about a cached picture, the picture has
+been dropped by then, and the next attempt sends it again."""
 
 _LABEL = "vtune-"
 
@@ -40,20 +39,20 @@ class Answer:
     """What vLLM returned for one turn."""
 
     prompt: Sequence[int]
-    """The prompt as it saw it, placeholders expanded."""
+    """The prompt as vLLM saw it, with placeholders expanded."""
     token_ids: Sequence[int]
     logprobs: Sequence[float]
-    """One per token, over what could be sampled."""
+    """One per token, over the tokens that could be sampled."""
     finish: str
     """One of `DRAWN`; anything else is a failure."""
     stop: object
-    """Which stop text or token ended it."""
+    """The stop text or token that ended it."""
     spans: Sequence[tuple[str, int]]
     """(label of the weights, last+1 token), in order."""
 
 
 class Submissions:
-    """Writes requests and reads answers for one policy."""
+    """Builds requests and reads answers for one policy."""
 
     def __init__(self, policy: Policy) -> None:
         self._chat = policy.chat
@@ -66,7 +65,7 @@ class Submissions:
         return collapsed(request.token_ids, request.pixels, image_id=self._chat.image_id)
 
     def sampling(self, request: Request) -> dict[str, Any]:
-        """Sampling parameters by vLLM's names; everything that a model's own settings might change is set."""
+        """Sampling parameters under vLLM's names; overrides anything a model's own settings might change."""
         sampling = request.sampling
         return {
             "temperature": sampling.temperature,
@@ -79,7 +78,7 @@ class Submissions:
             "logprobs": 0,
             **self._allowed,
             "stop": list(sampling.stop),
-            # Tokens are all that counts here; only a stop text has to be looked for in text.
+            # Only tokens are used; text is needed only to find a stop text.
             "detokenize": bool(sampling.stop),
             "include_stop_str_in_output": True,
             "ignore_eos": True,
@@ -87,14 +86,14 @@ class Submissions:
         }
 
     def completion(self, request: Request, answer: Answer) -> Completion:
-        """The turn, checked.
+        """The turn, validated.
 
         Raises:
-            RunFailed: If vLLM gave the turn up, saw another prompt than the trainer will, or says nothing
-                usable.
+            RunFailed: If vLLM aborted the turn, saw a different prompt than the trainer will, or returned
+                nothing usable.
         """
         if answer.finish not in DRAWN:
-            # Such a turn is no work of the policy: to score it would punish the turns before.
+            # The policy did not end this turn: scoring it would penalise the turns before it.
             raise RunFailed(
                 f"vLLM gave a turn up ({answer.finish}) after {len(answer.token_ids)} tokens",
                 fix="continue with --resume; VLLM_LOGGING_LEVEL=WARNING shows what vLLM says of it",
@@ -118,10 +117,10 @@ class Submissions:
 
 
 def _allowed(banned: set[int], columns: int) -> dict[str, Any]:
-    """What keeps a policy from the tokens that it may not say, by vLLM's names: the shorter of two lists.
+    """Keeps the policy from sampling banned tokens, under vLLM's names: the shorter of two lists.
 
     Raises:
-        RunFailed: If both are too long.
+        RunFailed: If both lists are too long.
     """
     if len(banned) <= MOST:
         return {"logit_bias": dict.fromkeys(sorted(banned), BAN)}
@@ -135,11 +134,11 @@ def _allowed(banned: set[int], columns: int) -> dict[str, Any]:
 
 
 class Kept(Generic[P]):
-    """What was computed from recently used pictures.
+    """A cache of values computed from recently used pictures.
 
     Args:
-        room: Bytes that may be kept.
-        size: Bytes of what is made of one.
+        room: Size limit in bytes.
+        size: Bytes of the value for one picture.
     """
 
     def __init__(self, room: int, size: Callable[[P], int]) -> None:
@@ -150,14 +149,14 @@ class Kept(Generic[P]):
         self._making: dict[int, asyncio.Task[P]] = {}
 
     async def of(self, pixels: Pixels, make: Callable[[Pixels], Awaitable[P]]) -> P:
-        """What was kept for a picture, or else what is computed now: once, however many ask meanwhile."""
+        """The cached value for a picture, or else compute it: only once, however many callers wait."""
         found = self.get(pixels)
         if found is not None:
             return found
         making = self._making.get(id(pixels))
         if making is None:
             making = self._making[id(pixels)] = asyncio.create_task(self._made(pixels, make))
-        # Whoever gives up waiting does not end it for the others.
+        # A caller that stops waiting does not cancel it for the others.
         return await asyncio.shield(making)
 
     async def _made(self, pixels: Pixels, make: Callable[[Pixels], Awaitable[P]]) -> P:
@@ -167,7 +166,7 @@ class Kept(Generic[P]):
             del self._making[id(pixels)]
 
     def get(self, pixels: Pixels) -> P | None:
-        """What was kept for a picture."""
+        """The cached value for a picture, if any."""
         found = self._kept.get(id(pixels))
         if found is None:
             return None
@@ -175,7 +174,7 @@ class Kept(Generic[P]):
         return found[1]
 
     def put(self, pixels: Pixels, made: P) -> P:
-        """Keep it; the pixels stay too, or their number might come to mean others."""
+        """Cache a value; the pixels are kept too, or their `id` might be reused for others."""
         self._kept[id(pixels)] = (pixels, made)
         self._held += self._bytes(pixels, made)
         while self._held > self._room and len(self._kept) > 1:
@@ -191,7 +190,7 @@ def collapsed(token_ids: Sequence[int], pixels: Sequence[Pixels], *, image_id: i
     """The same conversation with one placeholder per picture.
 
     Raises:
-        RunFailed: If placeholders and pictures do not match: a bug, for both come from one transcript.
+        RunFailed: If placeholders and pictures do not match: a bug, since both come from one transcript.
     """
     short: list[int] = []
     pictures = iter(pixels)
@@ -211,17 +210,17 @@ def collapsed(token_ids: Sequence[int], pixels: Sequence[Pixels], *, image_id: i
 
 
 def seed_of(key: tuple[int, ...]) -> int:
-    """A seed in [0, 2^63) for a draw."""
+    """A sampling seed in [0, 2^63)."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def label_of(version: int) -> str:
-    """The label at vLLM for the weights after `version` training steps."""
+    """The label in vLLM for the weights after `version` training steps."""
     return f"{_LABEL}{version}"
 
 
 def version_of(label: str) -> int:
-    """The number of steps in a label; -1 for one that is not ours, as before the first transfer."""
+    """The number of steps in a label; -1 for a label that is not ours, such as before the first transfer."""
     number = label.removeprefix(_LABEL)
     return int(number) if label.startswith(_LABEL) and number.isdecimal() else -1

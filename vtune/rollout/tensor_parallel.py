@@ -22,13 +22,13 @@ from vtune.rollout.submission import Answer
 from vtune.schema.remembered import Remembered
 
 LENGTH = 8
-"""Bytes before a message that give its length."""
+"""Bytes of the length prefix of a message."""
 
 KEPT = 1 << 30
-"""Bytes of pictures that stay put together for the next turn, at either end; ours."""
+"""Size limit, in bytes, of the pictures cached for the next turn at either end; ours."""
 
 LONG = 80
-"""Bytes of the path of the folder for temporary files, from which on it has no room for a socket."""
+"""From this length in bytes, the path of the temporary folder leaves no room for a socket's name."""
 
 Shown = tuple[tuple[int, int], bytes]
 """(width, height) and RGB bytes of a picture."""
@@ -36,20 +36,20 @@ Shown = tuple[tuple[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn, as another process requests it from the first one."""
+    """One turn, as another process requests it from the first process."""
 
     name: str
     token_ids: list[int]
     """One placeholder per picture."""
     images: tuple[Shown | None, ...]
-    """Its pictures; None: one that was already sent, under its name."""
+    """Its pictures; None for one that was already sent, under its name."""
     names: tuple[str, ...]
-    """Of the pictures: see `Pixels.name`."""
+    """Names of the pictures: see `Pixels.name`."""
     sampling: dict[str, Any]
 
 
 Draw = Callable[[Turn, list[Image.Image]], Awaitable[Answer]]
-"""Draws a turn, whose pictures stand beside it."""
+"""Generates a turn from the given pictures."""
 
 
 class Forgotten:
@@ -60,10 +60,10 @@ class TensorParallelGroup:
     """The processes that share a vLLM (tensor parallelism), as seen by one of them.
 
     Args:
-        index: Of this process; 0 has the vLLM.
-        size: Processes.
+        index: Of this process; process 0 has the vLLM.
+        size: Number of processes.
         group: Their process group, on the CPU; None for a group of one.
-        address: The socket at which the first one draws for the others.
+        address: The socket at which the first process generates for the others.
     """
 
     def __init__(self, index: int, size: int, group: Any, address: Path) -> None:
@@ -71,21 +71,21 @@ class TensorParallelGroup:
         self.size = size
         self.group = group
         self.address = address
-        # Barriers block, and the first process draws for the others meanwhile.
+        # Barriers block, and the first process generates for the others in the meantime.
         self._waiting = ThreadPoolExecutor(1, thread_name_prefix="vtune-tensor-parallel")
 
     @classmethod
     def formed(cls, rank: int, world: int, size: int, *, patience: timedelta) -> Self:
-        """The group of a process; all processes of the training call it together.
+        """The group of this process; all training processes call it together.
 
         Args:
-            rank: Of this process; neighbours are a group.
-            world: Processes of the training.
-            size: Of a group.
-            patience: Of its barriers.
+            rank: Of this process; consecutive ranks form a group.
+            world: Number of training processes.
+            size: Processes per group.
+            patience: Timeout of its barriers.
 
         Raises:
-            RecipeError: If groups do not come out even, or one would be spread over machines.
+            RecipeError: If the processes do not divide evenly, or a group would span machines.
         """
         if world % size:
             raise RecipeError(
@@ -114,10 +114,10 @@ class TensorParallelGroup:
         return self.index == 0
 
     async def barrier(self, work: Coroutine[Any, Any, None] | None = None) -> None:
-        """Do this process's work, and continue when the whole group has done theirs.
+        """Do this process's work, and continue when all processes of the group have done theirs.
 
         Raises:
-            RunFailed: In all of them, if the work of one has failed so.
+            RunFailed: In all of them, if the work of one raised it.
         """
         failure: RunFailed | None = None
         try:
@@ -137,7 +137,7 @@ class TensorParallelGroup:
         return found
 
     def close(self) -> None:
-        """End what waits, and remove the socket."""
+        """Stop the barrier thread, and remove the socket."""
         self._waiting.shutdown()
         if self.first:
             shutil.rmtree(self.address.parent, ignore_errors=True)
@@ -153,9 +153,9 @@ class TurnServer:
     """Lets the first process of a tensor-parallel group generate for the others.
 
     Args:
-        address: Of the socket.
-        draw: Draws one turn.
-        room: Bytes of pictures that stay, so that a conversation's next turns need not bring them.
+        address: Path of the socket.
+        draw: Generates one turn.
+        room: Size limit, in bytes, of the picture cache; cached pictures need not be sent again.
     """
 
     def __init__(self, address: Path, draw: Draw, *, room: int = KEPT) -> None:
@@ -163,13 +163,13 @@ class TurnServer:
         self._draw = draw
         self._images: Remembered[str, Image.Image] = Remembered(
             room,
-            lambda _, image: 4 * image.width * image.height,  # Pillow pads RGB
+            lambda _, image: 4 * image.width * image.height,  # Pillow pads RGB to 4 bytes
         )
         self._server: asyncio.Server | None = None
         self._drawing: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Listen, if it does not yet."""
+        """Start listening, unless it already does."""
         if self._server is None:
             self._server = await asyncio.start_unix_server(self._serve, self._address)
 
@@ -194,7 +194,7 @@ class TurnServer:
     def _drawn(self, writer: asyncio.StreamWriter, task: "asyncio.Task[None]") -> None:
         self._drawing.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Whoever asked would wait for ever.
+            # Otherwise the client would wait for ever.
             writer.close()
             context = {"message": "a turn of another process failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
@@ -210,7 +210,7 @@ class TurnServer:
         await writer.drain()
 
     def _shown(self, turn: Turn) -> list[Image.Image] | None:
-        """The pictures of a turn; None if one of them is neither in it nor kept."""
+        """The pictures of a turn; None if one of them is neither in it nor cached."""
         images = []
         for name, shown in zip(turn.names, turn.images, strict=True):
             if shown is None:
@@ -227,10 +227,10 @@ class TurnClient:
     """Requests turns for another process of a tensor-parallel group.
 
     A picture is sent with the first turn that shows it, and not again: a conversation shows all of its
-    pictures in each of its turns, and the process that generates serves many.
+    pictures in each turn, and the generating process serves many clients.
 
     Args:
-        address: Of the socket.
+        address: Path of the socket.
     """
 
     def __init__(self, address: Path) -> None:
@@ -240,10 +240,10 @@ class TurnClient:
         self._asked: dict[int, asyncio.Future[Answer | Forgotten]] = {}
         self._number = 0
         self._sent: set[str] = set()
-        """Names of pictures that the other end has got."""
+        """Names of the pictures that the server has received."""
 
     async def open(self) -> None:
-        """Connect, if it has not yet; the other end listens."""
+        """Connect, unless already connected; the server must be listening."""
         if self._writer is None:
             reader, self._writer = await asyncio.open_unix_connection(str(self._address))
             self._reading = asyncio.create_task(self._listen(reader))
@@ -252,9 +252,10 @@ class TurnClient:
         """Request one turn.
 
         Raises:
-            RunFailed: If it could not be drawn, or the other end is gone.
+            RunFailed: If it could not be generated, or the server is gone.
         """
-        # Nothing is awaited until it is written: no turn without a picture overtakes the one that brings it.
+        # No await before the turn is written: a turn that omits a picture must not overtake the one that
+        # sends it.
         known = [name in self._sent for name in turn.names]
         self._sent.update(turn.names)
         said = await self._ask(
@@ -266,7 +267,7 @@ class TurnClient:
         return said
 
     def forget(self) -> None:
-        """Send each picture again: those of the next step are different."""
+        """Send each picture again: the next step has different ones."""
         self._sent.clear()
 
     async def _ask(self, turn: Turn) -> Answer | Forgotten:
@@ -297,7 +298,7 @@ class TurnClient:
             while (message := await _read(reader)) is not None:
                 number, said = message
                 waiting = self._asked.get(number)
-                if waiting is None or waiting.done():  # nobody waits any more
+                if waiting is None or waiting.done():  # nobody waits for it any more
                     continue
                 if isinstance(said, RunFailed):
                     waiting.set_exception(said)
@@ -316,13 +317,13 @@ def _gone() -> RunFailed:
 
 
 def _write(writer: asyncio.StreamWriter, message: Any) -> None:
-    # Between processes of one run, on a socket in a folder that only its user can enter.
+    # Pickle is safe here: processes of one run, on a socket in a folder that only its user can enter.
     data = pickle.dumps(message)
     writer.write(len(data).to_bytes(LENGTH, "big") + data)
 
 
 async def _read(reader: asyncio.StreamReader) -> Any:
-    """The next message; None if the other end has hung up."""
+    """The next message; None if the connection was closed."""
     try:
         size = int.from_bytes(await reader.readexactly(LENGTH), "big")
         return pickle.loads(await reader.readexactly(size))

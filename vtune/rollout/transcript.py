@@ -18,7 +18,7 @@ from vtune.tools.python import CODE
 
 
 class Speech(Protocol):
-    """What renders turns: a `Chat`, or `Words` for a model whose tokens are not visible."""
+    """Renders turns: a `Chat`, or `Words` for a model whose tokens are not visible."""
 
     end_id: int
 
@@ -36,7 +36,7 @@ class Speech(Protocol):
 
 
 class Transcript:
-    """Grows turn by turn; nothing in it is ever encoded again.
+    """A conversation that grows turn by turn; nothing in it is ever re-tokenized.
 
     Rollouts and cold-start traces use the same transcript, so both have the same tokens and the same loss
     mask: only what the policy wrote counts; tool output and the text in between do not.
@@ -57,7 +57,7 @@ class Transcript:
         self.calls: list[Call] = []
 
     def open(self, messages: Sequence[Message], images: Sequence[bytes]) -> None:
-        """Add the turns before the policy's first word; pictures in the order of their marks."""
+        """Add the turns before the policy's first one; pictures in the order of their marks."""
         pixels = [self._reader.read(data) for data in images]
         self._append(self._chat.prompt(messages, pixels))
         first = 0
@@ -69,7 +69,7 @@ class Transcript:
         self.pixels += pixels
 
     def wrote(self, completion: Completion) -> str:
-        """Add a turn of the policy, as it was sampled; returns its text."""
+        """Add a turn of the policy exactly as it was sampled; returns its text."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [True] * len(completion.token_ids)
@@ -84,12 +84,12 @@ class Transcript:
 
     @property
     def last_turn(self) -> tuple[int, int]:
-        """First and last+1 token of the policy's latest turn."""
+        """First and last+1 token of the policy's last turn."""
         return self._turn
 
     @property
     def length(self) -> int:
-        """Tokens so far; if tokens are not visible, those that the engine counted up to its last turn."""
+        """Tokens so far; if tokens are not visible, as counted by the engine up to its last turn."""
         return max(len(self.token_ids), self._counted)
 
     def observation_length(self, text: str, images: Sequence[bytes]) -> int:
@@ -97,10 +97,10 @@ class Transcript:
         return len(self._observation(text, [self._reader.read(data) for data in images]))
 
     def spans(self, ends: Sequence[int]) -> list[tuple[int, int]]:
-        """The policy's latest turn in parts, as first and last+1 token: together they are the whole turn.
+        """Splits the policy's last turn into parts, as first and last+1 token; together they cover the turn.
 
         Args:
-            ends: Index behind the last character of each part, rising; what follows the last belongs to it.
+            ends: Index after the last character of each part, ascending; the last part extends to the end.
         """
         start, end = self._turn
         marks = [start]
@@ -116,7 +116,7 @@ class Transcript:
         return list(pairwise([*marks, end]))
 
     def returned(self, text: str, results: Sequence[tuple[Call, Sequence[bytes]]]) -> None:
-        """Add what tools returned: each answered call, and its pictures (`images` is filled in here)."""
+        """Add tool results: each answered call with its pictures (`images` is filled in here)."""
         images = [data for _, shown in results for data in shown]
         pixels = [self._reader.read(data) for data in images]
         self._append(self._observation(text, pixels))
@@ -130,7 +130,7 @@ class Transcript:
             self.calls.append(replace(call, images=numbers))
 
     def ran(self, call: Call) -> None:
-        """Add a call whose output had no room: it counts, though the policy never saw the result."""
+        """Add a call whose output had no room: it counts, although the policy never saw the result."""
         self.calls.append(call)
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
@@ -160,8 +160,8 @@ def check_trace(trace: Trajectory, *, where: str) -> None:
     """Check that a trace can be trained on, without a model.
 
     Raises:
-        DataError: If no rollout could have its turns, it has other than one call for each
-            observation, or it holds a picture without bytes.
+        DataError: If its turns could not come from a rollout, the numbers of calls and observations differ,
+            or a picture has no bytes.
     """
     roles = [message.role for message in trace.messages]
     _check_turns(trace, roles, where=where)
@@ -191,7 +191,8 @@ def _check_turns(trace: Trajectory, roles: Sequence[str], *, where: str) -> None
             "a trace begins with an assistant turn", where=where, fix="put the question before it"
         )
     for number, role in enumerate(roles[first:], start=first):
-        # Nothing would stand between two turns of the assistant, and an empty one between two observations.
+        # A rollout has neither adjacent assistant turns nor adjacent observations: strict alternation is
+        # required.
         wanted = "user" if (number - first) % 2 else "assistant"
         if role != wanted:
             raise DataError(
@@ -215,10 +216,10 @@ def _check_turns(trace: Trajectory, roles: Sequence[str], *, where: str) -> None
 
 
 def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
-    """The transcript of a trace that was written elsewhere: its messages become tokens.
+    """The transcript of a trace from elsewhere: its messages become tokens.
 
     Raises:
-        DataError: If the trace does not end with the assistant, or holds no picture data.
+        DataError: If the trace does not end with the assistant, or has no picture data.
     """
     book = Transcript(chat, reader)
     first = next((i for i, message in enumerate(trace.messages) if message.role == "assistant"), None)
@@ -230,7 +231,7 @@ def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
     for index, message in enumerate(trace.messages[first:], start=first):
         if message.role == "assistant":
             ids = chat.words(message.content)
-            # Generation stops at the end of code: such a turn is not taught to end, as any other is.
+            # Generation stops after code, so the policy does not learn to end such a turn, unlike any other.
             stopped = f"</{CODE}>" in message.content and OPEN not in message.content
             ends = index == len(trace.messages) - 1 or not stopped
             count = len(ids) + ends
@@ -243,7 +244,7 @@ def replay(trace: Trajectory, chat: Chat, reader: PictureReader) -> Transcript:
                     "a trace has more observations than calls", where=f"trace of {trace.sample_id!r}"
                 )
             data = _data(trace, [message])
-            results, start = [], 0  # pictures stand in the order of the calls
+            results, start = [], 0  # pictures are in the order of the calls
             for call in answered:
                 end = len(data) if call is answered[-1] else start + len(call.images)
                 results.append((call, data[start:end]))

@@ -17,7 +17,7 @@ from vtune.models.network import address_towards
 from vtune.rollout.engine import Weights
 
 BUCKET = 1 << 30
-"""Bytes in one file, and in the memory of either side, at a time."""
+"""Bytes per file, and in the memory of either side at a time."""
 
 HANDLES = "vtune_handles"
 """Name of our vLLM backend for handles to memory on the same GPU."""
@@ -26,7 +26,7 @@ FILES = "vtune_files"
 
 
 class Link(Protocol):
-    """One vLLM, or several treated as one: the calls of its transfer API."""
+    """The transfer API of one vLLM, or of several treated as one."""
 
     async def pause(self) -> None:
         """Stop generating, and clear every cached key and feature: they come from the old weights."""
@@ -37,11 +37,11 @@ class Link(Protocol):
         ...
 
     async def start_weight_update(self) -> None:
-        """Weights will follow."""
+        """Begin a transfer."""
         ...
 
     async def update_weights(self, info: dict[str, Any]) -> None:
-        """Some weights are ready, where the backend's `info` says."""
+        """Some weights are ready, as described in the backend's `info`."""
         ...
 
     async def finish_weight_update(self, label: str) -> None:
@@ -54,7 +54,7 @@ class Link(Protocol):
 
 
 class BlockingLink:
-    """A link for the sending side of vLLM's own backends, which calls and waits."""
+    """A blocking wrapper of a link, for the sending side of vLLM's own backends."""
 
     def __init__(self, link: Link, loop: asyncio.AbstractEventLoop, label: str) -> None:
         self._link = link
@@ -69,7 +69,7 @@ class BlockingLink:
         self._wait(self._link.init_weight_transfer_engine(init_info))
 
     def start_weight_update(self) -> None:
-        """Weights will follow."""
+        """Begin a transfer."""
         self._wait(self._link.start_weight_update())
 
     def update_weights(self, update_info: Any) -> None:
@@ -101,14 +101,14 @@ async def send_files(weights: Weights, link: Link, folder: Path, label: str) -> 
 
 
 def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[dict[str, torch.Tensor]]:
-    """Weights in groups of at most `size` bytes, in order; a larger one is alone."""
+    """Groups weights, in order, into buckets of at most `size` bytes; a larger tensor gets its own bucket."""
     bucket: dict[str, torch.Tensor] = {}
     held = 0
     for name, tensor in weights:
         if bucket and held + tensor.nbytes > size:
             yield bucket
             bucket, held = {}, 0
-        # A copy also of what is on a CPU: it is good only until the next is asked for.
+        # Copied even if it is on a CPU: the tensor is valid only until the next one is requested.
         bucket[name] = tensor.detach().to("cpu", copy=True).contiguous()
         held += tensor.nbytes
     if bucket:
@@ -118,7 +118,7 @@ def buckets(weights: Iterator[tuple[str, torch.Tensor]], size: int) -> Iterator[
 def trainer_address(urls: Sequence[str]) -> str:
     """The address at which servers, given by URL, can reach this machine.
 
-    If some of them are on this machine, its outer address serves for those too.
+    If some of them are on this machine, its external address is used for them too.
 
     Raises:
         RunFailed: If there is no route to one of them.
@@ -129,7 +129,7 @@ def trainer_address(urls: Sequence[str]) -> str:
 
 def _address_towards(url: str) -> str:
     try:
-        # vLLM listens at an address of IPv4 alone, and `localhost` may be one of IPv6 first.
+        # vLLM listens on IPv4 only, and `localhost` may resolve to an IPv6 address first.
         return address_towards(urlsplit(url).hostname or url, family=socket.AF_INET)
     except OSError as error:
         raise RunFailed(

@@ -21,13 +21,13 @@ from vtune.rollout.engine import Completion, Request, Weights
 from vtune.rollout.stopwatch import Stopwatch
 
 AHEAD = 64
-"""Tokens whose rotary embeddings are computed at a time."""
+"""Number of tokens whose rotary embeddings are computed at a time."""
 
 LEAST = 1e-6
 """The temperature used for 0."""
 
 _Asked = tuple[Request, "asyncio.Future[Completion]"]
-"""A turn that someone waits for."""
+"""A pending request and its future."""
 
 
 class TransformersEngine:
@@ -36,17 +36,17 @@ class TransformersEngine:
     While one cohort's turns are generated, the tools of the others run.
 
     Within a batch, a prefix that several conversations share is prefilled once, and each distinct picture is
-    encoded once, however many rollouts share it. A row that has ended leaves the batch and is returned at
-    once: its code runs while the others are generated.
+    encoded once, however many rollouts share it. A finished row leaves the batch and is returned at once: its
+    code runs while the others are generated.
 
     Args:
         policy: The model; its weights may change between batches.
-        max_batch: Rows drawn at the same time, at most.
-        waiting: Covered while a batch is drawn.
-        threads: CPU threads while turns are drawn; None: as many as at other times.
-        apart: Whether chance is dealt to each row by its own key, whether its request asks for that or not.
-            Then a turn is drawn alike whatever else is drawn with it (as far as arithmetic goes: sums of
-            another batch may differ in their last bit).
+        max_batch: Most rows generated at the same time.
+        waiting: Covered while a batch is generated.
+        threads: CPU threads during generation; None: unchanged.
+        apart: Whether every row gets random numbers from its own key, whether its request asks for that or
+            not. A turn then does not depend on what else is in the batch (up to arithmetic: sums in another
+            batch may differ in their last bit).
     """
 
     cohorts = 2
@@ -70,12 +70,12 @@ class TransformersEngine:
         self._waiting: list[list[_Asked]] = [[] for _ in range(self.cohorts)]
         self._drawing: asyncio.Task[None] | None = None
         self._asked: Sequence[_Asked] = ()
-        """What is being generated, or was generated last."""
+        """The batch being generated, or the last one generated."""
         self._closers: dict[str, torch.Tensor] = {}
         self._version = 0
 
     def join(self, cohort: int) -> None:
-        """A trajectory starts to run: batches of its cohort wait for it from now on."""
+        """A trajectory starts: batches of its cohort wait for it from now on."""
         self._running[cohort] += 1
 
     def leave(self, cohort: int) -> None:
@@ -95,10 +95,10 @@ class TransformersEngine:
         self._version = version
 
     async def rest(self) -> None:
-        """Nothing to give back: there is one copy of the weights."""
+        """Does nothing: there is only one copy of the weights."""
 
     async def aclose(self) -> None:
-        """Nothing to end."""
+        """Does nothing: nothing was started."""
 
     def _draw_if_all_wait(self) -> None:
         if not self._drawing and (asked := self._ready()):
@@ -106,12 +106,12 @@ class TransformersEngine:
             self._drawing.add_done_callback(self._drawn)
 
     def _ready(self) -> "Sequence[_Asked]":
-        """The turns of a cohort all of whose trajectories wait, in order; none if there is no such cohort."""
+        """The pending turns of a cohort whose trajectories all wait, in order; empty if there is none."""
         for cohort, waiting in enumerate(self._waiting):
-            # A trajectory that was cancelled (Ctrl-C, a failure next door) waits no longer.
+            # A cancelled trajectory (Ctrl-C, a failure in another one) no longer waits.
             waiting[:] = [item for item in waiting if not item[1].done()]
             if waiting and len(waiting) >= self._running[cohort]:
-                # The order in which tools returned must not matter: rows are sorted by who they are.
+                # The order in which tools returned must not matter, so rows are sorted by key.
                 asked = sorted(waiting, key=lambda item: item[0].key)
                 waiting.clear()
                 return asked
@@ -119,7 +119,7 @@ class TransformersEngine:
 
     def _drawn(self, task: "asyncio.Task[None]") -> None:
         self._drawing = None
-        # Asked for also where all have left meanwhile: asyncio would show it as one that nobody took.
+        # Retrieved even if nobody waits any more: asyncio would report it as an exception never retrieved.
         error = None if task.cancelled() else task.exception()
         for _, future in self._asked:
             if future.done():
@@ -127,18 +127,18 @@ class TransformersEngine:
             if error is None:
                 future.cancel()
             else:
-                # Raised in the trajectories; the task group of the rollout ends the others.
+                # Raised in these trajectories; the rollout's task group cancels the others.
                 future.set_exception(error)
         self._draw_if_all_wait()
 
     async def _draw(self, asked: "Sequence[_Asked]") -> None:
-        """Generate for one cohort after another, while one is ready."""
+        """Generate for one cohort after another, as long as one is ready."""
         model = self._policy.model
         training = model.training
         model.eval()
         try:
             with self._stopwatch.covered(), _threads(self._threads):
-                # Without a pause in between: the tools of one run beside the draw of the next, not before it.
+                # No pause in between: the tools of one cohort run while the next is generated, not before it.
                 while asked:
                     self._asked = asked
                     for start in range(0, len(asked), self._max_batch):
@@ -162,18 +162,18 @@ class TransformersEngine:
                 if not asked[row][1].done():
                     asked[row][1].set_result(rows.completion(row, self._version))
             if all(future.done() for _, future in asked):
-                # Also where all were cancelled: nobody wants the rest.
+                # Also if all were cancelled: nobody needs the rest.
                 return
-            # Whoever waits for the sandbox continues between two tokens.
+            # Let trajectories that wait for the sandbox continue between two tokens.
             await asyncio.sleep(0)
 
     def _closing(self, request: Request) -> torch.Tensor:
-        """The ids that can complete a stop text of a request: bool, (V,); the same object for the same."""
+        """Which ids can complete a stop text of a request: bool, (V,); equal stops share one tensor."""
         last = "".join(sorted({stop[-1] for stop in request.sampling.stop}))
         if last not in self._closers:
             chat = self._policy.chat
             words = chat.tokenizer.batch_decode([[i] for i in range(len(chat.tokenizer))])
-            # What is not ASCII may be spread over tokens, each of which is not a character by itself.
+            # A non-ASCII character may be split over several tokens, none of which decodes to it alone.
             ends = {*last} if last.isascii() else {*last, "\ufffd"}
             closing = torch.zeros(self._policy.model.config.get_text_config().vocab_size, dtype=torch.bool)
             closing[[i for i, word in enumerate(words) if ends & set(word)]] = True
@@ -191,10 +191,10 @@ class _Draw:
         temperatures = [request.sampling.temperature for request in requests]
         self.greedy = 0 in temperatures
         self.at_one = set(temperatures) == {1}
-        # So small that the likeliest token has all of the mass, where one is drawn greedily.
+        # For greedy rows, so low that the likeliest token gets all of the probability mass.
         self.temperature = torch.tensor(temperatures, device=policy.device)[:, None].clamp(min=LEAST)
         self.chances: torch.Tensor | None = None
-        """Uniform numbers (R, T) of T tokens at most, where each row has its own; of those that are drawn."""
+        """Uniform numbers of the unfinished rows, (R, T) for at most T tokens, if each row has its own."""
         if apart:
             most = max(request.sampling.max_new_tokens for request in requests)
             own = [torch.rand(most, dtype=torch.float64, generator=_seeded([r.key])) for r in requests]
@@ -203,7 +203,7 @@ class _Draw:
 
     @torch.inference_mode()
     def steps(self) -> Iterator[list[int]]:
-        """Generate token by token; yields, after each, the rows that have ended."""
+        """Generate token by token; after each token, yields the rows that have ended."""
         hidden, kept, position = self._prefill()
         decoder = Decoder(self.policy.model)
         rotation: list[torch.Tensor] = []
@@ -252,30 +252,30 @@ class _Draw:
         return [cosine, signed(sine)]
 
     def _sample(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """A token of each row, its log-probability, and the entropy of what it was drawn from; (R,) each."""
+        """A token per row, its log-probability, and the entropy of the policy's distribution; (R,) each."""
         logprobs = policy_logprobs(self.policy.model.lm_head(hidden), self.policy.chat)
         mass = torch.softmax(logprobs, dim=-1)
         shares = mass if self.at_one else torch.softmax(logprobs / self.temperature, dim=-1)
-        # The token in whose share of the whole a uniform number falls; in float64, for shares are small.
+        # Inverse CDF sampling; in float64, since single probabilities are small.
         shares = shares.cumsum(-1, dtype=torch.float64)
         if self.chances is None:
             uniform = torch.rand(
                 len(shares), 1, dtype=torch.float64, device=logprobs.device, generator=self.generator
             )
         else:
-            # All rows of a batch that are still drawn are equally long.
+            # All unfinished rows of a batch have the same length.
             uniform = self.chances[:, self.rows.length, None]
         tokens = torch.searchsorted(shares, uniform * shares[:, -1:], right=True)
         if self.greedy:
             tokens = torch.where(self.temperature > LEAST, tokens, logprobs.argmax(-1, keepdim=True))
-        # Where shares are not numbers, the search ends behind the last token.
+        # If probabilities are NaN, the search ends after the last token.
         tokens.clamp_(max=logprobs.shape[1] - 1)
         return tokens[:, 0], logprobs.gather(1, tokens)[:, 0], entropy_of(logprobs, mass)
 
 
 @contextmanager
 def _threads(count: int | None) -> Iterator[None]:
-    """Let torch use this many CPU threads meanwhile; None: as before. One block at a time."""
+    """Let torch use this many CPU threads inside the block; None: unchanged. Not reentrant."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:
@@ -285,16 +285,16 @@ def _threads(count: int | None) -> Iterator[None]:
 
 
 def entropy_of(logprobs: torch.Tensor, mass: torch.Tensor) -> torch.Tensor:
-    """Nats of each row, (R,), from log-probabilities (R, V), of which those of banned tokens are -inf.
+    """Entropy of each row in nats, (R,), from log-probabilities (R, V) that are -inf for banned tokens.
 
     Args:
-        logprobs: The log-probabilities; they are written over.
+        logprobs: The log-probabilities; they are overwritten.
         mass: The probabilities, (R, V).
     """
     return -logprobs.clamp_(min=torch.finfo(logprobs.dtype).min).mul_(mass).sum(-1)
 
 
 def _seeded(keys: Sequence[tuple[int, ...]], device: torch.device | str = "cpu") -> torch.Generator:
-    """A generator whose numbers depend on these keys alone."""
+    """A generator whose numbers depend only on these keys."""
     digest = hashlib.blake2b(repr(keys).encode(), digest_size=8).digest()
     return torch.Generator(device).manual_seed(int.from_bytes(digest, "big") >> 1)

@@ -25,13 +25,13 @@ class Used:
     """The endpoint's name for the model that answered, which may be more specific than the one requested;
     None if its answer could not be read."""
     fingerprint: str | None
-    """`system_fingerprint`: changes when replies may."""
+    """`system_fingerprint`: when it changes, replies may change too."""
     without: list[str]
-    """Settings that were omitted because it refuses them."""
+    """Settings that were omitted because the endpoint rejects them."""
 
 
 class Ledger:
-    """Records turns as they are generated, in a JSONL file that a resumed run continues."""
+    """Records turns as they are generated, in a JSONL file that a resumed run appends to."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -39,7 +39,7 @@ class Ledger:
     @classmethod
     @contextmanager
     def at(cls, path: Path) -> Iterator[Self]:
-        """A ledger at a path; a last line that a kill cut short is removed."""
+        """A ledger at a path; an incomplete last line, left by a kill, is removed."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             whole_lines(path, repair=True)
@@ -55,15 +55,15 @@ class Ledger:
 def spent(path: Path, prices: Prices | None) -> dict[str, Any]:
     """The totals of a ledger; wasted turns are included, because they were paid for.
 
-    So are answers that could not be read, each a turn that was not counted.
+    Answers that could not be read are included too, as turns of unknown usage.
 
     Returns:
-        `turns`, `input_tokens`, `cached_input_tokens`, `output_tokens` (null where a turn was not counted),
-        `uncounted` turns, `answered_by`, `system_fingerprints`, settings that it was asked `without`, and
-        `cost`: null without prices, and where a turn was not counted.
+        `turns`, `input_tokens`, `cached_input_tokens`, `output_tokens` (null if any turn has no count),
+        `uncounted` turns, `answered_by`, `system_fingerprints`, `without` (omitted settings), and `cost`:
+        null without prices, or if any turn has no count.
 
     Raises:
-        DataError: If a line is not one of a ledger.
+        DataError: If a line is not a ledger entry.
     """
     turns = uncounted = taken = cached = given = 0
     models: set[str] = set()

@@ -11,23 +11,20 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 Feedback = Callable[[Sample, Trajectory, int], Awaitable[str]]
-"""(sample, the conversation so far, number of a call) -> what the policy is told about it; empty: nothing.
-Raises ServiceError if the judge fails: the conversation ends, unscored.
-
-Raises ServiceError where the judge fails: the conversation ends, unscored.
-"""
+"""(sample, the conversation so far, index of a call) -> what the policy is told about it; empty: nothing.
+Raises ServiceError if the judge fails: the conversation ends, unscored."""
 
 
 async def with_verdicts(
     feedback: Feedback, acts: Sequence[Act], sample: Sample, book: Transcript
 ) -> list[Act]:
-    """The acts of a turn, each with its verdict after its result.
+    """The acts of a turn, each with the judge's verdict after its result.
 
     Args:
-        feedback: Judges.
-        acts: Of the latest turn, not in the book yet.
-        sample: What was asked.
-        book: The conversation before them.
+        feedback: The judge.
+        acts: Of the latest turn; not in the transcript yet.
+        sample: The question.
+        book: The conversation before these acts.
     """
     calls, images = list(book.calls), list(book.images)
     for act in acts:

@@ -1,7 +1,7 @@
 """vLLM in the training process, its engine core beside it; only this and `vllm_*.py` import vllm.
 
-vLLM's own processes load it too, through the entry point `vllm.general_plugins`, for the backends that take
-weights by handles and from files.
+vLLM's own processes load this module too, through the entry point `vllm.general_plugins`, for the backends
+that receive weights by handles and from files.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ from vtune.rollout.vllm_sleep import clear_what_wakes
 T = TypeVar("T")
 
 KEPT = 1 << 30
-"""Bytes of pictures that stay put together, and of their patches."""
+"""Size limit of the cache of decoded pictures and their patches, in bytes."""
 
 KV_CACHE = 1 << 30
-"""Bytes on a CPU, where no share of a device can be asked for."""
+"""Bytes on a CPU, where the size cannot be given as a share of the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +59,21 @@ class Setup:
     """Folder or hub name."""
     dtype: Dtype
     max_tokens: int
-    """Of the longest conversation."""
+    """Of the longest conversation, in tokens."""
     max_batch: int
     """Concurrent conversations."""
     gpu_memory: float
-    """Share of the GPU that it may use."""
+    """Share of the GPU's memory that it may use."""
     threads: int
-    """On a CPU."""
+    """Only on a CPU."""
     device: torch.device
     tensor_parallel: int = 1
     """GPUs that share the model, starting at `device`."""
     budget: PixelBudget | None = None
-    """Of the largest pictures; None: that of the policy."""
+    """Pixel budget of the largest pictures; None: the policy's."""
     adapters: Adapters | None = None
-    """Of the policy, where they alone are handed over: vLLM has loaded all else itself. None: all weights."""
+    """The policy's adapters, if only they are transferred and vLLM has loaded everything else itself. None:
+    all weights."""
 
 
 class VllmEngine:
@@ -81,11 +82,11 @@ class VllmEngine:
     A group's prompt and pictures are computed once: vLLM finds shared prefixes in its cache.
 
     Args:
-        policy: Tokens and pictures; its weights come by `take`.
+        policy: Tokens and pictures; its weights come through `take`.
         setup: How vLLM is started.
-        folder: For weights on a CPU on their way.
-        waiting: Covered while something is drawn.
-        tp_group: The processes that share this vLLM, of which this is the first; None: nobody else does.
+        folder: For weights in transit on a CPU.
+        waiting: Covered while something is generated.
+        tp_group: The processes that share this vLLM, of which this is the first; None: it is not shared.
     """
 
     cohorts = 1
@@ -110,7 +111,7 @@ class VllmEngine:
         self._turn_server = TurnServer(tp_group.address, self._drawn) if tp_group else None
         self._resting = False
         self._adapter: LoRARequest | None = None
-        # vLLM asks for its share of what is free when it starts.
+        # vLLM reserves its share of the memory that is free when it starts.
         release_cache(setup.device)
         variables = child_environment(setup.device, threads=setup.threads, gpus=setup.tensor_parallel)
         arguments = _arguments(policy, setup)
@@ -119,10 +120,10 @@ class VllmEngine:
         keep_numbers_alone(self._llm.output_processor)
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.
@@ -141,7 +142,7 @@ class VllmEngine:
             return self._submissions.completion(request, answer)
 
     async def _drawn(self, turn: Turn, images: list[Image.Image]) -> Answer:
-        """A turn for another process of the group."""
+        """Generate a turn for another process of the group."""
         return await self._answer(turn.name, turn.token_ids, images, list(turn.names), turn.sampling)
 
     async def _answer(
@@ -155,7 +156,7 @@ class VllmEngine:
         prompt: dict[str, Any] = {"prompt_token_ids": token_ids}
         if images:
             prompt["multi_modal_data"] = {"image": images}
-            # By these it finds what it has processed already, without a look at the pixels.
+            # With these names vLLM finds pictures it has already processed, without reading their pixels.
             prompt["multi_modal_uuids"] = {"image": names}
         wanted = SamplingParams(**sampling, output_kind=RequestOutputKind.FINAL_ONLY)
         with _said():
@@ -166,8 +167,8 @@ class VllmEngine:
     async def take(self, weights: Weights, version: int) -> None:
         """Transfer the weights: by files on a CPU, by handles to the same memory on a GPU.
 
-        A tensor-parallel group goes through it in step (`TensorParallelEngine.take`): the memory of all its
-        GPUs is handed back before vLLM wakes on them, and the weights of each are sent from it.
+        A tensor-parallel group runs this in step (`TensorParallelEngine.take`): the memory of all its GPUs is
+        released before vLLM wakes on them, and each process sends the weights on its own GPU.
         """
         link, label = _Local(self._llm), label_of(version)
         if self._setup.adapters is not None:
@@ -188,12 +189,12 @@ class VllmEngine:
         self._resting = False
 
     async def _take_adapters(self, weights: Weights, adapters: Adapters, link: "_Local", label: str) -> None:
-        """Replace the previous ones, also in the middle of turns being generated."""
+        """Replace the previous adapters, even while turns are being generated."""
         with written(weights, adapters, self._folder) as path:
             release_cache(self._setup.device)
             await self._woken("weights", link.pause)
-            # Turns that begin meanwhile do not name this request: each batch of theirs would load the folder
-            # again, which is gone by then.
+            # Turns must not use this request: each of their batches would load the folder again, which is
+            # gone by then.
             new = LoRARequest(NAME, NUMBER, str(path), load_inplace=True)
             await _alive(self._llm, self._llm.add_lora(new))
             self._adapter = LoRARequest(NAME, NUMBER, str(path))
@@ -202,7 +203,7 @@ class VllmEngine:
         self._resting = False
 
     async def _together(self, work: Coroutine[Any, Any, None] | None = None) -> None:
-        """Do something, in step with the group if there is one."""
+        """Do something; in a group, all processes do so in step."""
         guarded = None if work is None else _explained(work)
         if self._tp_group is not None:
             await self._tp_group.barrier(guarded)
@@ -210,7 +211,7 @@ class VllmEngine:
             await guarded
 
     async def _woken(self, part: str, then: Callable[[], Awaitable[None]]) -> None:
-        """Let vLLM take a part's memory again, if it sleeps, and continue."""
+        """If vLLM sleeps, wake the given part of its memory; then continue."""
         if self._resting:
             await _alive(self._llm, self._llm.wake_up([part]))
         await then()
@@ -218,15 +219,15 @@ class VllmEngine:
             await self._turn_server.open()
 
     async def keep_loaded(self) -> None:
-        """Generate with the weights that it has loaded itself: those before any training."""
+        """Generate with the weights that vLLM has loaded itself, before any training."""
         with _said():
             await _alive(self._llm, self._llm.update_weight_version(label_of(0)))
 
     async def rest(self) -> None:
-        """On a GPU, give its memory to training; the weights are sent again before the next turn."""
+        """On a GPU, give vLLM's memory to training; the weights are sent again before the next turn."""
         if self._sender is not None:
-            await self._together()  # all have drawn
-            # What is not sent again goes to the memory of the host.
+            await self._together()  # all processes have finished generating
+            # Weights that are not sent again are offloaded to host memory.
             level = 2 if self._setup.adapters is None else 1
             await self._together(_alive(self._llm, self._llm.sleep(level=level)))
             self._resting = True
@@ -240,7 +241,7 @@ class VllmEngine:
         if self._tp_group is not None:
             self._tp_group.close()
         self._llm.shutdown()
-        # Left to the end of the interpreter, it would complain of what is gone by then.
+        # At interpreter shutdown, it would complain about what is already gone.
         del self._llm
 
     async def _shown(self, pixels: Pixels) -> Image.Image:
@@ -257,16 +258,17 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
             "enable_sleep_mode": True,
             "max_num_batched_tokens": BATCHED_TOKENS,
             "tensor_parallel_size": setup.tensor_parallel,
-            # Each GPU has the whole vision tower, and its share of the pictures: its widths need not split.
+            # Each GPU has the whole vision tower and its share of the pictures: the tower's widths may not be
+            # divisible.
             "mm_encoder_tp_mode": "data" if setup.tensor_parallel > 1 else "weights",
         }
         if on_gpu
         else {
             "kv_cache_memory_bytes": KV_CACHE,
-            # A prompt shorter than a block is never found in the cache; 32 is the least on a CPU.
+            # A prompt shorter than a block is never found in the cache; 32 is the minimum on a CPU.
             "block_size": 32,
             "enforce_eager": True,
-            # The model in the process of its scheduler: two would wait for each other in a loop.
+            # Runs the model in the scheduler's process: two processes would wait for each other in a loop.
             "distributed_executor_backend": "uni",
         }
     )
@@ -276,12 +278,12 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
         max_model_len=setup.max_tokens,
         max_num_seqs=setup.max_batch,
         limit_mm_per_prompt={"video": 0},
-        # What comes is resized already; the limits say how much room pictures may take.
+        # Pictures arrive already resized; the limits say how much room they may take.
         mm_processor_kwargs={
             "do_resize": False,
             "size": {"shortest_edge": budget.min_pixels, "longest_edge": budget.max_pixels},
         },
-        # Of the distribution that is drawn from, bans included: the one that is trained.
+        # Over the distribution that is sampled from, bans included: the one that is trained.
         logprobs_mode="processed_logprobs",
         generation_config="vllm",
         weight_transfer_config=WeightTransferConfig(backend=HANDLES if on_gpu else FILES),
@@ -295,7 +297,7 @@ def _arguments(policy: Policy, setup: Setup) -> AsyncEngineArgs:
 
 @contextlib.contextmanager
 def _said() -> Iterator[None]:
-    """Report vLLM's failure in our words, with what it could not generate."""
+    """Report vLLM's failure in our words, with the reason why it could not generate."""
     try:
         yield
     except (EngineDeadError, EngineGenerateError) as error:
@@ -313,10 +315,10 @@ async def _explained(work: Awaitable[None]) -> None:
 
 
 async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
-    """The result of a call, or its end when vLLM dies: it would wait for the answer for ever.
+    """The result of a call, or an error if vLLM dies: the call would wait for ever.
 
     Raises:
-        RunFailed: If vLLM could not do it.
+        RunFailed: If vLLM could not carry it out.
     """
     task = asyncio.ensure_future(call)
     while not task.done():
@@ -329,7 +331,7 @@ async def _alive(llm: AsyncLLM, call: Awaitable[T]) -> T:
     except (EngineDeadError, EngineGenerateError):
         raise
     except Exception as error:
-        # vLLM hands on what one of its workers could not do, with no type of its own, and lives on.
+        # vLLM passes on the failure of a worker as a bare exception, and keeps running.
         raise RunFailed(
             f"the vLLM of this process could not do what it was asked for: {error}",
             fix="look at its messages above, then continue with --resume",
@@ -344,7 +346,7 @@ class _Local:
 
     async def pause(self) -> None:
         llm = self._llm
-        # Its own clearing would forget the processed pictures too, under turns that rely on them.
+        # Its own clearing would drop the processed pictures too, which running turns rely on.
         await _alive(llm, llm.pause_generation(mode="keep", clear_cache=False))
         await _alive(llm, llm.reset_prefix_cache(reset_running_requests=True, reset_connector=True))
         await _alive(llm, llm.reset_encoder_cache())
@@ -385,11 +387,11 @@ def _with_its_pictures(
     prefill_token_ids: list[int] | None = None,
     **rest: Any,
 ) -> NewRequestData:
-    """What a worker of vLLM is told of a turn, with the patches of all pictures.
+    """What vLLM's worker is told about a turn, with the patches of all its pictures.
 
-    vLLM leaves those out whose keys and values it has cached, and does not send them when it computes the
-    turn anew after its cache was reset. The runner that is given `prefill_token_ids` is told all again, and
-    needs no help.
+    vLLM omits pictures whose keys and values it has cached, and does not send them when it recomputes the
+    turn after a cache reset. A runner that is given `prefill_token_ids` is sent everything again, and needs
+    no help.
     """
     found: NewRequestData = _from_request(kind, request, block_ids, prefill_token_ids, **rest)
     if prefill_token_ids is None:

@@ -10,27 +10,27 @@ import torch
 from vtune.errors import RunFailed
 
 BATCHED_TOKENS = 8192
-"""That vLLM reads at once on a GPU (`max_num_batched_tokens`), ours: its default in a process is 2,048. A
-plan counts the memory that they need."""
+"""Tokens that vLLM processes at once on a GPU (`max_num_batched_tokens`), ours: its default in a process is
+2,048. A plan counts the memory that they need."""
 PLUGIN = "vtune_files"
-"""Our entry point among `vllm.general_plugins`."""
+"""Our entry point in `vllm.general_plugins`."""
 LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""Of our training group: vLLM's processes form one of their own."""
+"""Variables of our training's process group: vLLM's processes form their own."""
 
 
 def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> dict[str, str | None]:
     """Environment variables for vLLM's processes; None removes one.
 
     Args:
-        device: The first of its GPUs, or the CPU.
-        threads: On a CPU.
-        gpus: That share a model: as many from `device` on.
+        device: Its first GPU, or the CPU.
+        threads: Only on a CPU.
+        gpus: GPUs that share a model, starting at `device`.
     """
     found: dict[str, str | None] = {
         **dict.fromkeys(LAUNCHER),
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": os.environ.get("VLLM_LOGGING_LEVEL", "ERROR"),
-        # A forked child would inherit torch's threads in a state that nobody knows.
+        # A forked child would inherit torch's threads in an undefined state.
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "VLLM_PLUGINS": _plugins(),
     }
@@ -41,13 +41,14 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
         return found | {
             "CUDA_VISIBLE_DEVICES": ",".join(names),
             "VLLM_CACHE_ROOT": _cache(),
-            # Attention of float32 is Triton's, which else multiplies in TF32: 10 bits in place of 23.
+            # float32 attention runs in Triton, which otherwise multiplies in TF32: 10 bits instead of 23.
             "TRITON_F32_DEFAULT": "ieee",
         }
-    # Bound to cores, it would share the first ones with every other rank's. Compiling the sampler takes 10 s.
+    # If bound to cores, it would share the first ones with every other rank. Compiling the sampler takes 10
+    # s.
     return found | {
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        # What vLLM asks for to take "uni" on a CPU; the scheduler has a process of its own all the same.
+        # vLLM requires this for "uni" on a CPU; the scheduler still has its own process.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": str(threads),
         "TORCH_COMPILE_DISABLE": "1",
@@ -55,13 +56,13 @@ def child_environment(device: torch.device, *, threads: int, gpus: int = 1) -> d
 
 
 def _plugins() -> str | None:
-    """The plugins that vLLM loads: those that the user names, if any, and ours."""
+    """The plugins that vLLM loads: those that the user lists, plus ours; None if the user sets nothing."""
     named = os.environ.get("VLLM_PLUGINS")
     return None if named is None else ",".join([*filter(None, named.split(",")), PLUGIN])
 
 
 def _cache() -> str:
-    """Where vLLM keeps what it compiles: its files are not written atomically, so each rank has its own."""
+    """The compile cache of vLLM: its files are not written atomically, so each rank has its own."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     root = Path(os.environ.get("VLLM_CACHE_ROOT") or home / "vllm")
     rank = os.environ.get("RANK")
@@ -70,7 +71,7 @@ def _cache() -> str:
 
 @contextlib.contextmanager
 def environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Set these variables for processes that are started meanwhile."""
+    """Set these variables inside the block, for processes that are started there."""
     before = {name: os.environ.get(name) for name in values}
     try:
         _set(values)
@@ -89,10 +90,10 @@ def _set(values: Mapping[str, str | None]) -> None:
 
 @contextlib.contextmanager
 def starting(gpu_memory: float) -> Iterator[None]:
-    """Start vLLM; it says why it does not itself, in a process of its own, and here no more than that.
+    """Start vLLM; details of a failure appear only in the output of vLLM's own process.
 
     Args:
-        gpu_memory: The share of a GPU that it may take.
+        gpu_memory: The share of a GPU's memory that it may use.
 
     Raises:
         RunFailed: If it does not start.
@@ -105,7 +106,7 @@ def starting(gpu_memory: float) -> Iterator[None]:
             fix="a first start reads weights and compiles: set VLLM_ENGINE_READY_TIMEOUT_S (seconds, 600 if "
             "not set) to more",
         ) from error
-    except Exception as error:  # also NVML's own, of a GPU that it does not know by the name given
+    except Exception as error:  # also NVML's own error, for a GPU that it does not know by the given name
         raise RunFailed(
             f"the vLLM of this process does not start: {type(error).__name__}: {error}",
             fix="its messages above say why; where it finds too little memory, change rollout.gpu_memory "

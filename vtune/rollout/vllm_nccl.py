@@ -21,7 +21,7 @@ from vtune.rollout.transfer import BlockingLink, trainer_address
 from vtune.rollout.vllm_senders import Source
 
 LOOK = 1.0
-"""Seconds between checks of whether the servers that weights are sent to still work."""
+"""Seconds between checks of whether the servers receiving weights still work."""
 
 
 def nccl_sender(
@@ -30,9 +30,9 @@ def nccl_sender(
     """Sends weights to servers on other GPUs; every training process calls it.
 
     Args:
-        policy: Whose weights they are.
-        device: The GPU of this process.
-        first: Whether this process sends; the others only help to gather.
+        policy: The policy whose weights are sent.
+        device: This process's GPU.
+        first: Whether this process sends; the others only take part in gathering.
     """
     source = Source(policy)
     senders: dict[tuple[tuple[str, int], ...], Any] = {}
@@ -47,7 +47,7 @@ def nccl_sender(
         await fleet.meet()
         await fleet.pause()
         loop = asyncio.get_running_loop()
-        # A group is formed anew when a server has gone, has come back, or was started again.
+        # A new group is formed if a server is gone, has come back, or was restarted.
         members = fleet.members
         client = _GroupLink(fleet, loop, label, members)
         if members not in senders:
@@ -98,19 +98,19 @@ class _GroupLink(BlockingLink):
             raise
 
     def start_weight_update(self) -> None:
-        """Weights will follow, to the whole group.
+        """Begin a transfer to the whole group.
 
         Raises:
-            RunFailed: If a server of it has failed.
+            RunFailed: If a server of the group has failed.
         """
         super().start_weight_update()
         if self.why_lost:
             raise self.lost()
 
     def update_weights(self, update_info: Any) -> None:
-        """Weights are broadcast; any error is raised by `finish_weight_update`.
+        """Broadcast weights; any error is raised by `finish_weight_update`.
 
-        Where it is known at once, vLLM would not begin to gather them, and other processes wait for it there.
+        If it were raised here, vLLM would not begin to gather, and the other training processes would wait.
         """
         self._cut_off = None
         self._receiving = asyncio.run_coroutine_threadsafe(self._link.update_weights(update_info), self._loop)
@@ -125,7 +125,7 @@ class _GroupLink(BlockingLink):
         """All weights have been broadcast.
 
         Raises:
-            RunFailed: If that was cut off.
+            RunFailed: If the broadcast was cut off.
         """
         if self._cut_off is not None:
             raise self._cut_off
@@ -133,7 +133,7 @@ class _GroupLink(BlockingLink):
 
     @property
     def broken(self) -> bool:
-        """Whether a server has left the broadcast in progress; all others wait for it."""
+        """Whether a server has dropped out of the broadcast in progress; all others wait for it."""
         if self._receiving is None:
             return False
         if not self._receiving.done():
@@ -142,11 +142,11 @@ class _GroupLink(BlockingLink):
 
     @property
     def why_lost(self) -> str:
-        """How the first server of the group that failed did so; empty while all of them work."""
+        """Why the first failed server of the group failed; empty while all of them work."""
         return self._fleet.why_lost([url for url, _ in self._members])
 
     def lost(self, why: str = "") -> RunFailed:
-        """The error for this; `why` if no server is known to have failed."""
+        """The error to raise; `why` is used if no server is known to have failed."""
         return RunFailed(
             f"a vLLM server failed while weights were sent to it: {self.why_lost or why}",
             fix="start it again, and those that are left as well, for they wait for it; then continue with "
@@ -154,21 +154,21 @@ class _GroupLink(BlockingLink):
         )
 
     def hang_up(self) -> None:
-        """Stop waiting for the servers' answers to the weights: those that are left give none."""
+        """Stop waiting for the servers' answers to the weights: those that are left will not answer."""
         if self._receiving is not None:
             self._receiving.cancel()
 
 
 def _joined(info: NCCLTrainerInitInfo, client: _GroupLink, source: Source) -> Any:
-    """A sender in a group with all servers.
+    """A sender that has joined a group with all servers.
 
     Raises:
-        RunFailed: If one of them did not come.
+        RunFailed: If one of them did not join.
     """
     try:
         return WeightTransferTrainerFactory.trainer_init(info, client=client, source=source)
     except DistError as error:
-        # Why it did not come is known since then; the group waits for its own patience.
+        # The reason may be known already; the group itself only ran into its timeout.
         raise client.failure or RunFailed(
             f"the group with the vLLM servers was not formed: {error}",
             fix=f"check that all of them run, then continue with --resume: {START}",
@@ -176,7 +176,7 @@ def _joined(info: NCCLTrainerInitInfo, client: _GroupLink, source: Source) -> An
 
 
 async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: Any) -> None:
-    """Wait until weights are sent. NCCL itself would wait for ever for a server that is gone.
+    """Wait until weights are sent. NCCL itself would wait for ever for a dead server.
 
     Raises:
         RunFailed: If a server of the group has failed.
@@ -200,7 +200,7 @@ async def _watched(sending: "asyncio.Future[None]", client: _GroupLink, sender: 
 
 
 def _abort(group: Any) -> None:
-    """End the broadcast that a communicator waits in; later ones do nothing, and so end too."""
+    """Abort the broadcast that a communicator is stuck in; later ones become no-ops, so the sender ends."""
     group.disabled = True
     with torch.accelerator.device_index(group.device.index):
         group.nccl.ncclCommAbort(group.comm)

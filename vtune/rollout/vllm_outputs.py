@@ -9,9 +9,9 @@ from vtune.rollout.submission import ATTEMPTS, DRAWN, Answer
 
 
 def keep_numbers_alone(processor: Any) -> None:
-    """Omit the text of single tokens beside their log-probabilities: nobody reads it.
+    """Skip decoding single tokens to text next to their log-probabilities: nobody reads it.
 
-    Producing it took a third of this process's time, which its conversations need.
+    Decoding took a third of the time of this process, which its conversations need.
     """
     add = processor.add_request
 
@@ -23,17 +23,17 @@ def keep_numbers_alone(processor: Any) -> None:
 
 
 async def turn_of(llm: Any, ask: Callable[[], AsyncIterator[Any]]) -> Answer:
-    """A turn that vLLM generates, requested again if vLLM gives it up (see `ATTEMPTS`).
+    """A turn that vLLM generates, requested again if vLLM aborts it (see `ATTEMPTS`).
 
     Args:
-        llm: It lives on after errors that concern one request.
-        ask: Asks for the turn.
+        llm: Keeps running after errors that concern a single request.
+        ask: Requests the turn.
 
     Returns:
-        The last attempt's, which may be a failure, too.
+        The result of the last attempt, which may also be a failure.
 
     Raises:
-        EngineGenerateError: If it cannot be asked for.
+        EngineGenerateError: If the request fails.
         EngineDeadError: If vLLM has died.
     """
     for left in reversed(range(ATTEMPTS)):
@@ -42,7 +42,7 @@ async def turn_of(llm: Any, ask: Callable[[], AsyncIterator[Any]]) -> Answer:
             async for output in ask():
                 last = output
         except EngineGenerateError:
-            # Its end in this process may lose a picture between looking for it and taking it, too.
+            # vLLM's frontend, too, may lose a picture between looking it up and using it.
             if llm.errored or not left:
                 raise
             continue
@@ -53,7 +53,7 @@ async def turn_of(llm: Any, ask: Callable[[], AsyncIterator[Any]]) -> Answer:
 
 
 def answer_of(output: Any) -> Answer:
-    """The turn in an output, in the form that all of our vLLMs return."""
+    """The turn in an output, in the form shared by all our uses of vLLM."""
     (choice,) = output.outputs
     return Answer(
         prompt=output.prompt_token_ids,

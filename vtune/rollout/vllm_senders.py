@@ -1,6 +1,6 @@
 """Weight transfer to vLLM by memory handles on the same GPU, or through files.
 
-The backends at its end run in vLLM's own processes.
+The backends at the end of this module run in vLLM's own processes.
 """
 
 import asyncio
@@ -51,20 +51,20 @@ class _Metadata(list[ParamMeta]):
     def __call__(self) -> "_Metadata":
         return self
 
-    # From 0.33 on what equals the last one is not sent again, and servers of 0.32 would then take no weights
-    # while the sender waits for them.
+    # From 0.33 on, metadata equal to the last is not sent again; servers of 0.32 would then receive no
+    # weights while the sender waits for them.
     def __eq__(self, other: object) -> bool:
         return False
 
 
 class Source(WeightSource):
-    """The policy's weights as vLLM's senders read them: once for each `weights`."""
+    """The policy's weights as vLLM's senders read them: one pass per `weights`."""
 
     def __init__(self, policy: Policy) -> None:
-        # Not when it is first asked for, in the middle of a transfer.
+        # Computed now, not on first use in the middle of a transfer.
         self._metadata = _Metadata(ParamMeta(*one) for one in plain_shapes(policy))
         self.weights: Weights | None = None
-        """Of the next transfer."""
+        """The weights of the next transfer."""
 
     @cached_property
     def metadata(self) -> _Metadata:
@@ -77,12 +77,12 @@ class Source(WeightSource):
         return self.weights()
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """As vLLM 0.32 asks for them."""
+        """The form that vLLM 0.32 uses."""
         return self.iter_full()
 
     @property
     def buffer_bytes(self) -> int:
-        """Of the buffer in which weights travel: no tensor is split, so the largest one fits in."""
+        """Size of the buffer in which weights travel: tensors are not split, so the largest must fit."""
         sizes = [one.dtype.itemsize * math.prod(one.shape) for one in self.metadata]
         largest: int = max(DEFAULT_PACKED_BUFFER_SIZE_BYTES, *sizes)
         return largest
@@ -92,9 +92,9 @@ class HandleSender:
     """Sends weights to a vLLM on this process's GPU: only handles to the trainer's memory are sent.
 
     Args:
-        policy: Whose weights they are.
-        device: The GPU of this process.
-        tp_group: Of this process, where several share a vLLM; None: it has one of its own.
+        policy: The policy whose weights are sent.
+        device: This process's GPU.
+        tp_group: This process's group, if several processes share a vLLM; None: it has its own.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class HandleSender:
         """Send all weights, a buffer at a time; all processes of a group call it together.
 
         Args:
-            weights: Whole, in every process of a group.
-            link: To the vLLM; None where the first process of the group has it.
-            label: What they are called.
+            weights: Unsharded, in every process of the group.
+            link: To the vLLM; None if only the first process of the group has it.
+            label: Label of the weights.
         """
         loop = asyncio.get_running_loop()
         self._source.weights = weights
-        # vLLM's side of a transfer blocks; its calls of the engine run in this loop meanwhile.
+        # vLLM's sender blocks, so it runs in a thread; its calls to the engine run in this loop.
         client = _NoClient() if link is None else _Pickling(link, loop, label)
         await loop.run_in_executor(self._thread, self._send, client)
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._thread.shutdown()
 
     def _send(self, client: "_Pickling | _NoClient") -> None:
@@ -138,10 +138,9 @@ class HandleSender:
 
 @contextlib.contextmanager
 def _shareable() -> Iterator[None]:
-    """Allocate memory that another process can open by its handle: expandable segments often do not allow
-    that.
+    """Allocate memory that another process can open by handle, which expandable segments often do not allow.
 
-    Torch's own message when memory runs out recommends them (`PYTORCH_CUDA_ALLOC_CONF`).
+    Torch's own out-of-memory message recommends them (`PYTORCH_CUDA_ALLOC_CONF`).
     """
     chosen = current_alloc_conf()
     if not conf_flag_enabled(chosen, EXPANDABLE_SEGMENTS):
@@ -157,8 +156,8 @@ def _shareable() -> Iterator[None]:
 class _Sender(IPCTrainerWeightTransferEngine):
     """A sender that waits only for its own group.
 
-    vLLM's own takes all processes of the default group for senders to the same vLLM: it would wait for all of
-    them at each buffer, and for ever where the vLLM of one of them has died.
+    vLLM's own sender assumes that all processes of the default group send to the same vLLM: it would wait for
+    all of them at each buffer, and for ever if one of their vLLMs has died.
     """
 
     tp_group: TensorParallelGroup | None = None
@@ -171,23 +170,23 @@ class _Sender(IPCTrainerWeightTransferEngine):
 
     def _post_send_sync(self) -> None:
         if self.tp_group is not None:
-            # The buffer is filled again when the workers on all GPUs have read it.
+            # The buffer may be refilled only after the workers on all GPUs have read it.
             self.tp_group.gather(None)
         collect: Any = torch.cuda.ipc_collect
         collect()
 
 
 class _NoClient:
-    """What a sender asks that asks nothing."""
+    """A client for senders that make no calls to vLLM."""
 
     failure: Exception | None = None
 
 
 class _Pickling(BlockingLink):
-    """Handles as text: they hold types, which vLLM's encoder refuses.
+    """Sends handles as text: they contain types, which vLLM's encoder rejects.
 
-    vLLM's process reads them back by `HandlesTransfer`. After a failure nothing more is asked of vLLM, but
-    the pass over the weights goes on to its end: other processes gather in step with it.
+    In vLLM's process, `HandlesTransfer` unpickles them. After a failure vLLM gets no more calls, but the pass
+    over the weights is completed, since other processes gather in step with it.
     """
 
     failure: Exception | None = None
@@ -207,17 +206,17 @@ class _Pickling(BlockingLink):
 
 
 class HandlesTransfer(IPCWeightTransferEngine):
-    """Our backend for handles, in vLLM's process: it reads those that its own parent has pickled.
+    """Our backend for handles, in vLLM's process: it unpickles handles from its own parent process.
 
-    vLLM's own reads them only where `VLLM_ALLOW_INSECURE_SERIALIZATION` is set. More comes of that: each
-    result of its process then names its type, which a parent without the variable refuses.
+    vLLM's own backend does so only if `VLLM_ALLOW_INSECURE_SERIALIZATION` is set, which has a side effect:
+    each result of vLLM's process then names its type, which a parent without the variable rejects.
     """
 
     def parse_update_info(self, update_dict: dict[str, Any]) -> IPCWeightTransferUpdateInfo:
         """One buffer of weights.
 
         Raises:
-            ValueError: If something is missing.
+            ValueError: If a field is missing.
         """
         handles = pickle.loads(base64.b64decode(update_dict["ipc_handles_pickled"]))
         given = {**update_dict, "ipc_handles": handles, "ipc_handles_pickled": None}
@@ -227,45 +226,45 @@ class HandlesTransfer(IPCWeightTransferEngine):
 
 @dataclass
 class FilesInit(WeightTransferInitInfo):
-    """Nothing has to be agreed on."""
+    """Empty: nothing has to be agreed on."""
 
 
 @dataclass
 class FilesUpdate(WeightTransferUpdateInfo):
-    """Weights in one file."""
+    """The file with the next weights."""
 
     path: str
 
 
 class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
-    """Our backend, in vLLM's process: weights by the names of a checkpoint, from safetensors files."""
+    """Our backend for files, in vLLM's process: loads safetensors files with a checkpoint's weight names."""
 
     init_info_cls = FilesInit
     update_info_cls = FilesUpdate
 
     def init_transfer_engine(self, init_info: FilesInit) -> None:
-        """Nothing to meet."""
+        """Does nothing: there is no connection to set up."""
 
     def start_weight_update(self) -> None:
-        """Undo what loading had done to the layers (on a CPU their weights are repacked)."""
+        """Undo vLLM's post-processing of the loaded layers (on a CPU their weights are repacked)."""
         from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
 
         initialize_layerwise_reload(self.model)
 
     def finish_weight_update(self) -> None:
-        """Do it again."""
+        """Post-process the layers again."""
         from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
         from vllm.model_executor.model_loader.reload import finalize_layerwise_reload
 
         finalize_layerwise_reload(self.model, self.model_config)
-        # No weights come for an output layer that is tied to the embedding, so it is passed over above, and
-        # would continue with what was packed from the old ones.
+        # An output layer tied to the embedding receives no weights, so the call above skips it; without this
+        # it would keep using the packed copy of the old ones.
         for layer in self.model.modules():
             if isinstance(layer, ParallelLMHead):
                 layer.quant_method.process_weights_after_loading(layer)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Load one file; no device has to be waited for."""
+        """Load one file; unlike vLLM's own method, no device needs to be synchronised."""
         self.receive_weights(self.parse_update_info(update_info))
 
     def receive_weights(self, update_info: FilesUpdate) -> None:
@@ -275,4 +274,4 @@ class FilesTransfer(WeightTransferEngine[FilesInit, FilesUpdate]):
         self.model.load_weights(list(load_file(update_info.path).items()))
 
     def shutdown(self) -> None:
-        """Nothing to end."""
+        """Does nothing: nothing was started."""

@@ -8,12 +8,12 @@ _wake_up = cumem.CuMemAllocator.wake_up
 
 
 def clear_what_wakes() -> None:
-    """Let memory whose contents sleep has discarded wake as zeros; without CUDA there is none.
+    """Zero the memory that wakes after sleep has discarded its contents; does nothing without CUDA.
 
-    A model keeps more than parameters and buffers in the memory of its weights: the features that Qwen3-VL
-    adds to its first layers, which are zero where there is no picture, and the positions of rows that only
-    fill a graph up. Nobody writes them again after sleep of level 2. CUDA does not say what new memory holds,
-    and vLLM clears it on ROCm alone.
+    Besides parameters and buffers, a model keeps other tensors in its weight memory: the features that
+    Qwen3-VL adds to its first layers, which are zero where there is no picture, and the positions of padding
+    rows in CUDA graphs. Nothing rewrites them after level-2 sleep. CUDA leaves the contents of new memory
+    undefined, and vLLM clears it only on ROCm.
     """
     if cumem.cumem_available:
         cumem.CuMemAllocator.wake_up = _cleared

@@ -11,13 +11,12 @@ from vtune.rollout.vllm_senders import HandleSender
 
 
 class TensorParallelEngine:
-    """Requests turns from the first process of its tensor-parallel group, and contributes its share of the
-    weights.
+    """Requests turns from the first process of its tensor-parallel group, and sends its share of the weights.
 
     Args:
         policy: Tokens and pictures.
-        tp_group: Of this process.
-        waiting: Covered while something is drawn.
+        tp_group: This process's group.
+        waiting: Covered while something is generated.
     """
 
     cohorts = 1
@@ -34,10 +33,10 @@ class TensorParallelEngine:
         self._client = TurnClient(tp_group.address)
 
     def join(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     def leave(self, cohort: int) -> None:
-        """Nothing waits for other conversations here."""
+        """Does nothing: turns are generated as they come."""
 
     async def generate(self, request: Request) -> Completion:
         """Generate one turn.
@@ -56,21 +55,21 @@ class TensorParallelEngine:
             return self._submissions.completion(request, await self._client.ask(turn))
 
     async def take(self, weights: Weights, version: int) -> None:
-        """Give this GPU's handles to the weights, in step with the first process (`VllmEngine.take`)."""
+        """Send this GPU's weight handles, in step with the first process (`VllmEngine.take`)."""
         self._client.forget()
         release_cache(self._policy.device)
         await self._tp_group.barrier()
-        await self._tp_group.barrier()  # it wakes vLLM
+        await self._tp_group.barrier()  # the first process wakes vLLM's weights
         await self._tp_group.barrier(self._sender.send(weights, None, ""))
         release_cache(self._policy.device)
         await self._tp_group.barrier()
-        await self._tp_group.barrier()  # it wakes the rest
+        await self._tp_group.barrier()  # the first process wakes vLLM's KV cache
         await self._client.open()
 
     async def rest(self) -> None:
-        """The whole group has finished generating; vLLM gives back the memory of this GPU too."""
+        """The whole group has finished generating; vLLM releases this GPU's memory too."""
         await self._tp_group.barrier()
-        await self._tp_group.barrier()  # it puts vLLM to sleep
+        await self._tp_group.barrier()  # the first process puts vLLM to sleep
 
     async def aclose(self) -> None:
         """Close the connection."""

@@ -16,30 +16,29 @@ if TYPE_CHECKING:
 
 
 class Words:
-    """In place of a `Chat`: there are no token ids, and so none in the records.
+    """Takes the place of a `Chat`: there are no token ids, so records have none.
 
-    Such a model's server renders turns itself. It is sent the messages of the transcript, with tool output as
-    a user turn.
+    The model's server renders turns itself. It gets the transcript's messages, tool output as a user turn.
     """
 
     end_id = -1
-    """No token ends a turn."""
+    """No token id ends a turn."""
 
     def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
-        """No tokens."""
+        """Returns no tokens."""
         return []
 
     def observation(self, text: str, pixels: Sequence[Pixels], *, ended: bool) -> list[int]:
-        """No tokens."""
+        """Returns no tokens."""
         return []
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """No text: a completion without tokens brings its own."""
+        """Returns no text: a completion without tokens has its own."""
         return ""
 
 
 class Screen:
-    """In place of a family's image processor: only fits a picture into a budget of pixels.
+    """Takes the place of a family's image processor: only fits a picture into a pixel budget.
 
     Args:
         multiple: Sides are multiples of this many pixels, so that a server has nothing to round.
@@ -52,7 +51,7 @@ class Screen:
         self._multiple = multiple
 
     def levels(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
-        """The picture's pixels, uint8 (h, w, 3), resized where the budget or the multiple wants it."""
+        """The picture's pixels, uint8 (h, w, 3), resized if the budget or the multiple requires it."""
         import torch
 
         width, height = fitted(picture.width, picture.height, least, most, multiple=self._multiple)
@@ -61,23 +60,23 @@ class Screen:
         return torch.from_numpy(np.array(picture.convert("RGB"))), (1, height, width), 0
 
     def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
-        """There is no vision tower to take them: returns the same."""
+        """Returns the levels unchanged: there is no vision tower to feed."""
         return levels
 
     def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:
-        """The picture again."""
+        """The pixels as a picture again."""
         return Image.fromarray(levels.numpy())
 
 
 def fitted(width: int, height: int, least: int, most: int, *, multiple: int) -> tuple[int, int]:
-    """(width, height) within a budget, of the same shape as far as whole multiples allow.
+    """(width, height) within a pixel budget, keeping the aspect ratio as far as multiples allow.
 
     Args:
         width: Of the picture, in pixels.
         height: Of the picture, in pixels.
-        least: Pixels (width x height) that it has at least …
-        most: … and at most; a side is never shorter than `multiple`, whatever the budget.
-        multiple: Of which both sides are multiples, in pixels.
+        least: Minimum number of pixels (width x height).
+        most: Maximum number of pixels; a side is never shorter than `multiple`, whatever the budget.
+        multiple: Both sides are multiples of this, in pixels.
     """
     wide, high = (max(multiple, round(side / multiple) * multiple) for side in (width, height))
     if least <= wide * high <= most:
