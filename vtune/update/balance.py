@@ -8,10 +8,10 @@ from vtune.update.flops import Work
 from vtune.update.ranks import Ranks
 
 LEAST = 0.01
-"""Share of the mean: a move that gains less is not made. Ours."""
+"""As a share of the mean load; a move that gains less is not made. Ours."""
 ALIKE = 0.5
-"""Share of an item: another that has this much in common stays with it. Apart, that is computed twice. Ours.
-"""
+"""As a share of an item's tokens; an item that shares this much with its neighbour stays with it. On
+different processes, the shared part would be computed twice. Ours."""
 
 
 class Bundle(NamedTuple):
@@ -26,7 +26,7 @@ class Move(NamedTuple):
 
     source: int
     number: int
-    """Of the bundle among those of its process."""
+    """Its index among the bundles of its process."""
     target: int
 
 
@@ -35,14 +35,14 @@ def balanced(
 ) -> list[Item]:
     """This process's items of an update, rebalanced so that no process has much more to do than another.
 
-    All processes call it together. Only what moves is sent, from process to process.
+    All processes call it together. Only items that move are sent, from process to process.
 
     Args:
-        items: Its own share.
-        ranks: Of this process.
+        items: This process's own share.
+        ranks: This process and the others.
         image_id: Token id of the image placeholder.
-        merge: Patches a side that become one token.
-        cost: Of work, in any unit.
+        merge: Patches per side that become one token.
+        cost: Cost of an amount of work, in any unit.
     """
     if ranks.world == 1:
         return list(items)
@@ -50,7 +50,7 @@ def balanced(
     moves = moves_of(ranks.gather([bundle.cost for bundle in mine]))
     gone = {move.number: move.target for move in moves if move.source == ranks.rank}
     kept = [item for number, bundle in enumerate(mine) if number not in gone for item in bundle.items]
-    # All in the same order, so that no two wait for each other.
+    # All processes go through the transfers in the same order, so that no two wait for each other.
     for source, target in sorted({(move.source, move.target) for move in moves}):
         if ranks.rank == source:
             ranks.send([mine[number].items for number, to in gone.items() if to == target], target)
@@ -62,7 +62,7 @@ def balanced(
 def bundles(
     items: Sequence[Item], *, image_id: int, merge: int, cost: Callable[[Work], float]
 ) -> list[Bundle]:
-    """Items with a shared prefix, together; what they share costs once."""
+    """Groups items with a shared prefix; the shared part is counted once."""
     found: list[Bundle] = []
     for item, size, shared in begun_alike(items, image_id=image_id):
         together = bool(found) and shared >= ALIKE * size
@@ -80,10 +80,10 @@ def bundles(
 
 
 def moves_of(costs: Sequence[Sequence[float]]) -> list[Move]:
-    """Moves from the fullest process to the emptiest, as long as the fullest gains from them.
+    """Moves from the most to the least loaded process, as long as the former gains from them.
 
     Args:
-        costs: Of each bundle of each process.
+        costs: For each process, the cost of each of its bundles.
     """
     loads = [sum(own) for own in costs]
     least = LEAST * sum(loads) / len(loads)
@@ -92,7 +92,7 @@ def moves_of(costs: Sequence[Sequence[float]]) -> list[Move]:
     while True:
         source, target = loads.index(max(loads)), loads.index(min(loads))
         apart = loads[source] - loads[target]
-        # What moves leaves both below the fullest; best is half of what they are apart.
+        # A move must leave both below the fullest; the best bundle is half of the difference.
         found = [(abs(apart / 2 - cost), number) for number, cost in here[source].items() if cost < apart]
         if not found:
             return moves

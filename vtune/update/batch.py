@@ -25,9 +25,9 @@ class Item:
     """One conversation. The last three lists have one entry per token where `loss_mask` is true."""
 
     token_ids: Sequence[int]
-    """The conversation, placeholders expanded, shape (T,)."""
+    """The conversation with placeholders expanded, shape (T,)."""
     images: Sequence[bytes]
-    """Its pictures, in order; they stay encoded until a forward needs them."""
+    """Its pictures, in order; they stay encoded until a forward pass needs them."""
     loss_mask: Sequence[bool]
     """Shape (T,): the tokens that count."""
     advantages: Sequence[float] = ()
@@ -40,13 +40,13 @@ class Item:
 
     @property
     def counted(self) -> int:
-        """How many tokens count."""
+        """Number of tokens that count."""
         return sum(self.loss_mask)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Items as one forward pass takes them; N counted tokens, item by item."""
+    """Items laid out for one forward pass; N counted tokens, item by item."""
 
     packed: Packed
     predicting: torch.Tensor
@@ -60,18 +60,18 @@ class MicroBatch:
     off_policy: torch.Tensor
     """bool, (N,); empty in supervised training."""
     sequence: torch.Tensor
-    """int64, (N,): number of the item, from 0."""
+    """int64, (N,): index of the item, from 0."""
 
 
 def micro_batches(items: Sequence[Item], tokens: int, *, image_id: int) -> list[list[Item]]:
     """Split into as few micro-batches of about `tokens` tokens as possible, all of similar size.
 
-    Items with a shared prefix stay together, and what they share counts once. An item with more tokens is a
-    micro-batch of its own.
+    Items with a shared prefix stay together, and the shared part counts once. An item with more than `tokens`
+    tokens gets its own micro-batch.
     """
     alike = begun_alike(items, image_id=image_id)
     sizes, shared = [size for _, size, _ in alike], [length for *_, length in alike]
-    # The least limit that does not take more micro-batches than the full one.
+    # Bisect for the smallest limit that needs no more micro-batches than `tokens` does.
     count = len(_filled(sizes, shared, tokens))
     low, high = 1, tokens
     while low < high:
@@ -87,7 +87,7 @@ def begun_alike(items: Sequence[Item], *, image_id: int) -> list[tuple[Item, int
     """Items ordered so that those with a shared prefix are neighbours.
 
     Returns:
-        Each with its number of tokens, and how many of them it shares with the one before it.
+        Each item with its number of tokens, and how many of them it shares with the one before it.
     """
     numbers: dict[bytes, int] = {}
     keyed = []
@@ -103,7 +103,7 @@ def begun_alike(items: Sequence[Item], *, image_id: int) -> list[tuple[Item, int
 
 
 def _filled(sizes: Sequence[int], shared: Sequence[int], limit: int) -> list[tuple[int, int]]:
-    """First and last+1 item of each micro-batch when each takes what it can, in order."""
+    """First and last+1 item of each micro-batch, filled greedily in order."""
     spans: list[tuple[int, int]] = []
     start, used = 0, 0
     for number, (size, common_part) in enumerate(zip(sizes, shared, strict=True)):
@@ -120,7 +120,7 @@ Read = Callable[[bytes], Pixels]
 
 def reading(items: Sequence[Item], reader: PictureReader) -> Read:
     """Start reading the pictures of items in threads; the returned function waits for one of them."""
-    # A group shares its picture: the same bytes are looked at once.
+    # A group shares its picture: identical bytes are read once.
     distinct = dict.fromkeys(data for item in items for data in item.images)
     coming = {data: reader.begin(data) for data in distinct}
     return lambda data: coming[data].result()
@@ -131,8 +131,8 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
 
     Args:
         items: Conversations.
-        policy: Whose tokens and pictures they are.
-        read: `reading` of the items, where that has begun before.
+        policy: The policy, for its tokenizer and picture reader.
+        read: `reading` of the items, if it has already been started.
     """
     counts = [np.flatnonzero(np.array(item.loss_mask[1:], dtype=bool)) for item in items]
     ends = accumulate((len(item.token_ids) for item in items), initial=0)
@@ -165,14 +165,14 @@ def micro_batch(items: Sequence[Item], policy: Policy, read: Read | None = None)
 
 
 def _flat(values: Sequence[Sequence[float]], dtype: type[np.generic] = np.float32) -> NDArray[Any]:
-    # By numpy, which takes a third of torch's time for lists.
+    # numpy takes a third of torch's time for lists.
     return np.array(list(chain.from_iterable(values)), dtype=dtype)
 
 
 def dummy_item(chat: Chat, reader: PictureReader) -> Item:
     """The content of a dummy batch: a conversation about a small black picture in which no token counts.
 
-    It goes through the whole model and teaches nothing: for a share without an item or without a picture.
+    It passes through the whole model and teaches nothing; used for a share without items or pictures.
     """
     out = io.BytesIO()
     Image.new("RGB", (8, 8)).save(out, "PNG")

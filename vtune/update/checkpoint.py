@@ -19,13 +19,13 @@ MANIFEST = "manifest.json"
 
 
 WRITER = ("PytorchStreamWriter", "inline_container")
-"""Words in torch's RuntimeErrors about writing a file, for which it has no class."""
+"""Words in torch's RuntimeErrors about writing a file; torch has no error class for them."""
 CUT_SHORT = "most likely no space is left on the device"
-"""What they most often mean; torch drops the error number."""
+"""What they usually mean; torch drops the error number."""
 READER = ("PytorchStreamReader", "inline_container")
 """The same for reading a file."""
 NEWEST = "newest"
-"""A link to the newest checkpoint: a path that can be given to other commands before the run has ended."""
+"""A link to the newest checkpoint: a path for other commands, even before the run has ended."""
 BEST = "best"
 """A link to the checkpoint that an evaluation during training found best, if a recipe asks for it."""
 
@@ -33,22 +33,22 @@ BEST = "best"
 class PendingCheckpoint:
     """A checkpoint under a temporary name, `root/.step-<step>.part`, until all of it is on disk.
 
-    Created by all processes together; once it is created, `fill` has ended and the weights may change.
+    Created by all processes together; once it is created, `fill` has returned and the weights may change.
 
     Args:
         root: The run's `checkpoints` folder.
-        step: Updates done.
-        fill: Writes content; called by every process.
+        step: Updates done so far.
+        fill: Writes the contents; called by every process.
         first: Whether this process owns the folder.
         wait: A barrier over all processes.
-        mine: Whether this process has written a file: each waits until its own are on the disk. None: the
-            first has written all.
+        mine: Whether this process has written a given file: each process waits until its own files are on
+            disk. None: the first process has written all.
         rest: Writes what `fill` has kept in memory.
-        background: Whether a thread writes the rest and waits for the disk, while training goes on.
+        background: Whether a thread writes the rest and waits for the disk while training continues.
 
     Raises:
-        RunFailed: If it cannot be written, e.g. because the disk is full; older ones are intact, as they
-            are after any other error of `fill`.
+        RunFailed: If it cannot be written, e.g. because the disk is full; older checkpoints stay intact, as
+            they do after any other error of `fill`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class PendingCheckpoint:
 
     @property
     def written(self) -> bool:
-        """Whether this process has nothing left to write; it may have failed."""
+        """Whether this process has nothing left to write; writing may have failed."""
         return self._written.done()
 
     def finish(self, *, keep: int, spared: Callable[[Path], bool] = lambda folder: False) -> Path:
@@ -96,11 +96,11 @@ class PendingCheckpoint:
         All processes call it together. The oldest checkpoints are removed.
 
         Args:
-            keep: The newest checkpoints that stay.
-            spared: Whether an older one stays, too.
+            keep: Number of newest checkpoints to keep.
+            spared: Whether an older checkpoint is kept too.
 
         Raises:
-            RunFailed: As the class does.
+            RunFailed: As in the constructor.
         """
         with self._failures():
             self._written.result()
@@ -121,14 +121,14 @@ class PendingCheckpoint:
         try:
             yield
         except (OSError, RuntimeError, SafetensorError) as error:
-            # torch and safetensors have errors of their own for a disk that is full.
+            # torch and safetensors raise their own errors when the disk is full.
             if self._first:
                 shutil.rmtree(self._temporary, ignore_errors=True)
             if isinstance(error, RuntimeError) and not any(word in str(error) for word in WRITER):
                 raise
             why = str(error)
             if isinstance(error, RuntimeError):
-                # Its first line names the place in torch's source, not what the machine said.
+                # Its first line gives the place in torch's source, not the operating system's error.
                 why = f"{CUT_SHORT} (torch: {why.partition(chr(10))[0]})"
             before = newest_checkpoint(self._root)
             then = "begins anew: there is none before" if before is None else f"continues from {before.name}"
@@ -158,7 +158,7 @@ def point(root: Path, name: str, folder: Path) -> None:
     """Point the link `root/name` to a checkpoint in `root`.
 
     Raises:
-        DataError: If it has become a folder, as in a copy for which links were followed.
+        DataError: If it is now a folder, e.g. in a copy that followed links.
     """
     if (root / name).is_dir() and not (root / name).is_symlink():
         raise DataError(
@@ -182,7 +182,7 @@ def _to_disk(path: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a checkpoint; if that is interrupted, no half of it keeps the name."""
+    """Remove a checkpoint; if that is interrupted, no partial folder is left under its name."""
     if folder.exists():
         dying = folder.with_name(f".{folder.name}.old")
         folder.rename(dying)
@@ -203,8 +203,7 @@ def complete(root: Path) -> list[Path]:
 def _named(root: Path) -> list[Path]:
     """Everything named as a run names its checkpoints, oldest first.
 
-    The rest belongs to someone else: a copy beside them, `step-000020-good`, is not counted, resumed from or
-    removed.
+    Anything else belongs to the user: a copy like `step-000020-good` is not counted, resumed from or removed.
     """
     return sorted(folder for folder in root.glob("step-*") if re.fullmatch(r"step-\d{6,}", folder.name))
 

@@ -39,20 +39,20 @@ from vtune.update.stats import StepStats
 from vtune.update.zero import buckets, config_of, forget_gradients, outside_zero, with_buffer
 
 MAX_SKIPPED = 10
-"""Limit on consecutive skipped updates: ours."""
+"""Limit on consecutive skipped updates; ours."""
 FROZEN = "checksum of frozen weights"
-"""Key in a checkpoint's state, which has no frozen weights: they are in the model that the recipe names."""
+"""Key in a checkpoint's state, which omits frozen weights: they are in the model that the recipe names."""
 
 
 class Trainer:
     """Holds the model, its optimiser and, if there is a KL term, the frozen starting weights.
 
-    Every process gives its own share of an update's items; the loss is the mean over the counted
-    tokens (or the sequences, as `loss.aggregation` says) of all of them, so that it depends neither on how
-    many processes there are nor on the size of micro-batches.
+    Every process passes its own share of an update's items; the loss is the mean over the counted tokens (or
+    the sequences, as `loss.aggregation` says) of all processes, so it depends neither on the number of
+    processes nor on the size of micro-batches.
 
     Raises:
-        RunFailed: If freezing did not do what the recipe asks, or a loss is not a number.
+        RunFailed: If freezing did not do what the recipe asks, or a loss is NaN or infinite.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Trainer:
             self._split(policy.model)
         plain = recipe.lora is None and recipe.zero_stage < 3
         self.rollouts = policy if plain else replace(policy, model=without_weights(policy.model))
-        """The policy for rollouts and files; it has weights only inside `gathered`."""
+        """The policy for rollouts and export; it has weights only inside `gathered`."""
         if recipe.lora is not None:
             self.trainable = add_adapters(policy.model, recipe.lora, recipe.freeze)
         self._flops = UpdateFlops(policy, recipe, self.trainable, reference=reference_too)
@@ -113,11 +113,11 @@ class Trainer:
         )
         if recipe.zero_stage == 3:
             outside_zero(policy.model.lm_head)
-        # After DeepSpeed has laid the weights out.
+        # After DeepSpeed has laid out the weights.
         self._frozen_at = fingerprints(policy.model, recipe.freeze, policy.family)
 
     def _frozen(self, name: str) -> Callable[..., TokenStats]:
-        """The starting weights; sharded among processes if those of the policy are."""
+        """The starting weights; sharded among processes if the policy's weights are."""
         import deepspeed
 
         policy = self._policy
@@ -135,7 +135,7 @@ class Trainer:
         return split
 
     def _split(self, model: Any) -> None:
-        """Shard a model's weights before any GPU has held all of them."""
+        """Shard a model's weights before any GPU has to hold all of them."""
         import deepspeed
 
         to_host = {"remote_device": "cpu", "pin_memory": self._ranks.device.type == "cuda"}
@@ -148,7 +148,7 @@ class Trainer:
         split_weights(model, self._ranks, split)
 
     def _holds(self) -> bool:
-        """Whether the optimiser skips this step: DeepSpeed knows the gradient's norm by now."""
+        """Whether the optimiser skips this step; DeepSpeed has computed the gradient norm by now."""
         return not self._small_enough(self._engine.optimizer._global_grad_norm)
 
     def _small_enough(self, norm: float) -> bool:
@@ -159,10 +159,10 @@ class Trainer:
         """One update from this process's items; an empty share still takes part.
 
         Returns:
-            None, and no update, where no process has a token to learn from.
+            None, without an update, if no process has a token to learn from.
 
         Raises:
-            RunFailed: If its loss or gradient is not a number, or a GPU has no room for it.
+            RunFailed: If the loss or gradient is not finite, or a GPU runs out of memory.
         """
         with within_memory(self._recipe):
             return self._step(items)
@@ -191,7 +191,7 @@ class Trainer:
                     f"the loss of update {done} is {loss.item()}",
                     fix=_calmer(done),
                 )
-            # DeepSpeed averages over processes; the mean is over all of them together.
+            # DeepSpeed averages over processes; our mean is over the tokens of all of them together.
             engine.backward(loss * (ranks.world / share), scale_wrt_gas=False)
             mismatch = max(mismatch, worst)
             for name, value in part.items():
@@ -203,7 +203,7 @@ class Trainer:
         if skipped:
             forget_gradients(engine.optimizer)
         gathered = ranks.gather((dict(sums), self._optimizer.measured()))
-        # Processes that share rows say the same.
+        # All processes that share rows agree on this.
         found = [one for one, _ in gathered[:: self._recipe.sequence_parallel]]
         mean = {name: sum(one[name] for one in found) / total for name in sums}
         return StepStats(
@@ -224,7 +224,7 @@ class Trainer:
         )
 
     def _micro_batches(self, items: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Read, int]]:
-        """See `in_step`; processes that share rows have as many times as long ones, and the same."""
+        """See `in_step`; processes that share rows get the same, proportionally larger micro-batches."""
         return in_step(
             shared_items(items, self._group),
             self._policy,
@@ -245,7 +245,7 @@ class Trainer:
         return found._replace(sums=found.sums | {"flops": flops})
 
     def _note_skipped(self, norm: float, update: int) -> bool:
-        """Record whether an update was skipped, which must not become a habit."""
+        """Record whether an update was skipped; raises if too many are skipped in a row."""
         skipped = not self._small_enough(norm)
         if skipped and self._recipe.skip_grad_norm is None:
             raise RunFailed(
@@ -267,7 +267,7 @@ class Trainer:
             The frozen parts.
 
         Raises:
-            RunFailed: If a weight of theirs has changed.
+            RunFailed: If a frozen weight has changed.
         """
         now = fingerprints(self._policy.model, self._recipe.freeze, self._policy.family)
         if moved := [part for part, found in self._frozen_at.items() if found != now[part]]:
@@ -283,15 +283,15 @@ class Trainer:
         return self._recipe.lora
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Every weight once, under its name in the plain model: gathered, adapters merged.
+        """Every weight once, under its name in the plain model, gathered and with adapters merged.
 
-        Under ZeRO-3 a bucket at a time is gathered, so all processes go through it together, to its end, and
-        a tensor is good only until the next is asked for.
+        Under ZeRO-3 one bucket at a time is gathered, so all processes must iterate together and to the end,
+        and a tensor is valid only until the next one is requested.
         """
         return self._passed(units(self._policy.model))
 
     def adapters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """The matrices of every adapter once, under their names in a file of peft; gathered as `weights`."""
+        """The matrices of every adapter once, under their names in a peft file; gathered like `weights`."""
         return self._passed(adapter_units(self._policy.model))
 
     def _passed(self, found: Iterator[Unit]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -310,8 +310,8 @@ class Trainer:
         """`rollouts` with the current weights, gathered and merged; all processes enter together.
 
         Args:
-            device: Where they go; where the model is if not given. Weights that need no gathering stay.
-            keep: Whether this process wants the weight of a name; it takes part in gathering all of them.
+            device: Target device; default: the model's. Weights that need no gathering are not moved.
+            keep: Whether this process needs a weight, by its name; it takes part in gathering all.
         """
         if self.rollouts is self._policy:
             yield self.rollouts
@@ -324,7 +324,7 @@ class Trainer:
                 if keep(name):
                     held = tensor.detach()
                     there = held.to(device or self._policy.device)
-                    # What was gathered is taken away again.
+                    # Clone: the gathered buffer is released when the next bucket is gathered.
                     body[name].data = (
                         there.clone() if split and there.data_ptr() == held.data_ptr() else there
                     )
@@ -334,14 +334,14 @@ class Trainer:
                 parameter.data = empty[name]
 
     def save(self, folder: Path, state: dict[str, Any], *, held: list[HeldFile] | None = None) -> None:
-        """Save optimiser state of what is trained, and `state`, to `folder`; every process takes part.
+        """Save the optimiser state of the trained weights, and `state`, to `folder`; all processes take part.
 
         Args:
-            folder: Where it goes.
-            state: Goes with it.
-            held: Where the large files go, to be written later; None: they are written.
+            folder: The target folder.
+            state: Saved along with it.
+            held: Collects the large files, to be written later; None: they are written now.
         """
-        # What DeepSpeed waits for here has the patience of a collective.
+        # Wait here first: DeepSpeed waits inside with the shorter timeout of a collective.
         self._ranks.wait()
         with nullcontext() if held is None else holding(self._engine, held), frozen_left_out(self._module):
             self._engine.save_checkpoint(
@@ -352,12 +352,12 @@ class Trainer:
             )
 
     def load(self, folder: Path) -> dict[str, Any]:
-        """Load weights and optimiser state, in place; returns the `state` that was saved with them."""
+        """Load weights and optimiser state in place; returns the `state` that was saved with them."""
         if not (folder / "state").is_dir():
             raise RunFailed(
                 f"{folder} holds no DeepSpeed state", fix="remove the folder to resume from an older one"
             )
-        # A checkpoint of an earlier version has the frozen weights too, and no sum of them.
+        # Checkpoints of an earlier version include the frozen weights, and no checksum of them.
         _, state = self._engine.load_checkpoint(
             str(folder), tag="state", load_module_strict=False, custom_load_fn=take_trained
         )
@@ -374,7 +374,7 @@ class Trainer:
 
 
 def _calmer(update: int) -> str:
-    """The next step if the loss or gradient of an update is not a number."""
+    """The remedy if the loss or gradient of an update is not finite."""
     skips = "set update.skip_grad_norm, which leaves out such updates"
     if update == 0:
         return f"nothing is learnt yet: look at the weights that `model` names and at the data; or {skips}"

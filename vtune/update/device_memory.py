@@ -11,10 +11,10 @@ from vtune.update.recipe import Update
 
 @contextmanager
 def within_memory(update: Update) -> Iterator[None]:
-    """Cover an update: if a GPU runs out of memory, the error names the settings that need less.
+    """Wrap an update: if a GPU runs out of memory, the error names the settings that need less.
 
     Raises:
-        RunFailed: If one does.
+        RunFailed: If a GPU runs out of memory.
     """
     try:
         yield

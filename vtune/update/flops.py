@@ -30,15 +30,15 @@ class Work(NamedTuple):
 class UpdateFlops:
     """Operations of the forward and backward passes over packed rows.
 
-    What the mathematics asks for, as in Chowdhery et al. 2022 (PaLM, appendix B), except that a token attends
-    to those before it alone: PaLM counts all of the row, twice as much, so that its MFU is higher for long
-    rows (by a third for 7B at 32k tokens). Activations that are computed again do not count, nor does the
-    attention of the vision tower; beginnings that a row shares are there once, as they are computed once.
+    Only what the mathematics requires, as in Chowdhery et al. 2022 (PaLM, appendix B), except that a token
+    attends only to the tokens before it: PaLM counts the whole row, twice as much, so its MFU is higher for
+    long rows (by a third for 7B at 32k tokens). Recomputed activations do not count, nor does the vision
+    tower's attention; shared prefixes count once, as they are computed once.
 
     Args:
-        policy: What is trained.
-        recipe: Whether it is adapters alone.
-        trainable: Of each part, the parameters that are.
+        policy: The policy being trained.
+        recipe: Tells whether only adapters are trained.
+        trainable: Number of trainable parameters in each part.
         reference: Whether the starting weights score each row too.
     """
 
@@ -56,13 +56,13 @@ class UpdateFlops:
         return self(Work(packed.input_ids.shape[1], attended(packed), patches, scored))
 
     def __call__(self, work: Work) -> float:
-        """Operations for any work."""
+        """Operations for any amount of work."""
         forward = forward_flops(self._shape, work)
         return sum(flops * (self._passes[part] + self._reference) for part, flops in forward.items())
 
 
 def forward_flops(shape: Shape, work: Work) -> dict[str, float]:
-    """Operations of a forward pass by part; a multiplication and an addition are two."""
+    """Operations of a forward pass by part; a multiply-add counts as two."""
     parameters = shape.parameters
     body = parameters["language"] - shape.head
     attention = 4 * shape.layers * shape.query * work.pairs
@@ -74,7 +74,7 @@ def forward_flops(shape: Shape, work: Work) -> dict[str, float]:
 
 
 def attended(packed: Packed) -> float:
-    """(query, key) pairs of a packed row: each token sees itself and what comes before it."""
+    """(query, key) pairs of a packed row: each token sees itself and the tokens before it."""
     lengths = packed.layout.lengths
     return sum(
         own * (own + 1) / 2 + own * sum(lengths[number] for number in above)
@@ -85,12 +85,12 @@ def attended(packed: Packed) -> float:
 def passes_of(learning: Collection[str], *, adapters: bool) -> dict[str, int]:
     """The cost of a training pass in forward passes, by part.
 
-    The forward itself; one more for the gradient of a part's input, where something in it or below it is
-    trained; and one for that of its weights.
+    The forward pass itself; one more for the gradient of a part's input, if something in it or below it is
+    trained; and one for the gradient of its weights.
 
     Args:
-        learning: Parts in which something is trained: not those without an adapter, where there are any.
-        adapters: Whether that is adapters alone, whose own products are left out.
+        learning: Parts in which something is trained; with adapters, only the parts that have one.
+        adapters: Whether only adapters are trained; their own products are ignored.
     """
     parts = ("vision", "connector", "language")
     passes, below = {}, False
@@ -101,8 +101,8 @@ def passes_of(learning: Collection[str], *, adapters: bool) -> dict[str, int]:
 
 
 def peak_flops(ranks: Ranks, recipe: Update) -> float | None:
-    """Operations a second of all GPUs of a run at their peak; None on a CPU, for a GPU whose peak is not in
-    `vtune.update.rates`, and for another dtype than bfloat16, whose peaks those are.
+    """Peak operations per second of all GPUs of a run; None on a CPU, for a GPU that is not listed in
+    `vtune.update.rates`, and for any dtype other than bfloat16, for which those peaks are given.
     """
     if ranks.device.type != "cuda" or recipe.dtype != "bfloat16":
         return None

@@ -23,19 +23,19 @@ from vtune.models.sequence_parallel import (
 )
 
 CHUNK = 2**25
-"""Logits that exist at the same time: 134 MB in float32, 220 tokens at a vocabulary of 152 k."""
+"""Logits held at the same time: 134 MB in float32, 220 tokens at a vocabulary of 152 k."""
 GPU_CHUNK = 2**27
-"""The same on a GPU, 880 tokens: each chunk reads the whole output head, and makes a gradient of its size,
-which should take no longer than the arithmetic. By its data sheet an H100 computes 295 operations for each
-byte that it reads; 220 tokens have 220 for each, and wait."""
+"""The same on a GPU, 880 tokens: each chunk reads the whole output head and produces a gradient of its size,
+which should take no longer than the arithmetic. By its data sheet an H100 computes 295 operations per byte
+that it reads; 220 tokens need only 220 per byte, so they would be limited by memory."""
 
 
 BLOCK = 2**18
-"""Logits processed at a time so that they fit in a cache: 1 MB in float32."""
+"""Logits processed at a time, so that they fit in a CPU cache: 1 MB in float32."""
 
 
 def logits_at_once() -> int:
-    """Logits that exist at the same time on this machine."""
+    """The limit on logits held at the same time on this machine."""
     return GPU_CHUNK if torch.cuda.is_available() else CHUNK
 
 
@@ -52,8 +52,8 @@ class PolicyForward(nn.Module):
 
     Args:
         model: A transformers `…ForConditionalGeneration`.
-        chat: Of its policy.
-        group: The processes that share each row; all of them are given the same one, and have the same stats.
+        chat: The policy's chat format.
+        group: The processes that share each row; all of them get the same inputs and return the same stats.
     """
 
     def __init__(self, model: Any, chat: Chat, group: SequenceGroup | None = None) -> None:
@@ -64,7 +64,7 @@ class PolicyForward(nn.Module):
         self._group = group
 
     def chunks(self, counted: int) -> int:
-        """The number of pieces in which the logits of this many tokens of a row are computed."""
+        """The number of chunks in which the logits of this many counted tokens of a row are computed."""
         vocabulary: int = self.model.config.get_text_config().vocab_size
         own = -(-counted // (self._group.size if self._group else 1))
         return max(1, -(-own * vocabulary // logits_at_once()))
@@ -74,10 +74,10 @@ class PolicyForward(nn.Module):
 
         Args:
             packed: A row of T tokens.
-            predicting: int64, (N,): where in the row the token before each scored token lies.
+            predicting: int64, (N,): index in the row of the token before each scored token.
             targets: int64, (N,): ids of the scored tokens.
-            chunks: At least `self.chunks(N)`. Where weights are spread over processes, each use of a
-                part gathers it on all of them, so all must use the output head equally often.
+            chunks: At least `self.chunks(N)`. If weights are sharded, each use of a module gathers it on all
+                processes, so all of them must use the output head equally often.
         """
         if self._group is not None:
             return self._shared(packed, predicting, targets, chunks, stretches(packed.tokens, self._group))
@@ -93,9 +93,9 @@ class PolicyForward(nn.Module):
     def _shared(
         self, packed: Packed, predicting: Tensor, targets: Tensor, chunks: int, row: Stretches
     ) -> TokenStats:
-        """As `forward`, of a row over the processes of a group."""
+        """Like `forward`, for a row shared by the processes of a group."""
         group, mine = row.group, row.mine
-        # Asked for here: behind the model's forward pass a GPU would be waited for.
+        # Computed before the forward pass is queued; afterwards this would synchronise with the GPU.
         places, ends = predicting.cpu(), torch.tensor(row.lengths).cumsum(0)
         hidden = self.model.model(
             input_ids=packed.input_ids[:, mine],
@@ -105,7 +105,7 @@ class PolicyForward(nn.Module):
             stretches=row,
             use_cache=False,
         ).last_hidden_state[0]
-        # The counted tokens of a row lie at its end: each process scores as many, wherever they are.
+        # Counted tokens tend to lie at a row's end; each process scores equally many, wherever they are.
         owners = torch.searchsorted(ends, places, right=True)
         starts = ends - torch.tensor(row.lengths)
         counts = even(len(targets), group.size)
@@ -114,10 +114,11 @@ class PolicyForward(nn.Module):
         return TokenStats(*(together(values, counts, group) for values in found))
 
     def _scored(self, hidden: Tensor, targets: Tensor, chunks: int) -> TokenStats:
-        """Score tokens by the hidden states before them."""
+        """Score tokens from the hidden states before them."""
         if chunks == 1:
             return TokenStats(*self._score(hidden, targets))
-        # The logits of one chunk at a time, made again in the backward pass: they are never all there.
+        # One chunk of logits at a time, recomputed in the backward pass, so that they never all exist at
+        # once.
         parts: list[tuple[Tensor, Tensor]] = [
             checkpoint(self._score, h, t, use_reentrant=False)
             for h, t in zip(
@@ -135,22 +136,21 @@ class PolicyForward(nn.Module):
 class _Chosen(torch.autograd.Function):
     """Log-probability of chosen tokens and entropy, (N,) each, from logits (N, V).
 
-    Between forward and backward it keeps one array of the size of the logits; autograd, recording step by
-    step, would keep three.
+    Between forward and backward it keeps one array of the size of the logits; autograd would keep three.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, chat: Chat) -> tuple[Tensor, Tensor]:
         chosen, entropy = (torch.empty(len(logits), device=logits.device) for _ in range(2))
         probabilities = torch.empty_like(logits, dtype=torch.float32)
-        # No token counts in a dummy item, nor in the last of the chunks that a fuller process needs.
+        # There are no rows in a dummy item, nor in surplus chunks that only match a busier process.
         rows = max(1, len(logits) if logits.is_cuda else BLOCK // logits.shape[-1])
         for start in range(0, len(logits), rows):
             block = slice(start, start + rows)
             logprobs = policy_logprobs(logits[block], chat)
             torch.gather(logprobs, 1, targets[block, None], out=chosen[block, None])
             mass = torch.exp(logprobs, out=probabilities[block])
-            # What has no mass has -inf, and adds nothing.
+            # Tokens without probability mass have -inf, and must contribute zero.
             entropy[block] = -logprobs.clamp_(min=torch.finfo(logprobs.dtype).min).mul_(mass).sum(-1)
         ctx.save_for_backward(probabilities, targets)
         ctx.dtype = logits.dtype
@@ -170,7 +170,7 @@ def checkpoint_activations(model: Any) -> None:
     """Keep only each layer's input for the backward pass, and recompute the rest.
 
     Raises:
-        RunFailed: If it had no effect.
+        RunFailed: If it has no effect.
     """
     settings = {"use_reentrant": False}
     if hasattr(model, "activation_checkpointing_enable"):

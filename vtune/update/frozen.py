@@ -10,16 +10,16 @@ import torch
 from vtune.update.parts import own_share
 
 PIECE = 1 << 24
-"""Numbers summed at a time: torch copies them to eight bytes each."""
+"""Numbers summed at a time: torch converts them to eight bytes each."""
 
 
 @torch.no_grad()
 def checksum_of_frozen(model: Any) -> str:
-    """A sum over all frozen weights, which reveals other weights in their place.
+    """A sum over all frozen weights, which reveals whether they were replaced by others.
 
-    Sums of the bits of each weight and not a hash, for speed: under adapters those are all weights of the
-    base. The same numbers in another order within one weight are not seen. Of weights that ZeRO-3
-    has split, each process takes its own share.
+    The bits of each weight are summed rather than hashed, for speed: with adapters these are all weights of
+    the base model. A permutation of the numbers within one weight goes unnoticed. Under ZeRO-3, each process
+    sums its own share.
     """
     found = hashlib.blake2b(digest_size=16)
     for name, parameter in model.named_parameters():
@@ -33,9 +33,9 @@ def checksum_of_frozen(model: Any) -> str:
 
 @contextmanager
 def frozen_left_out(module: Any) -> Iterator[None]:
-    """Within it, a module's state leaves out frozen weights.
+    """Inside this context, a module's state omits frozen weights.
 
-    DeepSpeed leaves that out by itself, but for the second name of weights that are tied.
+    DeepSpeed omits them itself, except for the second name of tied weights.
     """
 
     def leave_out(module: torch.nn.Module, state: dict[str, torch.Tensor], *rest: Any) -> None:

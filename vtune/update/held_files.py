@@ -8,10 +8,10 @@ from typing import Any
 
 
 class HeldFile:
-    """Given to `torch.save` in place of a file: it keeps the bytes that the file will have.
+    """Passed to `torch.save` in place of a file: it collects the bytes of the future file.
 
     Args:
-        path: Of the file.
+        path: Where the file will be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -19,12 +19,12 @@ class HeldFile:
         self._pieces: deque[bytes] = deque()
 
     def write(self, data: Any) -> int:
-        """Keep a piece: a copy, for what it was made of changes with the next update."""
+        """Keep a copy of a piece: the original data changes with the next update."""
         self._pieces.append(bytes(data))
         return len(self._pieces[-1])
 
     def flush(self) -> None:
-        """Does nothing: there is no file behind it yet."""
+        """Does nothing: there is no file yet."""
 
     def write_out(self) -> None:
         """Write the file; each piece is freed as soon as it is written."""
@@ -34,7 +34,7 @@ class HeldFile:
 
 
 class _Holding:
-    """In place of DeepSpeed's checkpoint engine: it holds what that one would write."""
+    """Replaces DeepSpeed's checkpoint engine: it holds what that one would write."""
 
     def __init__(self, engine: Any, held: list[HeldFile]) -> None:
         self._engine = engine

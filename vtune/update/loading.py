@@ -14,14 +14,14 @@ from vtune.update.recipe import Update
 def starting_policy(name: str, images: PixelBudget, update: Update, ranks: Ranks) -> Policy:
     """A policy in the form that `Trainer` takes.
 
-    Under ZeRO-3 only the first process reads the weights, into host memory; the others know their names and
+    Under ZeRO-3 only the first process reads the weights, into host memory; the others load only names and
     shapes.
 
     Args:
         name: Folder or hub name of the model.
-        images: Of the largest pictures.
-        update: How it is trained.
-        ranks: Of this process.
+        images: Pixel budget of the largest pictures.
+        update: The recipe's `update` section.
+        ranks: This process and the others.
     """
     if update.zero_stage < 3:
         return load_policy(name, budget=images, dtype=update.dtype, device=ranks.device)
@@ -40,9 +40,9 @@ def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter]
     """Shard the weights of a model among all processes, one parameter after another, in place.
 
     Args:
-        model: The first process's weights are those that count; on others it may lie on `meta`.
-        ranks: Of this process.
-        split: Takes a parameter to the GPU, gives all processes the first one's values, and leaves each its
+        model: Values are taken from the first process; on the others the model may be on `meta`.
+        ranks: This process and the others.
+        split: Moves a parameter to the GPU, broadcasts the first process's values, and keeps this process's
             share; all processes call it for the same parameters in the same order.
     """
     done: dict[int, tuple[nn.Parameter, nn.Parameter]] = {}
@@ -50,7 +50,7 @@ def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter]
         for name, parameter in module._parameters.items():
             if parameter is None:
                 continue
-            if id(parameter) not in done:  # else it is tied
+            if id(parameter) not in done:  # otherwise it is tied
                 done[id(parameter)] = (parameter, _material(parameter, ranks.device))
                 split(done[id(parameter)][1])
             module._parameters[name] = done[id(parameter)][1]
@@ -58,14 +58,14 @@ def split_weights(model: nn.Module, ranks: Ranks, split: Callable[[nn.Parameter]
 
 
 def _material(parameter: nn.Parameter, device: torch.device) -> nn.Parameter:
-    """The parameter, or room for it if it is not materialised."""
+    """The parameter, or an empty one if it is not materialised."""
     if not parameter.is_meta:
         return parameter
     return nn.Parameter(torch.empty_like(parameter, device=device), requires_grad=parameter.requires_grad)
 
 
 def _share_buffers(model: nn.Module, ranks: Ranks) -> None:
-    """Give every process the first one's buffers, on its device; they are small."""
+    """Broadcast the first process's buffers, which are small, to every process, on its device."""
     found = {name: buffer.cpu() for name, buffer in model.named_buffers()} if ranks.first else {}
     for name, buffer in ranks.gather(found)[0].items():
         owner, _, own = name.rpartition(".")

@@ -19,11 +19,11 @@ ADAPTER = "default"
 
 
 class Unit(NamedTuple):
-    """Parameters that are needed together, and the plain model's weights that result from them."""
+    """Parameters that are needed together, and the plain model's weights computed from them."""
 
     needs: tuple[nn.Parameter, ...]
     names: tuple[str, ...]
-    """Of those weights."""
+    """The names of those weights."""
     weights: Callable[[], list[tuple[str, Tensor]]]
 
 
@@ -31,7 +31,7 @@ def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, in
     """Freeze all weights and add adapters to the targets outside the frozen parts.
 
     Returns:
-        Trainable parameters of each part.
+        Number of trainable parameters in each part.
 
     Raises:
         RecipeError: If a target names no linear layer.
@@ -39,10 +39,11 @@ def add_adapters(model: Any, lora: LoRA, frozen: Sequence[Part]) -> dict[str, in
     from peft import LoraConfig, inject_adapter_in_model
 
     wanted = targets_in(model, lora, frozen)
-    # The current GPU alone: of others, which are other processes', torch would write a long warning.
+    # Only the current GPU: for the other GPUs, used by other processes, torch would print a long warning.
     here = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(here):
-        # The same draw on every process; the other factor begins at zero, so nothing else hangs on it.
+        # The same random values on every process; the other factor starts at zero, so they have no other
+        # effect.
         torch.manual_seed(0)
         inject_adapter_in_model(
             LoraConfig(r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules=wanted), model
@@ -57,8 +58,8 @@ def targets_in(model: Any, lora: LoRA, frozen: Sequence[Part]) -> list[str]:
     """Names of the linear layers of a model that get adapters.
 
     Raises:
-        RecipeError: If a target names none outside of the frozen parts, or one that shares its weights with
-            the input embedding: no plain model has one of the two changed.
+        RecipeError: If a target matches no layer outside the frozen parts, or one whose weights are tied to
+            the input embedding: no plain model can have only one of the two changed.
     """
     linear = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     wanted = [name for name in linear if name.rpartition(".")[2] in lora.targets]
@@ -80,12 +81,12 @@ def _check_reached(lora: LoRA, reached: Collection[str], there: Collection[str])
     """Check that every target names a layer that can have an adapter.
 
     Args:
-        lora: Of the recipe.
-        reached: Names of such layers.
-        there: Names of all linear layers, for the error.
+        lora: The recipe's section.
+        reached: Names of the layers that can have an adapter.
+        there: Names of all linear layers, for the error message.
 
     Raises:
-        RecipeError: If one does not.
+        RecipeError: If a target does not.
     """
     if missing := [target for target in lora.targets if target not in reached]:
         raise RecipeError(
@@ -95,11 +96,11 @@ def _check_reached(lora: LoRA, reached: Collection[str], there: Collection[str])
 
 
 def check_targets(model: str, update: Update) -> None:
-    """Check that adapters find their layers in a model, before its weights are loaded.
+    """Check that a model has the layers that adapters target, before its weights are loaded.
 
     Args:
-        model: Its folder or hub name.
-        update: What is to be trained of it, and how.
+        model: Folder or hub name.
+        update: The recipe's `update` section.
 
     Raises:
         RecipeError: If a target of `update.lora` names no linear layer that can have an adapter.
@@ -113,7 +114,7 @@ def check_alone(model: str, update: Update) -> None:
     """Check that a model's adapters can be sent to vLLM without the model.
 
     Raises:
-        RecipeError: If there are none, or one is not in the language model.
+        RecipeError: If there are no adapters, or one is outside the language model.
     """
     lora = _adapted(update)
     skeleton = load_skeleton(model)
@@ -126,7 +127,7 @@ def check_shape(shape: Shape, update: Update, *, alone: bool) -> None:
     """`check_targets`, and with `alone` also `check_alone`, for a model known only by its shape.
 
     Raises:
-        RecipeError: As they do.
+        RecipeError: As those functions do.
     """
     if update.lora is None:
         if alone:
@@ -150,7 +151,7 @@ def _adapted(update: Update) -> LoRA:
 
 
 def _check_inside(outside: Sequence[str]) -> None:
-    """Refuse layers outside of the language model whose adapters vLLM would be given."""
+    """Reject adapters outside the language model, which vLLM does not support."""
     if outside:
         raise RecipeError(
             f"rollout.adapters is alone, and there would be one at {outside[0]}: vLLM takes those of the "
@@ -160,7 +161,7 @@ def _check_inside(outside: Sequence[str]) -> None:
 
 
 class WithoutAdapters:
-    """Calls a module as it was before its adapters: the starting weights, at no cost in memory."""
+    """Calls a module as it was before adapters were added: the starting weights, at no cost in memory."""
 
     def __init__(self, module: nn.Module) -> None:
         from peft.tuners.lora import LoraLayer
@@ -169,9 +170,9 @@ class WithoutAdapters:
         self._layers = [layer for layer in module.modules() if isinstance(layer, LoraLayer)]
 
     def __call__(self, *given: Any) -> Any:
-        """The module's output for the arguments, with every adapter off."""
+        """The module's output for the arguments, with all adapters disabled."""
         for layer in self._layers:
-            layer._disable_adapters = True  # `enable_adapters` would also change what is trained
+            layer._disable_adapters = True  # `enable_adapters` would also change which weights are trained
         try:
             return self._module(*given)
         finally:
@@ -181,7 +182,7 @@ class WithoutAdapters:
 
 def units(model: nn.Module) -> Iterator[Unit]:
     """Every weight once, adapters merged, under its name in the model without adapters."""
-    # A model has adapters only where peft was imported to add them; the import takes half a second.
+    # A model has adapters only if peft was imported to add them; importing it here would take half a second.
     peft = sys.modules.get("peft.tuners.lora")
     adapted: tuple[type, ...] = (peft.LoraLayer,) if peft is not None else ()
     seen: set[int] = set()
@@ -210,7 +211,7 @@ def adapter_units(model: nn.Module) -> Iterator[Unit]:
 
 
 def adapted_layers(model: nn.Module) -> list[str]:
-    """Names of the layers that have adapters, as the plain model calls them."""
+    """Names of the layers that have adapters, as in the plain model."""
     from peft.tuners.lora import LoraLayer
 
     return [name for name, module in model.named_modules() if isinstance(module, LoraLayer)]

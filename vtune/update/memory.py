@@ -1,7 +1,7 @@
 """Estimates the memory of training on one GPU, by part: arithmetic on sizes, nothing is allocated.
 
-Figures are bytes. What autograd keeps of a layer was read from the tensors that it saves (transformers 5,
-scaled-dot-product attention) and is compared with a real model in the tests.
+Figures are bytes. What autograd keeps for a layer was determined from the tensors that it saves (transformers
+5, scaled-dot-product attention); tests compare it with a real model.
 """
 
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from vtune.models.families.shape import Shape
 ADAM = 8
 """Bytes of AdamW's two moments per trained parameter, float32."""
 MASTER = 4
-"""Bytes of DeepSpeed's float32 copy per trained parameter, which it keeps for float32 weights as well."""
+"""Bytes per trained parameter of DeepSpeed's float32 copy, which it keeps for float32 weights as well."""
 BUCKET = 500_000_000
-"""DeepSpeed's `reduce_bucket_size`: how many gradients are reduced at once."""
+"""DeepSpeed's `reduce_bucket_size`: the number of gradients reduced at once."""
 LIVE = 1_000_000_000
-"""DeepSpeed's `stage3_max_live_parameters`: weights that ZeRO-3 may hold gathered."""
+"""DeepSpeed's `stage3_max_live_parameters`: the number of weights that ZeRO-3 may hold gathered."""
 LOGIT_BYTES = 14
 """Per token and vocabulary entry while scoring: logits, their float32 and masked copies, log-probabilities.
-In the backward pass gradients take the place of the copies."""
+In the backward pass, gradients replace the copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +30,29 @@ class Load:
     """2 for bfloat16, 4 for float32."""
     zero_stage: int
     tokens: int
-    """In the largest micro-batch; for a row that GPUs share, those of one GPU."""
+    """Tokens in the largest micro-batch; for a row shared by several GPUs, the tokens on one GPU."""
     patches: int
-    """Of the distinct pictures of that micro-batch that are encoded here."""
+    """Patches of that micro-batch's distinct pictures that are encoded on this GPU."""
     shown: int | None = None
-    """Of all of its distinct pictures; None: they are the same."""
+    """Patches of all its distinct pictures; None: the same number."""
     scored: int
     """Tokens whose logits exist at the same time."""
     copied: float = 0.0
-    """Keys and values that are laid out again for tokens that see them, by those of the row."""
+    """Keys and values copied for the tokens that attend to them, relative to those of the row."""
     checkpointing: bool
-    """Layers keep only their input and run again in the backward pass."""
+    """Layers keep only their input, and are recomputed in the backward pass."""
     frozen: tuple[str, ...] = ()
     """Parts of the model that are not trained."""
     reference: bool = False
-    """A second, frozen copy of the model for a KL."""
+    """Whether there is a second, frozen copy of the model for a KL term."""
     lora_rank: int = 0
     """0 trains the weights themselves."""
     lora_targets: tuple[str, ...] = ()
     """Names of the linear layers that get adapters."""
     overlap_comm: bool = False
-    """Gradients are reduced while the rest of a backward pass is computed."""
+    """Gradients are reduced while the rest of the backward pass is computed."""
     offload: frozenset[str] = field(default_factory=frozenset)
-    """`optimizer`, `params`: what is kept in host memory instead."""
+    """`optimizer`, `params`: kept in host memory instead."""
 
 
 def trained(shape: Shape, load: Load) -> int:
@@ -76,7 +76,7 @@ def learning(shape: Shape, load: Load) -> list[str]:
 
 
 def _adaptable(shape: Shape) -> list[tuple[str, int, dict[str, tuple[int, int]]]]:
-    """Parts that adapters are for: each with its layers, and the linear maps of one."""
+    """Parts that can have adapters: each with its number of layers, and the linear maps of one layer."""
     return [("vision", shape.v_depth, shape.v_linears), ("language", shape.layers, shape.linears)]
 
 
@@ -101,10 +101,10 @@ def gradients(shape: Shape, load: Load) -> dict[str, float]:
     """Bytes of gradients and of DeepSpeed's buffers around them, at the end of a backward pass."""
     learnt = trained(shape, load)
     share = load.gpus if load.zero_stage >= 2 else 1
-    # Split gradients are added up in float32.
+    # Sharded gradients are accumulated in float32.
     each = 4 if load.zero_stage >= 2 else load.dtype_bytes
     parts = {"gradients": learnt * each / share}
-    # One is filled while the other travels.
+    # One bucket is filled while the other is reduced.
     buckets = 2 if load.overlap_comm and load.zero_stage == 2 else 1
     parts["buffers"] = float(buckets * min(learnt, BUCKET) * load.dtype_bytes)
     if load.zero_stage == 3:
@@ -116,7 +116,7 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     """Peak bytes of the forward and backward pass of the largest micro-batch."""
     b = load.dtype_bytes
     language = load.tokens * b * (shape.kept(b) + load.copied * 2 * shape.key)
-    # In the backward pass: gradients of the widest map of a layer and of its input.
+    # In the backward pass: gradients of a layer's widest map and of its input.
     working: float = load.tokens * b * (3 * shape.intermediate + 2 * shape.hidden)
     vision_learns = "vision" in learning(shape, load)
     tower = load.patches * b * shape.v_kept(b)
@@ -124,18 +124,18 @@ def backward(shape: Shape, load: Load) -> dict[str, float]:
     if load.checkpointing:
         kept: float = load.tokens * b * shape.layers * shape.hidden
         seen = load.patches * b * shape.v_depth * shape.v_hidden
-        # One layer at a time is there in full: of the language model, or of the tower after it.
+        # Only one layer is fully materialised at a time: of the language model, or later of the tower.
         working = max(working + language, tower_working + tower if vision_learns else 0)
     else:
         kept = language * shape.layers
         seen = tower * shape.v_depth
-    # Logits come in chunks, and each has a gradient for all of the output head: autograd adds it to that of
-    # those before, into a third. Layers work later, in the same room.
+    # Logits come in chunks. Each chunk's gradient covers the whole output head, and autograd adds it to the
+    # previous sum, giving a third copy. Layers run later and reuse that memory.
     learns = not load.lora_rank and "language" not in load.frozen
     head = 3.0 * shape.vocab * shape.hidden * b if learns and load.tokens > load.scored else 0.0
     logits = float(min(load.scored, load.tokens) * shape.vocab * LOGIT_BYTES)
-    # All of a row's pictures are here as levels, an eighth of their float32 patches. What learns keeps its
-    # inputs: the tower its patches, the connector what it makes of the tower's last layer.
+    # All pictures of a row are held as levels, an eighth of their float32 patches. Trained parts keep their
+    # inputs: the tower its patches, the connector what it computes from the tower's last layer.
     shown = load.patches if load.shown is None else load.shown
     ends: float = shown * shape.patch_values / shape.temporal
     if vision_learns:

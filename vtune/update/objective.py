@@ -21,7 +21,7 @@ class MicroLoss(NamedTuple):
     loss: Tensor
     """Weighted sum over its tokens, with gradient."""
     sums: dict[str, float]
-    """By name, summed over its tokens: the metrics record their means."""
+    """Name -> sum over its tokens; the metrics record the means."""
     mismatch: float
     """Largest |log-probability now - when sampled|."""
 
@@ -32,13 +32,13 @@ def micro_loss(
     batch: MicroBatch,
     starting: Callable[[], TokenStats] | None,
 ) -> MicroLoss:
-    """The loss of a micro-batch by the recipe; without a recipe that of supervised training.
+    """The loss of a micro-batch according to the recipe; without a recipe, that of supervised training.
 
     Args:
-        recipe: The section `loss`.
+        recipe: The `loss` section.
         stats: Of the N counted tokens.
         batch: The same tokens.
-        starting: Scores the same tokens under the starting weights; None: no KL.
+        starting: Scores the same tokens with the starting weights; None: no KL term.
     """
     sums = {"entropy": float(stats.entropy.sum())}
     mismatch = 0.0
@@ -67,11 +67,11 @@ def micro_loss(
 
 
 def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
-    """The loss of each token by the algorithm that the recipe names.
+    """The loss of each token, by the algorithm that the recipe names.
 
     Raises:
-        BrokenPart: If a user's own gives no `PolicyTerms` with a value per token, or a loss that has no
-            gradient, or none that is a number where all that it was given are.
+        BrokenPart: If a user's own loss does not return `PolicyTerms` with one value per token, or its values
+            have no gradient, or are not finite although all inputs are.
     """
     loss = LOSSES[recipe.algorithm]
     found: object = loss.terms(tokens, recipe)
@@ -82,7 +82,7 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
     elif tokens.logprobs.requires_grad and not found.loss.requires_grad:
         wrong, fix = "its loss has no gradient", "compute it from `tokens.logprobs`, without `detach`"
     elif recipe.algorithm not in OURS[LOSSES.kind] and (wrong := _not_finite(found.loss, tokens)):
-        # Of somebody's own alone: the host waits for the GPU.
+        # Only for custom losses: this blocks the host until the GPU is done.
         fix = "clamp what overflows, see `ratio_of`"
     else:
         return found
@@ -90,7 +90,7 @@ def policy_terms(recipe: PolicyLoss, tokens: Tokens) -> PolicyTerms:
 
 
 def _misshapen(terms: PolicyTerms, count: int) -> str:
-    """Which of the terms is not a tensor with a value for each of the tokens; empty: none."""
+    """Which of the terms is not a tensor with one value per token; empty if all are."""
     for field, value in zip(terms._fields, terms, strict=True):
         if value is None and field != "loss":
             continue

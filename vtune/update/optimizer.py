@@ -13,18 +13,18 @@ from vtune.update.parts import depths_of, layer_group
 class HeldAdamW(torch.optim.AdamW):
     """AdamW that skips the step while `hold` is true, as if it had not been called.
 
-    What DeepSpeed hands it are this process's shares of the gradients, by parameter group: here, whatever the
-    stage, is the place where norms of groups cost one look at each number.
+    DeepSpeed passes it this process's shares of the gradients, by parameter group. Whatever the stage, this
+    is the place where the norms of groups can be computed in one pass over the numbers.
     """
 
     def __init__(self, groups: Sequence[dict[str, Any]], hold: Callable[[], bool], **settings: Any) -> None:
         super().__init__(groups, fused=True, **settings)
         self._hold = hold
         self.squares: dict[str, list[torch.Tensor]] = {}
-        """Group -> squared norms of its gradients in this process, as they were clipped."""
+        """Group -> squared norms of its gradients in this process, after clipping."""
 
     def step(self, closure: Any = None) -> Any:
-        """One update, or none."""
+        """One update, or none if `hold` is true."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -33,7 +33,7 @@ class HeldAdamW(torch.optim.AdamW):
         return None if self._hold() else super().step(closure)
 
     def measured(self) -> dict[str, float]:
-        """Squared norm of each group in this process."""
+        """Squared gradient norm of each group in this process."""
         return {name: float(torch.stack(found).sum()) for name, found in self.squares.items()}
 
 
@@ -48,9 +48,9 @@ def layer_groups(module: torch.nn.Module, family: Family) -> list[dict[str, Any]
 
 
 def group_norms(norm: float, measured: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Norms of groups and parts, from the overall norm and what each process measured after clipping.
+    """Gradient norms of groups and parts, from the overall norm and each process's values after clipping.
 
-    Clipping scales all of them alike, so the shares of the whole are those of the gradient before it.
+    Clipping scales all gradients alike, so each group's share of the total is the same as before clipping.
     """
     squares: dict[str, float] = {}
     for one in measured:

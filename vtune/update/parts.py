@@ -16,14 +16,14 @@ def layer_group(name: str, depths: Mapping[str, int], family: Family) -> str:
     """The group of layers whose gradients are measured together, by a parameter's name.
 
     Args:
-        name: Of the parameter.
-        depths: Layers of the parts that have any: `vision` and `language`.
-        family: Of the model.
+        name: The parameter's name.
+        depths: Number of layers of each part that has any: `vision` and `language`.
+        family: The model's family.
 
     Returns:
-        `vision_early`, `vision_middle`, `vision_late` and the same of `language`, each a third of the layers;
-        `vision_ends` and `language_ends` for what lies around them (embeddings, last norm, output head);
-        `connector`.
+        `vision_early`, `vision_middle`, `vision_late`, each a third of the layers, and the same for
+        `language`; `vision_ends` and `language_ends` for everything around the layers (embeddings, last norm,
+        output head); `connector`.
     """
     part = family.part_of(name)
     if part == "connector":
@@ -31,12 +31,12 @@ def layer_group(name: str, depths: Mapping[str, int], family: Family) -> str:
     found = family.layer.search(name)
     if found is None:
         return f"{part}_ends"
-    # By the middle of the layer, so that the two layers of a small model are an early and a late one.
+    # Decided by the middle of the layer, so that the two layers of a small model are an early and a late one.
     return f"{part}_{_THIRDS[(2 * int(found[1]) + 1) * 3 // (2 * depths[part])]}"
 
 
 def depths_of(names: Sequence[str], family: Family) -> dict[str, int]:
-    """Layers of each part that has any, from the names of the parameters."""
+    """Number of layers of each part that has any, from the parameters' names."""
     depths: dict[str, int] = {}
     for name in names:
         found, part = family.layer.search(name), family.part_of(name)
@@ -46,7 +46,7 @@ def depths_of(names: Sequence[str], family: Family) -> dict[str, int]:
 
 
 def freeze(model: Any, parts: Sequence[str], family: Family) -> dict[str, int]:
-    """Freeze parts of a model and verify it; returns the trainable parameters of each part.
+    """Freeze parts of a model and verify it; returns the number of trainable parameters in each part.
 
     Raises:
         RunFailed: If a frozen part still has trainable parameters, or nothing is left to train.
@@ -73,23 +73,23 @@ def freeze(model: Any, parts: Sequence[str], family: Family) -> dict[str, int]:
 def fingerprints(model: Any, parts: Sequence[str], family: Family) -> dict[str, str]:
     """A hash of the weights of each of these parts.
 
-    Of weights that ZeRO-3 has split, each process takes its own share.
+    Under ZeRO-3, each process hashes its own share.
     """
     found = {part: hashlib.blake2b(digest_size=16) for part in parts}
     for name, parameter in model.named_parameters():
         part = family.part_of(name)
         if part in found:
             weights = own_share(parameter).contiguous()
-            # numpy has no bfloat16: the same bits as integers.
+            # numpy has no bfloat16: view the same bits as integers.
             bits = weights.view(torch.int16 if weights.element_size() == 2 else torch.int32)
             found[part].update(bits.cpu().numpy().data)
     return {part: one.hexdigest() for part, one in found.items()}
 
 
 def own_share(parameter: Any) -> torch.Tensor:
-    """A weight, or of one that ZeRO-3 has split this process's share: without what fills up the last share.
+    """A weight, or under ZeRO-3 this process's share of it, without the padding of the last share.
 
-    DeepSpeed writes nothing there, so each process finds something else.
+    DeepSpeed leaves the padding uninitialised, so it differs between processes.
     """
     if not hasattr(parameter, "ds_tensor"):
         whole: torch.Tensor = parameter.detach()

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 COLLECTIVES = timedelta(hours=2)
-"""How long a process waits for the others in collectives on gradients and weights, and at the start for the
-first one, which checks the data."""
+"""Timeout of collectives on gradients and weights, and of waiting at the start for the first process, which
+checks the data."""
 MEETINGS = timedelta(days=2)
-"""How long it waits where objects are gathered and at barriers: there one generates, writes or judges for
-hours longer than the others. One that has died is found by its watcher, not by a timeout."""
+"""Timeout where objects are gathered and at barriers: there one process may generate, write or judge for
+hours longer than the others. A process that has died is detected by its watcher, not by a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,9 @@ class Ranks:
     """The process group of `gather` and `wait`; None: torch's default one."""
 
     def joined(self) -> "Ranks":
-        """With a group for objects and barriers, on the CPU and with its own timeout.
+        """With a process group for objects and barriers, on the CPU and with its own timeout.
 
-        All processes call it, once the default group is there.
+        All processes call it, once the default group exists.
         """
         if self.world == 1:
             return self
@@ -41,13 +41,13 @@ class Ranks:
 
     @classmethod
     def of_this_process(cls) -> "Ranks":
-        """From the launcher's variables; a process started without a launcher is alone."""
+        """From the launcher's variables; a process started without a launcher is the only one."""
         return cls(*(int(os.environ.get(name, default)) for name, default in
                      (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))))  # fmt: skip
 
     @property
     def device(self) -> "torch.device":
-        """The GPU of this process, or the CPU if there is none."""
+        """This process's GPU, or the CPU if there is none."""
         import torch
 
         return torch.device("cuda", self.local) if torch.cuda.is_available() else torch.device("cpu")
@@ -68,13 +68,13 @@ class Ranks:
         return out
 
     def send(self, value: object, target: int) -> None:
-        """Send a value to one process, which receives it."""
+        """Send a value to one process, which must call `receive`."""
         import torch
 
         torch.distributed.send_object_list([value], target, group=self.meetings)
 
     def receive(self, source: int) -> Any:
-        """Receive what one process sends to this one."""
+        """Receive a value that another process sends to this one."""
         import torch
 
         out: list[Any] = [None]
@@ -82,7 +82,7 @@ class Ranks:
         return out[0]
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes have reached this point."""
         if self.world > 1:
             import torch
 

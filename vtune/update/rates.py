@@ -6,26 +6,27 @@ from dataclasses import dataclass
 from vtune.errors import RecipeError
 
 TRAIN_SHARE = 0.35
-"""Of the peak, in a training pass. Ours: public reports of dense models range from 0.3 to 0.5."""
+"""Share of the peak reached in a training pass. Ours: public reports of dense models range from 0.3 to
+0.5."""
 PREFILL_SHARE = 0.4
-"""Of the peak, while prompts are read. Ours."""
+"""Share of the peak reached while prompts are read. Ours."""
 BANDWIDTH_SHARE = 0.6
-"""Of the memory bandwidth, while tokens are generated. Ours."""
+"""Share of the memory bandwidth reached while tokens are generated. Ours."""
 LAYER_SECONDS = 0.0015
-"""Least time of one layer for one token of every row, without CUDA graphs. Measured: 4 layers of a tiny
+"""Minimum time of one layer for one token of every row, without CUDA graphs. Measured: 4 layers of a tiny
 model on a CPU take 6 ms, at 32 rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What one GPU, or one CPU core, can do."""
+    """The speed and memory of one GPU, or one CPU core."""
 
     name: str
     memory_gb: float
     flops: float
-    """Per second, dense bfloat16 on a GPU."""
+    """Per second; on a GPU, dense bfloat16."""
     bytes_per_second: float
-    """To and from its memory."""
+    """Memory bandwidth."""
     source: str
 
 
@@ -48,34 +49,34 @@ GPUS = (
     Device("B200", 180, 2250e12, 8.0e12, "NVIDIA B200 data sheet"),
 )
 _BOARDS = ("PCIe", "NVL")
-"""Behind the name of a chip: cards that run it slower, and say so in the driver's name."""
+"""Suffixes of a chip's name for cards that run it slower; the driver's name includes them."""
 _SUFFIX = r"(?=(?:SXM\d?|PCIE|NVL)?(?![A-Z\d]))"
-"""What may follow the name of a chip without a space: `H100NVL`; an `H100X` is another card."""
+"""What may follow a chip's name without a space: `H100NVL`; an `H100X` is a different card."""
 _OTHERS = re.compile(r"Laptop|\d090 D\b|GB200|\bMIG\b", re.IGNORECASE)
-"""In the names of GPUs, and of slices of one, that have another peak than the one that they name."""
+"""Marks of GPU names, or of slices of a GPU, whose peak differs from that of the chip they mention."""
 CORE = Device("CPU core", 0, 55e9, 10e9, "measured: float32 training of a tiny model on a Zen 4 core")
 
 
 def device_like(memory_gb: float) -> Device:
-    """The GPU whose memory is nearest; of two, the faster."""
+    """The GPU whose memory size is nearest; if two are, the faster."""
     return min(GPUS, key=lambda gpu: (abs(gpu.memory_gb - memory_gb), -gpu.flops))
 
 
 def _word(gpu: Device) -> str:
-    """What the names of a chip have in common: `A100`, `4090`."""
+    """The part common to all names of a chip: `A100`, `4090`."""
     return gpu.name.split()[-1 if "RTX" in gpu.name else 0]
 
 
 def device_called(name: str) -> Device:
-    """The GPU that a name refers to, of several the one with the most memory: `a100`, `A100-SXM4-40GB`,
-    `4090`.
+    """The GPU that a name refers to, e.g. `a100`, `A100-SXM4-40GB`, `4090`; of several, the one with the most
+    memory.
 
     Raises:
-        RecipeError: If none is known by that name, or none of that name has the memory that it says.
+        RecipeError: If no GPU is known by that name, or none of that name with the given memory.
     """
     size = re.search(r"(\d+) ?GB\b", name, re.IGNORECASE)
     found = device_named(name.upper(), float(size[1]) if size else 1e6)
-    # A driver's GH200 computes as an H200 does; who plans for one has other memory.
+    # A driver's GH200 computes like an H200, but someone who plans for one has different memory.
     named = found is not None and re.search(rf"(?<![A-Z])(?:RTX)?{_word(found)}", name, re.IGNORECASE)
     if found is None or not named or (size and found.memory_gb != float(size[1])):
         known = ", ".join(gpu.name for gpu in GPUS)
@@ -88,9 +89,9 @@ def device_called(name: str) -> Device:
 def device_named(name: str, memory_gb: float) -> Device | None:
     """The GPU that a driver's name refers to, e.g. `NVIDIA H100 80GB HBM3`; None if it is not known.
 
-    Of those that differ in their memory alone, it is the one whose memory is nearest: drivers write
-    `A100-SXM4-80GB`, `A100-PCIE-40GB` and `A100 80GB PCIe`. An `RTX A1000` is not an A100, and an
-    `H100 PCIe` is no H100 SXM, whose peak is a third higher.
+    Of GPUs that differ only in memory, it is the one whose memory is nearest: drivers write `A100-SXM4-80GB`,
+    `A100-PCIE-40GB` and `A100 80GB PCIe`. An `RTX A1000` is not an A100, and an `H100 PCIe` is not an H100
+    SXM, whose peak is a third higher.
     """
     if _OTHERS.search(name):
         return None

@@ -9,7 +9,7 @@ from vtune.models.families.family import Part
 from vtune.models.policy import Dtype
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
-"""What a running mean keeps of itself at each step."""
+"""Decay of a running mean: the share of it that is kept at each step."""
 
 
 class LoRA(Strict):
@@ -27,13 +27,13 @@ class Update(Strict):
 
     learning_rate: float = Field(gt=0)
     schedule: Literal["constant", "cosine"]
-    """After the warm-up; cosine falls to a tenth."""
+    """After the warm-up; cosine falls to a tenth of the learning rate."""
     warmup_steps: int = Field(ge=0)
     betas: tuple[Decay, Decay]
     weight_decay: float = Field(ge=0)
-    """AdamW's, for everything that is trained, including norms, biases and embeddings."""
+    """AdamW's, applied to everything that is trained, including norms, biases and embeddings."""
     grad_clip: float = Field(gt=0)
-    """Largest gradient norm."""
+    """Maximum gradient norm; larger gradients are scaled down to it."""
     micro_tokens: int = Field(gt=0)
     """Tokens per forward pass of one process, without padding; a shared prefix counts once. A longer
     conversation gets a pass of its own."""
@@ -43,8 +43,8 @@ class Update(Strict):
     activation_checkpointing: bool
     """Recompute activations in the backward pass: less memory, a third more time."""
     skip_grad_norm: float | None = Field(gt=0)
-    """An update with a larger gradient norm, or one that is not a number, is skipped and counted; null skips
-    none and stops the run if the norm is not a number."""
+    """An update whose gradient norm is larger, or not finite, is skipped and counted; null: none is skipped,
+    and the run stops if the norm is not finite."""
     zero_stage: Literal[1, 2, 3]
     """What DeepSpeed shards among processes: optimiser state (1), also gradients (2), also weights (3)."""
     overlap_comm: bool = Field(default=False, exclude_if=lambda overlaps: not overlaps)
@@ -55,7 +55,7 @@ class Update(Strict):
     dtype: Dtype
     freeze: tuple[Part, ...]
     lora: LoRA | None
-    """Null trains the weights themselves."""
+    """Null: the weights themselves are trained."""
     threads: int = Field(gt=0)
     """CPU threads per process; with transformers, rollouts with tools are generated with one fewer."""
 
@@ -86,7 +86,7 @@ class Best(Strict):
     suite: str
     """Name of one of the suites in `eval`."""
     metric: str
-    """From the suite's line over all its sources in `metrics.jsonl`, e.g. `score`."""
+    """From the suite's row over all its sources in `metrics.jsonl`, e.g. `score`."""
     mode: Literal["max", "min"]
     """Whether higher or lower is better."""
 
@@ -95,7 +95,7 @@ class Keep(Strict):
     """Which checkpoints are kept; the others are removed when the next one is written."""
 
     newest: int = Field(gt=0)
-    """How many of the newest to keep."""
+    """Number of newest checkpoints to keep."""
     best: Best | None = None
     """Also keep the one that an evaluation found best, to which the link `best` points; null: no."""
     every: int | None = Field(default=None, gt=0)
@@ -103,7 +103,7 @@ class Keep(Strict):
 
     @model_serializer(mode="wrap")
     def _as_it_was_written(self, plain: SerializerFunctionWrapHandler) -> Any:
-        # Recipes in run folders have a bare number: the same run is to be found the same.
+        # Recipes in run folders have a bare number: the same run must still compare equal.
         return self.newest if self.best is None and self.every is None else plain(self)
 
 
@@ -115,11 +115,11 @@ class Checkpoints(Strict):
     """When weights and optimiser state are written."""
 
     every: int = Field(gt=0)
-    """In steps; the last step is always written."""
+    """Interval in steps; the last step is always written."""
     minutes: float | None = Field(gt=0)
     """Also at the end of a step once this much time has passed since the last one; null: only by steps."""
     keep: Annotated[Keep, BeforeValidator(_newest)]
-    """Which ones are kept; a bare number means that many of the newest."""
+    """Which ones are kept; a bare number is the number of newest ones."""
     background: bool = Field(default=False, exclude_if=lambda background: not background)
     """Whether training continues while one is written: optimiser state is copied to host memory, and the
     checkpoint is complete some steps later."""

@@ -5,15 +5,15 @@ import math
 from vtune.update.recipe import Update
 
 FLOOR = 0.1
-"""Where the cosine ends, as a share of the full rate."""
+"""Where the cosine ends, as a share of the full learning rate."""
 
 
 def warm_up_problem(recipe: Update, *, updates: int) -> str | None:
-    """The warning about a warm-up longer than the run; None if it is not.
+    """A warning about a warm-up longer than the run; None if it is not.
 
     Args:
-        recipe: Names rate and warm-up.
-        updates: In the whole run.
+        recipe: Holds learning rate and warm-up.
+        updates: Number of updates in the whole run.
     """
     if recipe.warmup_steps <= updates:
         return None
@@ -29,8 +29,8 @@ def learning_rate_at(step: int, recipe: Update, *, steps: int) -> float:
 
     Args:
         step: Updates done so far.
-        recipe: Names rate, warm-up and shape.
-        steps: Updates in the whole run.
+        recipe: Holds learning rate, warm-up and schedule.
+        steps: Number of updates in the whole run.
     """
     if step < recipe.warmup_steps:
         return recipe.learning_rate * (step + 1) / recipe.warmup_steps

@@ -17,11 +17,11 @@ def check_sequence_parallel(size: int, world: int, shape: Shape | None) -> None:
 
     Args:
         size: `update.sequence_parallel`.
-        world: Processes of the training.
-        shape: The model's; None where it is not known.
+        world: Number of training processes.
+        shape: The model's shape; None if it is not known.
 
     Raises:
-        RecipeError: If the processes do not split into such groups, or attention heads do not.
+        RecipeError: If the processes, or the attention heads, cannot be divided into such groups.
     """
     if world % size:
         raise RecipeError(
@@ -40,7 +40,7 @@ def check_sequence_parallel(size: int, world: int, shape: Shape | None) -> None:
 
 
 def possible_sizes(shape: Shape) -> list[int]:
-    """How many processes can share a model's rows: each gets equally many heads, and their key heads."""
+    """The group sizes that a model allows: each process gets equally many heads, with their key heads."""
     return [
         size
         for size in range(1, shape.heads + 1)
@@ -49,7 +49,7 @@ def possible_sizes(shape: Shape) -> list[int]:
 
 
 def sequence_group(ranks: Ranks, size: int) -> SequenceGroup | None:
-    """The group of neighbours of this process; None if each process has rows of its own.
+    """The group of neighbouring ranks of this process; None if each process has its own rows.
 
     All processes call it together.
     """
@@ -66,5 +66,5 @@ def sequence_group(ranks: Ranks, size: int) -> SequenceGroup | None:
 
 
 def shared_items(items: Sequence[Item], group: SequenceGroup | None) -> list[Item]:
-    """The items of all processes of a group, in the same order in each of them."""
+    """The items of all processes in a group, in the same order on each of them."""
     return list(items) if group is None else list(chain.from_iterable(group.gather(list(items))))

@@ -18,16 +18,16 @@ from vtune.update.zero import buckets
 WHOLE = "model.safetensors"
 """The file with all weights, if one process writes them."""
 INDEX = "model.safetensors.index.json"
-"""Otherwise this says which file holds which weight."""
+"""Otherwise, this file says which file holds which weight."""
 ADAPTERS = "adapters"
-"""The folder of a checkpoint with the adapters by themselves, as peft writes them."""
+"""A checkpoint's folder with the adapters alone, in peft's format."""
 
 
 class Share(NamedTuple):
-    """Where a weight of the model goes."""
+    """Where a weight of the model is written."""
 
     rank: int
-    """Of the process that writes it."""
+    """The process that writes it."""
     stored: str
     """Its name in the file."""
 
@@ -35,17 +35,17 @@ class Share(NamedTuple):
 def write_weights(folder: Path, trainer: Trainer, policy: Policy, source: str, ranks: Ranks) -> None:
     """Write a Hugging Face folder: weights and config, tokenizer and processor from `source`.
 
-    All processes call it together. A small model goes to one file.
+    All processes call it together. A small model is written to one file.
 
     Args:
-        folder: Where it goes; it is there.
-        trainer: Has the weights.
-        policy: That it trains.
+        folder: The target folder; it must exist.
+        trainer: Holds the weights.
+        policy: The policy being trained.
         source: Folder or hub name of the model.
-        ranks: Of this process.
+        ranks: This process and the others.
     """
     shares = shares_of(policy, trainer.rollouts, ranks)
-    # Each process takes its own share alone to the memory of its host.
+    # Each process copies only its own share to host memory.
     with trainer.gathered(torch.device("cpu"), keep=lambda name: shares[name].rank == ranks.rank) as found:
         if any(share.rank for share in shares.values()):
             _write_share(folder, found.model, source, shares, ranks)
@@ -54,15 +54,15 @@ def write_weights(folder: Path, trainer: Trainer, policy: Policy, source: str, r
 
 
 def write_adapters_alone(folder: Path, trainer: Trainer, policy: Policy, source: str, ranks: Ranks) -> None:
-    """Write the adapters of a model, if it has any, to `folder / ADAPTERS`.
+    """Write a model's adapters, if it has any, to `folder / ADAPTERS`.
 
-    All processes call it together, and the first one writes; the arguments are those of `write_weights`.
+    All processes call it together, and the first one writes; for the arguments see `write_weights`.
     """
     lora = trainer.lora
     if lora is None:
         return
     if not ranks.first:
-        for _ in trainer.adapters():  # all gather them together
+        for _ in trainer.adapters():  # all processes take part in gathering
             pass
         return
     (folder / ADAPTERS).mkdir()
@@ -79,16 +79,16 @@ def write_adapters_alone(folder: Path, trainer: Trainer, policy: Policy, source:
 def shares_of(policy: Policy, plain: Policy, ranks: Ranks) -> dict[str, Share]:
     """The share of each weight; all processes call it together.
 
-    What is gathered at the same time goes to one process, and the next of it to the next one, so each writes
-    about as much. Where several weights are stored as one, or one as several, the first process writes all.
+    Weights gathered in the same bucket go to one process, and buckets go round-robin, so that each process
+    writes about as much. If several weights are stored as one, or one as several, the first writes all.
 
     Args:
-        policy: That is trained.
+        policy: The policy being trained.
         plain: The same without adapters.
-        ranks: Of this process.
+        ranks: This process and the others.
     """
     names = [[name for unit in bucket for name in unit.names] for bucket in buckets(units(policy.model))]
-    # Files call a weight what the file called it that the first process has read.
+    # Names in the new files are those in the file that the first process read.
     stored = ranks.gather(stored_names(plain.model) if ranks.first else None)[0]
     shares: dict[str, Share] = {}
     for number, bucket in enumerate(names):
@@ -98,15 +98,15 @@ def shares_of(policy: Policy, plain: Policy, ranks: Ranks) -> dict[str, Share]:
 
 
 def _write_share(folder: Path, model: Any, source: str, shares: dict[str, Share], ranks: Ranks) -> None:
-    """The file of this process; the first one writes what is not weights, and the index."""
+    """Write this process's file; the first one also writes everything except weights, and the index."""
     count = 1 + max(share.rank for share in shares.values())
     mine = {name: p.data for name, p in model.named_parameters() if shares[name].rank == ranks.rank}
     path = folder / shard(ranks.rank, count)
-    # What bears such a name, transformers takes for an earlier save and removes when the first one saves.
+    # transformers takes files with such names for an earlier save, and the first process's save removes them.
     hidden = path.with_name(f".{path.name}")
     if ranks.first:
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-        # What is not a parameter is small, and every process has it.
+        # Anything that is not a parameter is small and exists on every process.
         mine |= {name: held for name, held in model.state_dict().items() if name not in parameters}
         save_policy(model, source, folder, state_dict=dict(mine), one_file=True)
         (folder / WHOLE).rename(hidden)
@@ -125,12 +125,12 @@ def _write_share(folder: Path, model: Any, source: str, shares: dict[str, Share]
 
 
 def shard(rank: int, count: int) -> str:
-    """Name of the file of one process, if this many write one."""
+    """Name of one process's file if this many processes write one."""
     return f"model-{rank + 1:05d}-of-{count:05d}.safetensors"
 
 
 def _names(path: Path) -> list[str]:
-    """The weights in a file."""
+    """The names of the weights in a file."""
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
@@ -138,7 +138,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _write_index(folder: Path, written: Sequence[Sequence[str]], size: int) -> None:
-    """Say which file holds which weight, as transformers does, and how many bytes they are."""
+    """Write which file holds which weight, as transformers does, and the total size in bytes."""
     files = {name: shard(rank, len(written)) for rank, names in enumerate(written) for name in names}
     index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(files.items()))}
     (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")

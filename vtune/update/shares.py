@@ -17,21 +17,21 @@ def in_step(
     dummy: Item,
     chunks_of: Callable[[int], int],
 ) -> Iterator[tuple[Sequence[Item], Read, int]]:
-    """The micro-batches of this process; every process has equally many.
+    """The micro-batches of this process; all processes get equally many.
 
-    Processes reduce in step only if each backward of each of them reaches every parameter: a micro-batch
-    without an item or without a picture has the dummy.
+    Processes can reduce in step only if every backward pass reaches every parameter: a micro-batch without
+    items or pictures gets the dummy item.
 
     Args:
         items: The share of this process.
-        policy: Whose tokens and pictures they are.
-        ranks: Of this process; all call it together.
-        tokens: About this many are in a micro-batch.
+        policy: The policy, for its tokenizer and picture reader.
+        ranks: This process and the others; all call it together.
+        tokens: Approximate number of tokens in a micro-batch.
         dummy: See `dummy_item`.
-        chunks_of: Counted tokens -> in how many pieces their logits are made.
+        chunks_of: Number of counted tokens -> number of chunks for their logits.
 
     Returns:
-        Items, what reads their pictures, and the pieces that the fullest process needs.
+        Items, a reader of their pictures, and the number of chunks that the fullest process needs.
     """
     micros = micro_batches(items, tokens, image_id=policy.chat.image_id)
     gathered = ranks.gather([chunks_of(sum(item.counted for item in micro)) for micro in micros])
@@ -46,7 +46,7 @@ def in_step(
 def read_ahead(
     micros: Iterable[Sequence[Item]], reader: PictureReader
 ) -> Iterator[tuple[Sequence[Item], Read]]:
-    """Micro-batches in order; threads read the pictures of the next while one is computed."""
+    """Micro-batches in order; threads read the pictures of the next one while one is computed."""
     begun: list[tuple[Sequence[Item], Read]] = []
     for micro in micros:
         begun.append((micro, reading(micro, reader)))

@@ -14,28 +14,28 @@ from vtune.models.network import free_port, name_interface
 from vtune.update.ranks import COLLECTIVES, Ranks
 
 DEEPSPEED = "0.19.8"
-"""The first version that trains as told. Before 0.19.4 it silently ignores `managed_gradient_accumulation`,
-and updates of several micro-batches differ; before 0.19.8 a gradient that is not a number has the norm of a
-small one, and goes into the weights."""
+"""The first version that trains correctly. Before 0.19.4 `managed_gradient_accumulation` is silently ignored,
+which changes updates of several micro-batches; before 0.19.8 a NaN gradient gets the norm of a small one, and
+is applied to the weights."""
 
 
 def start(ranks: Ranks) -> Ranks:
     """Join the process group; a process without a launcher forms its own.
 
     Returns:
-        `ranks` with a group for objects and barriers.
+        `ranks` with a process group for objects and barriers.
 
     Raises:
         RunFailed: If the installed DeepSpeed is too old.
     """
     if ranks.device.type == "cpu":
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # it would else warn that it found nothing better
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # otherwise it warns that it found nothing better
     skip_muon()
     with uncollected(), without_mlflow():
         import deepspeed
 
     _check_learns(deepspeed.__version__)
-    # What DeepSpeed calls by an older name is for those who write DeepSpeed.
+    # These warnings address DeepSpeed's developers: it calls torch functions by older names.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
     # The current device is this rank's: it is set below.
     warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)
@@ -44,12 +44,13 @@ def start(ranks: Ranks) -> Ranks:
     if ranks.device.type == "cuda":
         torch.cuda.set_device(ranks.device)
     else:
-        # The same run ends with the same bits. On a GPU it would cost speed.
+        # Makes equal runs equal bit by bit. On a GPU it would cost speed.
         torch.use_deterministic_algorithms(True)
-        # It would else fill every new tensor, among them DeepSpeed's buffers of gigabytes.
+        # Otherwise it would fill every new tensor, including DeepSpeed's buffers of several gigabytes.
         settings: Any = torch.utils.deterministic
         settings.fill_uninitialized_memory = False
-    # The shared-memory op would be compiled at first use (a minute, and a compiler); gloo does without.
+    # The shared-memory op would be compiled at first use (a minute, and needs a compiler); gloo works
+    # without.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
     if "MASTER_ADDR" not in os.environ:
@@ -65,13 +66,13 @@ def start(ranks: Ranks) -> Ranks:
     deepspeed.init_distributed(
         dist_backend=backend, auto_mpi_discovery=False, verbose=False, timeout=COLLECTIVES
     )
-    # Starting weights and gradients travel in a group that DeepSpeed would make with torch's own patience.
+    # DeepSpeed would create the group for starting weights and gradients with torch's default timeout.
     deepspeed.utils.groups._WORLD_GROUP = torch.distributed.new_group(timeout=COLLECTIVES)
     return ranks.joined()
 
 
 def _check_learns(version: str) -> None:
-    """Refuse a DeepSpeed that would silently train something else."""
+    """Reject a DeepSpeed version that would silently train incorrectly."""
     if Version(version) < Version(DEEPSPEED):
         raise RunFailed(
             f"deepspeed {version} sums up micro-batches wrongly, or takes a gradient that is not a number",

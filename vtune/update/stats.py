@@ -9,25 +9,25 @@ class StepStats:
     """Statistics of one update, over all processes."""
 
     loss: float
-    """Over all processes: the mean over counted tokens, or what `loss.aggregation` says."""
+    """The mean over counted tokens, or as `loss.aggregation` says."""
     grad_norm: float
     """Before clipping."""
     skipped: bool
-    """Whether the update was skipped because the gradient was too large, or not a number; `loss` may be NaN
-    then."""
+    """Whether the update was skipped because the gradient was too large or not finite; `loss` may be NaN.
+    """
     learning_rate: float
     tokens: int
     """Counted tokens."""
     flops: float
-    """Operations that it needed, over all processes (see `vtune.update.flops`)."""
+    """Operations needed, over all processes (see `vtune.update.flops`)."""
     entropy: float
     """Mean, nats."""
     kl: float | None
-    """Mean estimate against the starting weights, nats; None without a reference."""
+    """Mean estimate relative to the starting weights, nats; None without a reference."""
     clip_share: float | None
-    """Share of tokens whose objective the clip decided; None if there is no clip."""
+    """Share of tokens whose objective was clipped; None if the loss has no clip."""
     mismatch: float | None
-    """Largest |log-probability now - when sampled|; on the first update of a step it is numerical noise."""
+    """Largest |log-probability now - when sampled|; on the first update of a step this is numerical noise."""
     mismatch_mean: float | None
     """Mean of the same, nats."""
     mismatch_kl: float | None
@@ -36,4 +36,4 @@ class StepStats:
     """Share of tokens whose importance weight was truncated; None if the loss truncates none."""
     grad_norms: Mapping[str, float]
     """For each trained layer group (see `vtune.update.parts.layer_group`) and each part, before clipping;
-    empty if the overall norm is not a number."""
+    empty if the overall norm is not finite."""

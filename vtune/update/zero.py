@@ -10,21 +10,21 @@ from vtune.update.lora import Unit
 from vtune.update.recipe import Update
 
 UNSPLIT = 10_000
-"""Weights of a parameter that ZeRO-3 does not shard: norms and biases of any size of model."""
+"""Largest number of weights in a parameter that ZeRO-3 does not shard: norms and biases of any model."""
 SHARE = re.compile(r"zero_pp_rank_(\d+)_")
-"""In the names of the files that each process writes of its own share of DeepSpeed's state."""
+"""Matches the files in which each process writes its own share of DeepSpeed's state."""
 SHARD = re.compile(r"model-(\d{5})-of-\d{5}\.safetensors")
-"""Names of the files of weights where there are several: that of rank r has the number r + 1."""
+"""Matches weight files if there are several: the file of rank r has the number r + 1."""
 BUCKET = 1 << 28
 """Weights gathered at a time: half a gigabyte in bfloat16."""
 
 
 def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
-    """The settings for DeepSpeed.
+    """DeepSpeed's settings.
 
     Args:
-        recipe: Of the update.
-        pinned: Whether what is offloaded lies in pinned memory of the host.
+        recipe: The `update` section.
+        pinned: Whether offloaded tensors are in pinned host memory.
     """
     host = {"device": "cpu", "pin_memory": pinned}
     zero: dict[str, Any] = {"stage": recipe.zero_stage, "overlap_comm": recipe.overlap_comm}
@@ -36,13 +36,13 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
         zero["offload_param"] = host
     split = recipe.dtype == "bfloat16" and recipe.zero_stage >= 2
     return {
-        # In bfloat16 a sum over many micro-batches loses its small terms. A split sum is small, a whole one
-        # (stage 1) would take as much memory as the weights twice.
+        # In bfloat16 a sum over many micro-batches loses its small terms. A sharded float32 sum is small; an
+        # unsharded one (stage 1) would take as much memory as the weights twice.
         "data_types": {"grad_accum_dtype": "fp32" if split else None},
-        # Micro-batches have a size in tokens, of which DeepSpeed need not know.
+        # Micro-batches are sized in tokens, which DeepSpeed need not know.
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": 1,
-        # An update ends when `step` is called, after as many micro-batches as it has.
+        # An update ends when `step` is called, after any number of micro-batches.
         "managed_gradient_accumulation": False,
         "gradient_clipping": recipe.grad_clip,
         "steps_per_print": 10**9,
@@ -56,19 +56,19 @@ def config_of(recipe: Update, *, pinned: bool) -> dict[str, Any]:
 def with_buffer(settings: dict[str, Any], trained: int) -> dict[str, Any]:
     """The settings, with a gradient buffer no larger than all gradients together.
 
-    DeepSpeed allocates all of it, whatever goes into it: a gigabyte in bfloat16, which adapters would not
+    DeepSpeed allocates the full size regardless of use: a gigabyte in bfloat16, which adapters would not
     fill.
 
     Args:
-        settings: As `config_of` gives them.
-        trained: Parameters that the optimiser changes, over all processes.
+        settings: From `config_of`.
+        trained: Number of parameters that the optimiser changes, over all processes.
     """
     size = {"reduce_bucket_size": min(memory.BUCKET, trained)}
     return settings | {"zero_optimization": settings["zero_optimization"] | size}
 
 
 def writer_of(path: Path) -> int:
-    """The process that writes a file of a checkpoint: its share of state or weights; the first all others."""
+    """The process that writes a checkpoint file: the owner of a share of state or weights, else the first."""
     if shard := SHARD.fullmatch(path.name):
         return int(shard[1]) - 1
     found = SHARE.search(path.name)
@@ -76,7 +76,7 @@ def writer_of(path: Path) -> int:
 
 
 def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
-    """Groups of neighbours, up to a given size."""
+    """Groups consecutive units into buckets of limited size."""
     bucket: list[Unit] = []
     size = 0
     for unit in found:
@@ -90,10 +90,10 @@ def buckets(found: Iterator[Unit]) -> Iterator[list[Unit]]:
 
 
 def forget_gradients(optimizer: Any) -> None:
-    """Drop the gradient sums of an update that was skipped.
+    """Drop the accumulated gradients of a skipped update.
 
-    Stage 2 of DeepSpeed 0.19 keeps those in float32 where the optimiser is offloaded, and adds to them: one
-    gradient that is not a number would be in all updates that follow.
+    If the optimiser is offloaded, stage 2 of DeepSpeed 0.19 keeps float32 sums and adds to them: a single NaN
+    gradient would stay in all following updates.
     """
     sums = getattr(optimizer, "averaged_gradients", None)
     if sums is not None and getattr(optimizer, "cpu_offload", False):
@@ -101,10 +101,10 @@ def forget_gradients(optimizer: Any) -> None:
 
 
 def outside_zero(layer: Any) -> None:
-    """Take a layer out of ZeRO-3's bookkeeping; its weights are gathered once per update, and then stay.
+    """Take a layer out of ZeRO-3's bookkeeping; its weights are gathered once per update, and then kept.
 
-    ZeRO-3 gathers and prefetches by the order in which modules run, so that must be the same on all
-    processes. The output layer runs once for each chunk of tokens, of which processes have more or fewer.
+    ZeRO-3 gathers and prefetches in the order in which modules run, which must be the same on all processes.
+    The output layer runs once per chunk of tokens, and processes have different numbers of chunks.
     """
     parameters = list(layer.parameters())
     for parameter in parameters:
@@ -114,7 +114,7 @@ def outside_zero(layer: Any) -> None:
         module._forward_hooks.clear()
 
     def gather(*_: Any) -> None:
-        # A member of DeepSpeed's `ZeroParamStatus`.
+        # `ds_status` is a DeepSpeed `ZeroParamStatus`.
         if missing := [p for p in parameters if p.ds_status.name != "AVAILABLE"]:
             missing[0].all_gather(missing)
 

@@ -12,21 +12,21 @@ Aggregation = Literal["token_mean", "sequence_mean", "fixed_length"]
 def token_weights(
     sequence: Int[Tensor, " tokens"], aggregation: Aggregation, *, length: int | None
 ) -> Float[Tensor, " tokens"]:
-    """The factor for each token's loss before the sum, which is divided by `denominator`.
+    """The factor applied to each token's loss before the sum, which is then divided by `denominator`.
 
-    - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO, "Token-Level Policy
-      Gradient Loss": every token counts alike).
+    - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO, "Token-Level Policy Gradient
+    Loss": every token counts equally).
     - `sequence_mean`: 1 / tokens of the sequence; divided by the sequences (GRPO, GSPO, SAPO).
-    - `fixed_length`: 1 / length; divided by the sequences (Dr. GRPO, Liu et al. 2025: a constant,
-      so that neither short nor long replies are favoured).
+    - `fixed_length`: 1 / length; divided by the sequences (Dr. GRPO, Liu et al. 2025: a constant, so that
+    neither short nor long replies are favoured).
 
     Args:
-        sequence: Number of the sequence that each token belongs to; sequences are whole.
-        aggregation: How tokens make a loss.
+        sequence: Index of the sequence that each token belongs to; sequences are complete.
+        aggregation: How token losses are combined.
         length: The constant of `fixed_length`, in tokens.
 
     Raises:
-        ValueError: If `fixed_length` is asked for without a length.
+        ValueError: If `fixed_length` has no length.
     """
     import torch
 
@@ -44,8 +44,8 @@ def denominator(aggregation: Aggregation, *, tokens: int, sequences: int) -> int
     """What the weighted sum is divided by: tokens or sequences of the whole update, over all processes.
 
     Args:
-        aggregation: How tokens make a loss.
-        tokens: Counted tokens.
-        sequences: Sequences with at least one counted token.
+        aggregation: How token losses are combined.
+        tokens: Number of counted tokens.
+        sequences: Number of sequences with at least one counted token.
     """
     return tokens if aggregation == "token_mean" else sequences

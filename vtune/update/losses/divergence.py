@@ -9,7 +9,7 @@ from vtune.update.losses.tensor import Tensor
 KLEstimator = Literal["k1", "k2", "k3"]
 
 MAX_LOG_RATIO = 20.0
-"""Log-ratios are clamped to ± this, as in verl: exp of more overflows, and 0 x inf is NaN."""
+"""Log-ratios are clamped to ± this, as in verl: exp of a larger one overflows, and 0 x inf is NaN."""
 
 
 def kl(
@@ -17,10 +17,10 @@ def kl(
 ) -> Float[Tensor, " tokens"]:
     """Estimate of KL(policy || reference) for each sampled token, in nats, with d = logprobs - reference.
 
-    - `k1`: d. Unbiased, may be negative, varies much. As a loss it is of little use: its gradient is 0 in the
-      mean, whatever the distance.
-    - `k2`: d² / 2. Biased, varies little; its gradient is, in the mean, that of the KL itself.
-    - `k3`: exp(-d) + d - 1. Unbiased, never negative, varies little: GRPO's choice.
+    - `k1`: d. Unbiased, may be negative, high variance. Of little use as a loss: the expectation of its
+    gradient is 0, whatever the distance.
+    - `k2`: d² / 2. Biased, low variance; the expectation of its gradient is that of the KL itself.
+    - `k3`: exp(-d) + d - 1. Unbiased, never negative, low variance: GRPO's choice.
 
     Source: Schulman, "Approximating KL divergence" (2020).
     """
@@ -37,7 +37,7 @@ def kl_k3(
     """Estimate of KL(policy || reference) for each sampled token, in nats; never negative.
 
     k3 = exp(d) - d - 1 with d = reference - logprobs: unbiased and of low variance. d is clamped
-    (`MAX_LOG_RATIO`): one token that the policy has all but lost would else make the sum infinite.
+    (`MAX_LOG_RATIO`): otherwise one token that the policy has made very unlikely could make the sum infinite.
 
     Source: Schulman, "Approximating KL divergence" (2020); the KL term of CodeV eq. 4.
     """

@@ -10,8 +10,8 @@ NAME = "grpo"
 class GRPO(PolicyLoss):
     """Keys of `grpo`.
 
-    Dr. GRPO is this with the baseline `group_mean` and `fixed_length`; DAPO is this with a larger
-    `clip_high`, `token_mean`, `advantage.dynamic_sampling_rounds` and `advantage.overlong`.
+    With the baseline `group_mean` and `fixed_length` this is Dr. GRPO; with a larger `clip_high`,
+    `token_mean`, `advantage.dynamic_sampling_rounds` and `advantage.overlong` it is DAPO.
     """
 
     clip_low: float = Field(gt=0)
@@ -19,8 +19,8 @@ class GRPO(PolicyLoss):
     clip_high: float = Field(gt=0)
     """How far it may rise above 1; more than `clip_low` is DAPO's clip-higher."""
     dual_clip: float | None = Field(default=None, gt=1)
-    """If the advantage is negative and the ratio above this, the objective is dual_clip A, without gradient;
-    null: no such bound."""
+    """If the advantage is negative and the ratio is above this, the objective is dual_clip A, without
+    gradient; null: no such bound."""
     importance_cap: float
     """Largest importance weight of a token, new over old probability; at least 1 + clip_high."""
 
@@ -34,23 +34,23 @@ class GRPO(PolicyLoss):
 def grpo(tokens: Tokens, recipe: GRPO) -> PolicyTerms:
     """Clip the ratio of each token: -min(w A, clip(r, 1 - clip_low, 1 + clip_high) A).
 
-    r is the probability of a token now over that when it was drawn; w is r, its value truncated at the cap:
-    a token's gradient is min(r, cap) A grad(logprobs), or none where the clip decides. Where weights have not
-    moved since they drew a token, r is nothing but the mismatch of two implementations: it is corrected, but
-    it is not a step that a clip could hold back. So the log-probabilities of the rollout serve in both cases,
-    and no pass of the old policy is needed.
+    r is a token's probability now over its probability when it was sampled; w is r, its value truncated at
+    the cap: a token's gradient is min(r, cap) A grad(logprobs), or zero where the clip decides. If the
+    weights have not changed since they sampled a token, r is only the mismatch of two implementations: it is
+    corrected, but it is not a step that a clip could limit. So the rollout's log-probabilities serve in both
+    cases, and no pass of the old policy is needed.
 
-    Source: GRPO, Shao et al. 2024, "From PPO to GRPO"; CodeV eq. 4 (CodeV writes the reference policy below
-    the ratio; its code, and all of the field, the policy that drew the tokens; so do we). Clip-higher: DAPO,
-    Yu et al. 2025, "Clip-Higher". Dual clip: Ye et al. 2020, "Mastering complex control in MOBA games with
-    deep reinforcement learning", max(min(r A, clip(r) A), c A) for A < 0. The cap: Yao et al., "Your
-    efficient RL framework secretly brings you off-policy RL training" (2025), truncated importance sampling
-    by token.
+    Source: GRPO, Shao et al. 2024, "From PPO to GRPO"; CodeV eq. 4 (CodeV writes the reference policy in the
+    denominator of the ratio; its code, like the whole field, uses the policy that sampled the tokens; so do
+    we). Clip-higher: DAPO, Yu et al. 2025, "Clip-Higher". Dual clip: Ye et al. 2020, "Mastering complex
+    control in MOBA games with deep reinforcement learning", max(min(r A, clip(r) A), c A) for A < 0. The cap:
+    Yao et al., "Your efficient RL framework secretly brings you off-policy RL training" (2025), truncated
+    importance sampling by token.
     """
     logprobs, advantages, off_policy = tokens.logprobs, tokens.advantages, tokens.off_policy
     ratio = ratio_of(tokens)
     truncated = ratio > recipe.importance_cap
-    # As large as the cap, with the gradient of a logarithm times the cap.
+    # The value of the cap, with gradient cap times that of the log-probability.
     capped = recipe.importance_cap * (logprobs - logprobs.detach()).exp()
     weighed = capped.where(truncated, ratio) * advantages
     bounded = ratio.clamp(1 - recipe.clip_low, 1 + recipe.clip_high) * advantages

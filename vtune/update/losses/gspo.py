@@ -18,11 +18,11 @@ class GSPO(PolicyLoss):
 def gspo(tokens: Tokens, recipe: GSPO) -> PolicyTerms:
     """Clip one ratio per sequence: -min(s A, clip(s, 1 - clip_low, 1 + clip_high) A).
 
-    s = exp(mean over the sequence of log-ratios): all tokens of a sequence have one ratio, and the clip takes
-    all or none where their advantages agree. The gradient goes through each token's own log-probability,
-    times s (GSPO-token), so that tokens may differ in advantage, as they do after credit transfer; where they
-    do not, value and gradient of the mean over a sequence are those of the plain form. As in GRPO, the clip
-    acts only where the weights have moved, off-policy.
+    s = exp(mean over the sequence of log-ratios): all tokens of a sequence have one ratio, and the clip
+    applies to all or none of them if their advantages agree. The gradient goes through each token's own
+    log-probability, times s (GSPO-token), so that tokens may differ in advantage, as they do after credit
+    transfer; if they do not, value and gradient of the mean over a sequence are those of the plain form. As
+    in GRPO, the clip applies only off-policy, after the weights have changed.
 
     Source: GSPO, Zheng et al. 2025 (arXiv 2507.18071), eq. 5 and 7; by token §4.3, eq. 13 and 14.
     """

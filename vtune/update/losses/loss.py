@@ -27,7 +27,7 @@ class Tokens:
     off_policy: Bool[Tensor, " tokens"]
     """Whether the token is off-policy: the weights have changed since it was sampled."""
     sequence: Int[Tensor, " tokens"]
-    """Number of the sequence that each token belongs to, from 0; sequences are whole."""
+    """Index of the sequence that each token belongs to, from 0; sequences are complete."""
 
 
 class PolicyTerms(NamedTuple):
@@ -35,14 +35,13 @@ class PolicyTerms(NamedTuple):
 
     loss: Float[Tensor, " tokens"]
     clipped: Bool[Tensor, " tokens"] | None = None
-    """Whether the clip applied: no gradient. None if the loss has no clip."""
+    """Whether the clip applied, so that there is no gradient. None if the loss has no clip."""
     truncated: Bool[Tensor, " tokens"] | None = None
-    """Whether the importance weight is smaller (or larger) than the ratio. None if the loss truncates none.
-    """
+    """Whether the importance weight was truncated and differs from the ratio. None if none is truncated."""
 
 
 class PolicyLoss(Strict):
-    """The keys that the `loss` section has for every algorithm; each adds its own."""
+    """The keys that the `loss` section has for every algorithm; each algorithm adds its own."""
 
     algorithm: str
     """A name in `LOSSES`."""
@@ -51,7 +50,7 @@ class PolicyLoss(Strict):
     length: int | None = Field(default=None, gt=0)
     """For `fixed_length`: the number of tokens that each sequence is divided by."""
     kl_weight: float = Field(ge=0)
-    """Weight of the KL to the starting weights; 0 keeps no reference model."""
+    """Weight of the KL to the starting weights; 0: no reference model is kept."""
     kl_estimator: KLEstimator = "k3"
     """The estimator of that KL."""
 
@@ -70,14 +69,14 @@ class Loss(Generic[S]):
     """A policy-gradient loss."""
 
     terms: Callable[[Tokens, S], PolicyTerms]
-    """A pure function: no state, and no sequence depends on another."""
+    """A pure function: no state, and no sequence may affect another."""
     section: type[S]
     """Its keys in a recipe."""
     coincides_on_policy: bool = False
-    """If the weights are those that sampled the tokens, its gradient is that of the plain policy gradient,
+    """Whether, if the current weights sampled the tokens, its gradient is that of the plain policy gradient,
     -advantage per token. A recipe that uses it only for such updates gets a warning."""
     example: Mapping[str, Any] = field(default_factory=dict)
-    """Values of its own keys, for testing it."""
+    """Values of its own keys, for tests."""
 
 
 LOSSES: Parts[Loss[Any]] = Parts(

@@ -17,7 +17,7 @@ class SAPO(PolicyLoss):
 def sapo(tokens: Tokens, recipe: SAPO) -> PolicyTerms:
     """Put a soft gate in place of the clip: -f(r) A, f(r) = 4/tau sigmoid(tau (r - 1)).
 
-    The slope of f is 1 at r = 1 and fades to both sides, the faster the larger tau is.
+    The slope of f is 1 at r = 1 and decays on both sides, faster for a larger tau.
 
     Source: SAPO, Gao et al. 2025 (arXiv 2511.20347), the objective and its gate; taus as in verl: 1.0, 1.05.
     """

@@ -15,11 +15,11 @@ __all__ = ["DEFAULT", "LossSection", "read_loss"]
 def read_loss(values: Any) -> Any:
     """The section of the algorithm that `values` name, or of `DEFAULT` if they name none.
 
-    That is what recipes meant before there was a choice. Keys of other algorithms may be null: so they
-    stand in older run folders.
+    `DEFAULT` is what recipes meant before there was a choice. Keys of other algorithms may be null, as they
+    are in older run folders.
 
     Args:
-        values: A section as it was read from YAML; what is not a mapping is returned as it is.
+        values: A section as read from YAML; anything but a mapping is returned unchanged.
 
     Raises:
         ValidationError: With every key that is missing, wrong or without effect.

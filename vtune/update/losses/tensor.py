@@ -6,4 +6,4 @@ if TYPE_CHECKING:
     from torch import Tensor as Tensor
 else:
     Tensor: TypeAlias = Any
-    """What checks annotations in tests looks at shape and dtype alone."""
+    """Annotation checks in tests look only at shape and dtype."""
