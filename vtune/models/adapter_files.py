@@ -21,16 +21,16 @@ def write_adapters(
     targets: Sequence[str],
     base: str | None = None,
 ) -> None:
-    """Write adapters to `folder`, which is there.
+    """Write adapters to `folder`, which must exist.
 
     Args:
-        folder: Where they go.
-        weights: The matrices of every adapter under their names in peft's files; each need be good only
-            until the next is asked for.
-        rank: Of the adapters.
-        alpha: Their scale is `alpha / rank`.
-        targets: Names of the layers that have one, or what these names end with.
-        base: Folder or hub name of the model that they belong to, for who loads both.
+        folder: The target folder.
+        weights: The matrices of every adapter, under their names in a peft file; each need only be valid
+            until the next one is requested.
+        rank: Rank of the adapters.
+        alpha: The adapters are scaled by `alpha / rank`.
+        targets: Names, or name endings, of the layers that have an adapter.
+        base: Folder or hub name of the base model, for tools that load both.
     """
     from safetensors.torch import save_file
 
@@ -45,7 +45,7 @@ def write_adapters(
         "inference_mode": True,
     }
     (folder / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    # One at a time to the CPU: a gathered tensor is good only until the next is asked for.
+    # Copied one at a time: a gathered tensor is valid only until the next one is requested.
     held = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in weights}
     save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
     open_to_others(folder / WEIGHTS)

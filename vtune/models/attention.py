@@ -1,8 +1,8 @@
 """Attention within a row that holds a tree of segments: each sees itself and its ancestors.
 
-Time grows with the pairs of tokens that see each other, and memory with the tokens that segments see;
-nothing is as large as row x row. A call for each segment does everywhere; one call for all of them takes a
-kernel that a GPU has (see `vtune.models.row_attention`).
+Time grows with the number of token pairs that see each other, and memory with the number of tokens that
+segments see; nothing is as large as row x row. One call per segment works everywhere; a single call for all
+of them needs a GPU kernel (see `vtune.models.row_attention`).
 """
 
 from collections.abc import Callable, Sequence
@@ -22,44 +22,44 @@ from vtune.models.sequence_parallel import Stretches, by_heads, by_tokens
 from vtune.models.tree import Segment
 
 ONE_CALL = "vtune_one_call"
-"""Of an attention module: whether all segments of a row are one call."""
+"""Attribute of an attention module: whether all segments of a row are computed in one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The tokens that each segment of a row sees, its own last; segment after segment."""
+    """The tokens that each segment of a row sees, its own last; one segment after another."""
 
     places: torch.Tensor
-    """Where they lie in the row: int64, (S,); a token is there once for each segment that sees it."""
+    """Their indices in the row: int64, (S,); a token appears once for each segment that sees it."""
     begins: torch.Tensor
     """int32, (segments + 1,): where each segment begins in the row, and T."""
     seen_begins: torch.Tensor
-    """int32, (segments + 1,): where what it sees begins in `places`, and S."""
+    """int32, (segments + 1,): where the tokens that each segment sees begin in `places`, and S."""
     longest: int
     """Tokens of the longest segment."""
     most: int
-    """Tokens that a segment sees, at most."""
+    """Largest number of tokens that a segment sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the segments of a row lie, in order, and what each sees before itself."""
+    """The segments of a row in order, and what each one sees before itself."""
 
     lengths: list[int]
     above: list[tuple[int, ...]]
     masks: list[torch.Tensor | None]
-    """What is added to the scores where they are not plainly causal: float32, (own, above + own)."""
+    """Masks added to the scores where they are not plainly causal: float32, (own, above + own)."""
     seen: Seen
 
 
 def layout(segments: Sequence[Segment], device: torch.device) -> Layout:
-    """The layout of segments that follow one another in a row."""
+    """The layout of consecutive segments in a row."""
     lengths = [segment.end - segment.start for segment in segments]
     shapes = [
         (own, sum(lengths[number] for number in segment.above) + own)
         for segment, own in zip(segments, lengths, strict=True)
     ]
-    # Rollouts that were cut at the same length share a mask.
+    # Segments of the same shape, e.g. rollouts cut at the same length, share a mask.
     masks = {(own, seen): _mask(own, seen, device) if seen > own else None for own, seen in set(shapes)}
     above = [segment.above for segment in segments]
     return Layout(lengths, above, [masks[shape] for shape in shapes], _seen(lengths, above, device))
@@ -78,24 +78,25 @@ def _seen(lengths: list[int], above: list[tuple[int, ...]], device: torch.device
 
 def _mask(own: int, seen: int, device: torch.device) -> torch.Tensor:
     if device.type == "cuda":
-        # Here, for it loads torch's compiler: a second, at each start of a command.
+        # Imported here, since it loads torch's compiler, which would add a second to the start of each
+        # command.
         from torch.nn.attention.bias import causal_lower_right
 
-        # A name for the shape, which the flash kernel knows; it is never written out.
+        # A symbolic mask that the flash kernel understands; it is never materialised.
         return causal_lower_right(own, seen)
     return torch.full((own, seen), -torch.inf, device=device).triu(1 + seen - own)
 
 
 def _as_dtype(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
-    # The name of a shape has no numbers, and would lose what it says.
+    # A symbolic mask has no numbers to convert, and would lose its meaning.
     return mask if mask is None or type(mask) is not torch.Tensor else mask.to(dtype)
 
 
 def use_tree_attention(model: Any) -> None:
-    """Let a model's language model take rows with a `Layout`, and fill `KeyValues` from them.
+    """Make a model's language model accept rows with a `Layout`, and fill `KeyValues` from them.
 
-    A forward without one goes as before. Weights, names and hooks stay. Attention is a call for each segment,
-    or as `vtune.models.row_attention` has chosen.
+    A forward pass without a layout is unchanged, as are weights, names and hooks. Attention makes one call
+    per segment, or as `vtune.models.row_attention` has chosen.
     """
     for layer in model.model.language_model.layers:
         layer.self_attn.forward = MethodType(_forward, layer.self_attn)
@@ -111,16 +112,16 @@ def _forward(
     stretches: Stretches | None = None,
     **rest: Any,
 ) -> tuple[torch.Tensor, Any]:
-    """Attention as a layer of transformers calls it: states (1, T, hidden) in and out.
+    """Attention with the interface of a transformers layer: states (1, T, hidden) in and out.
 
-    With `stretches` those of this process's tokens alone, of the row that `layout` is of.
+    With `stretches`, the states are those of this process's tokens only, from the row described by `layout`.
     """
     if layout is None:
         stock: tuple[torch.Tensor, Any] = type(self).forward(
             self, hidden_states, position_embeddings=position_embeddings, **rest
         )
         return stock
-    # A row of fewer tokens than processes has none here: heads are counted by the width alone.
+    # A row with fewer tokens than processes leaves none here, so heads are counted by the width alone.
     query, key, value = (
         of(hidden_states).unflatten(-1, (-1, self.head_dim)) for of in (self.q_proj, self.k_proj, self.v_proj)
     )
@@ -144,14 +145,14 @@ def _forward(
 def tree_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, *, scaling: float
 ) -> torch.Tensor:
-    """Attention over a row of segments, a call for each.
+    """Attention over a row of segments, one call per segment.
 
     Args:
         query: (1, heads, T, D).
         key: (1, H, T, D).
         value: (1, H, T, D).
-        layout: Of the row.
-        scaling: Of the scores.
+        layout: The row's layout.
+        scaling: Factor for the scores.
 
     Returns:
         (1, T, heads, D).
@@ -180,14 +181,14 @@ def tree_attention(
 def attention_in_one_call(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, layout: Layout, *, scaling: float
 ) -> torch.Tensor:
-    """The same as `tree_attention` in one call, by a kernel for GPUs; bfloat16 or float16."""
-    # Here, for it loads torch's compiler: a second, at each start of a command.
+    """Like `tree_attention`, but in one call to a GPU kernel; bfloat16 or float16."""
+    # Imported here, since it loads torch's compiler, which would add a second to the start of each command.
     from torch.nn.attention.varlen import varlen_attn
 
     attend: Any = varlen_attn
     seen = layout.seen
-    # As `embedding` gathers, whose gradient is added up in float32, each token's in a fixed order. That of
-    # `index_select` comes by atomic additions in bfloat16.
+    # Gathered with `embedding`, whose gradient is summed in float32 and in a fixed order per token. The
+    # gradient of `index_select` uses atomic additions in bfloat16.
     keys, values = (
         embedding(seen.places, states[0].transpose(0, 1).flatten(1)).view(-1, *states.shape[1::2])
         for states in (key, value)
@@ -210,5 +211,5 @@ def attention_in_one_call(
 
 @cache
 def _grouped(kernel: Callable[..., Any]) -> dict[str, bool]:
-    """What says that several heads of queries share one of keys: torch 2.11 takes it so without a word."""
+    """The argument for query heads that share key heads; torch 2.11 allows it without one."""
     return {"enable_gqa": True} if "enable_gqa" in signature(kernel).parameters else {}

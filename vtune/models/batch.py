@@ -28,13 +28,13 @@ class Pictures:
     grids: "torch.Tensor"
     """int64, (U, 3)."""
     order: tuple[int, ...]
-    """Which distinct picture each placeholder run shows, row by row."""
+    """The distinct picture that each run of placeholders shows, row by row."""
     made: "Callable[[torch.Tensor], torch.Tensor]"
-    """As of `Pixels`."""
+    """See `Pixels.made`."""
 
     @property
     def patches(self) -> "torch.Tensor":
-        """float32, (patches of all U pictures, dim), made anew where the levels lie."""
+        """float32, (patches of all U pictures, dim), recomputed on the device of the levels."""
         return self.made(self.levels)
 
     def to(self, device: "torch.device") -> "Pictures":
@@ -42,12 +42,12 @@ class Pictures:
         return replace(self, levels=self.levels.to(device), grids=self.grids.to(device))
 
     def shown(self, order: Sequence[int]) -> "Pictures":
-        """The same pictures, shown in another order."""
+        """The same pictures with another display order."""
         return replace(self, order=tuple(order))
 
 
 def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[int]]]:
-    """The distinct pictures of rows (None without one), and the numbers of those that each row shows."""
+    """The distinct pictures of rows (None if there are none), and the indices that each row shows."""
     import torch
 
     found: dict[int, int] = {}
@@ -69,7 +69,7 @@ def distinct_pictures(rows: Sequence[Row]) -> tuple[Pictures | None, list[list[i
 def image_features(model: Any, pictures: Pictures | None) -> dict[str, Any] | None:
     """Encode each distinct picture once and lay the features out in row order, with gradient.
 
-    Features that a family takes of several layers of its tower travel along.
+    If a family uses features from several layers of its tower, they are laid out too.
     """
     if pictures is None:
         return None

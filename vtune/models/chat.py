@@ -1,7 +1,7 @@
 """From turns of text and pictures to token ids, through the policy's own chat template.
 
-A conversation is only ever appended to: nothing that the policy sampled is decoded and encoded
-again (token in, token out).
+A conversation is only ever appended to: sampled tokens are never decoded and encoded again (token in, token
+out).
 """
 
 import functools
@@ -18,18 +18,18 @@ _MARK = "\ue000"
 """Stands for a picture while the template is rendered; a private-use character."""
 
 LATELY = 64
-"""How many texts are remembered as tokens, and how many openings as the template renders them."""
+"""Number of texts whose tokens are cached, and of openings whose rendering is."""
 
 
 class Chat:
     """Renders turns for one tokenizer.
 
     Args:
-        tokenizer: Of transformers.
-        family: Whose tokens it has.
+        tokenizer: A transformers tokenizer.
+        family: The family whose tokens it has.
 
     Raises:
-        DataError: If the tokenizer lacks one of them, or a chat template that prints a conversation.
+        DataError: If the tokenizer lacks one of the tokens, or a chat template that can print a conversation.
     """
 
     def __init__(self, tokenizer: Any, family: Family) -> None:
@@ -60,7 +60,7 @@ class Chat:
         )
         self._special = re.compile("|".join(map(re.escape, special)))
         probe = ("user", "1"), ("assistant", "\ue001"), ("user", "\ue002")
-        # A group's rollouts open alike.
+        # The rollouts of a group have the same opening.
         self._tokens = functools.lru_cache(maxsize=LATELY)(self._tokenized)
         self._texts = functools.lru_cache(maxsize=LATELY)(self._rendered)
         text = self._texts(probe)
@@ -72,13 +72,13 @@ class Chat:
             )
         self._check_marks(text)
         self.opens_thoughts = self._after_user.rstrip().endswith(("<think>", "<thinking>"))
-        """Whether the header of an assistant's turn opens its thoughts, so that no turn does."""
+        """Whether the header of the assistant's turn opens its thoughts, so that the turn itself does not."""
 
     def prompt(self, messages: Sequence[Message], pixels: Sequence[Pixels]) -> list[int]:
-        """Token ids of the opening turns, up to and with the header of the assistant's turn.
+        """Token ids of the opening turns, up to and including the header of the assistant's turn.
 
         Raises:
-            DataError: If the chat template knows no such turns, or marks and pictures differ in number.
+            DataError: If the chat template lacks support for these turns, or marks do not match pictures.
         """
         turns = ((one.role, self._clean(one.content).replace(IMAGE, _MARK)) for one in messages)
         return self._encode(self._texts(tuple(turns)), pixels)
@@ -87,7 +87,7 @@ class Chat:
         """Token ids that close the assistant's turn, give it a tool's output and open its next turn.
 
         Args:
-            text: The output, one `<image>` a picture.
+            text: The output, with one `<image>` per picture.
             pixels: Its pictures.
             ended: Whether the policy has already sampled the end of its turn.
         """
@@ -101,12 +101,12 @@ class Chat:
         return list(self.tokenizer(self._clean(text), add_special_tokens=False)["input_ids"])
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """What sampled tokens say, without special tokens."""
+        """The text of sampled tokens, without special tokens."""
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
         return text
 
     def _check_marks(self, text: str) -> None:
-        """Refuse a template's mark that would be read letter by letter: what it frames is not a turn."""
+        """Reject a template with a mark that is not a token: what it frames would not be read as a turn."""
         found = re.findall(rf"{re.escape(self.family.tokens.marks)}[^\s<>]*>", text)
         for mark in dict.fromkeys(found):
             if self.tokenizer.convert_tokens_to_ids(mark) in (None, self.tokenizer.unk_token_id):
@@ -116,14 +116,14 @@ class Chat:
                 )
 
     def _rendered(self, turns: tuple[tuple[str, str], ...]) -> str:
-        """Turns (role, content) by the template, with the header of the assistant's turn."""
+        """Render turns (role, content) with the template, including the header of the assistant's turn."""
         from jinja2 import TemplateError
 
         rows = [{"role": role, "content": content} for role, content in turns]
         try:
             text: str = self.tokenizer.apply_chat_template(rows, add_generation_prompt=True, tokenize=False)
         except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
-            # Methods of texts that a template calls raise what they do anywhere.
+            # String methods that a template calls may raise any of these.
             raise DataError(
                 f"the chat template cannot print a conversation of {', '.join(role for role, _ in turns)}: "
                 f"{error}",
@@ -132,8 +132,8 @@ class Chat:
         return text
 
     def _clean(self, text: str) -> str:
-        """Text in which no special token is spelt out: data and tool output cannot forge a turn."""
-        # A mark is replaced, not removed: what stood around it must not grow together to a token.
+        """Text in which no special token is spelt out, so that data and tool output cannot forge a turn."""
+        # A mark is replaced, not removed: the text around it must not join up to a token.
         plain = text.replace(_MARK, "\ufffd")
         return self._special.sub(lambda found: found[0].replace(*self.family.tokens.inert), plain)
 

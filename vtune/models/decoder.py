@@ -27,7 +27,7 @@ class Linear(NamedTuple):
     """A linear map."""
 
     weight: Tensor
-    """(A, B): the other way round than in the model, where it lies."""
+    """(A, B): the transpose of the model's weight, sharing its memory."""
     bias: Tensor | None
 
     def __call__(self, states: Tensor) -> Tensor:
@@ -37,13 +37,13 @@ class Linear(NamedTuple):
         return torch.addmm(self.bias, states, self.weight)
 
     def added(self, before: Tensor, states: Tensor) -> Tensor:
-        """What was before, (R, B), and the map of (R, A)."""
+        """Adds the map of `states` (R, A) to `before` (R, B)."""
         found = torch.addmm(before, states, self.weight)
         return found if self.bias is None else found + self.bias
 
 
 class _Layer(NamedTuple):
-    """One layer's weights, as they lie in the model."""
+    """One layer's weights, as views of the model's."""
 
     before_attention: Norm
     query: Linear
@@ -63,13 +63,13 @@ class _Layer(NamedTuple):
 
 
 class Decoder:
-    """The layers of a language model with dense attention and gated maps, for one token a row.
+    """The layers of a language model with dense attention and gated MLPs, for one token per row.
 
-    They compute what the modules of transformers do. Those spend as long on what lies around the arithmetic
-    as on the arithmetic itself when there is one token a row.
+    They compute the same as the transformers modules, which for one token per row spend as much time on
+    overhead as on the arithmetic itself.
 
     Args:
-        model: A transformers `…ForConditionalGeneration`; its weights are used where they are.
+        model: A transformers `…ForConditionalGeneration`; its weights are used in place.
     """
 
     def __init__(self, model: Any) -> None:
@@ -79,13 +79,13 @@ class Decoder:
         self._norm = _norm(language.norm)
 
     def step(self, tokens: Tensor, cosine: Tensor, sine: Tensor, kept: KeyValues) -> Tensor:
-        """Take in one more token a row.
+        """Process one more token per row.
 
         Args:
             tokens: int64, (R,).
-            cosine: Of the angles of the tokens' positions, (R, 1, D).
-            sine: The same, `signed`.
-            kept: Keys and values of the rows so far; those of the tokens are added.
+            cosine: Cosines of the angles at the tokens' positions, (R, 1, D).
+            sine: Their sines, `signed`.
+            kept: Keys and values of the rows so far; those of the new tokens are added.
 
         Returns:
             Hidden states after the last norm, (R, hidden).

@@ -8,22 +8,22 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from vtune.models.beginnings import Beginnings, groups_of
 
 ROOM = 128
-"""Columns that are made at a time: a longer row costs a copy of what is there."""
+"""Number of columns allocated at a time: a longer row needs a copy of the existing ones."""
 
 LEAST: float = 4096
-"""Columns that have to be saved for common beginnings to be kept once; ours. Measured, with 96 numbers in
-each: with 2,000 fewer attention takes as long, with 8,000 half as long, with 33,000 a fifth."""
+"""Columns that must be saved before common prefixes are stored once; ours. Measured, with 96 numbers per
+column: with 2,000 fewer, attention takes as long; with 8,000, half as long; with 33,000, a fifth."""
 
 
 class KeyValues:
-    """Keys and values of R rows, ended by the same column: shorter rows begin later.
+    """Keys and values of R rows, aligned at the end: shorter rows begin in a later column.
 
-    On a CPU, what groups of rows begin with is kept once where that saves many columns
-    (see `vtune.models.beginnings`).
+    On a CPU, the common prefix of a group of rows is stored once if that saves many columns (see
+    `vtune.models.beginnings`).
 
     Args:
-        places: Where each row's tokens lie in the packed row of the prefill (see `vtune.models.packed`).
-        dtype: Of keys and values.
+        places: Indices of each row's tokens in the packed row of the prefill (see `vtune.models.packed`).
+        dtype: Type of keys and values.
     """
 
     def __init__(self, places: Sequence[torch.Tensor], dtype: torch.dtype) -> None:
@@ -33,7 +33,7 @@ class KeyValues:
         before = torch.tensor([width - len(one) for one in places], device=self._places.device)
         hidden = torch.arange(width, device=self._places.device) < before[:, None]
         self._bias: torch.Tensor | None = None
-        """What is added to the scores, (R, 1, 1, columns); None where all rows are equally long."""
+        """Bias added to the scores, (R, 1, 1, columns); None if all rows have the same length."""
         if any(len(one) < width for one in places):
             bias = torch.zeros(hidden.shape, device=self._places.device).masked_fill(hidden, -torch.inf)
             self._bias = bias[:, None, None]
@@ -41,7 +41,7 @@ class KeyValues:
         self._used = self._room = width
 
     def keep(self, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Those of the next layer's prefill, (1, H, T, D)."""
+        """Keep keys and values of the next layer's prefill, (1, H, T, D)."""
         if self._shared is not None:
             self._shared.keep(key, value)
         key, value = (states[0][:, self._places].transpose(0, 1) for states in (key, value))
@@ -50,7 +50,7 @@ class KeyValues:
             self._bias = self._bias.to(key.dtype)
 
     def grow(self) -> None:
-        """Before each new token: a column for it."""
+        """Add a column; called before each new token."""
         if self._used == self._room:
             self._map_layers(lambda states: pad(states, (0, 0, 0, ROOM)))
             self._bias = pad(self._bias, (0, ROOM)) if self._bias is not None else None
@@ -60,14 +60,14 @@ class KeyValues:
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
     ) -> torch.Tensor:
-        """Take in the new token of each row and let it see its row.
+        """Add the new token of each row, and compute its attention over the row.
 
         Args:
-            layer: Number of the layer.
+            layer: Index of the layer.
             query: (R, heads, D).
             key: (R, H, D).
             value: (R, H, D).
-            scaling: Of the scores.
+            scaling: Factor for the scores.
 
         Returns:
             (R, heads x D).
@@ -75,7 +75,7 @@ class KeyValues:
         keys, values = self._layers[layer]
         keys.select(2, self._used - 1).copy_(key)
         values.select(2, self._used - 1).copy_(value)
-        # The query heads that share keys are queries of one head: nothing is repeated.
+        # Query heads that share keys are treated as several queries of one head, so that nothing is repeated.
         rows, heads, width = key.shape
         query = query.view(rows, heads, -1, width)
         keys, values = keys[:, :, : self._used], values[:, :, : self._used]
@@ -101,14 +101,14 @@ class KeyValues:
                 self._spread(self._shared)
 
     def _map_layers(self, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        """Replace keys and values layer by layer: only those of one layer are there twice."""
+        """Replace keys and values layer by layer, so that only one layer's exist twice at a time."""
         for number in range(len(self._layers)):
             key, value = self._layers[number]
             self._layers[number] = change(key), change(value)
-            del key, value  # else they would live until the next are taken
+            del key, value  # otherwise they would live until the next ones are fetched
 
     def _spread(self, shared: Beginnings) -> None:
-        """Keep what rows begin with for each of them from now on."""
+        """From now on, store the prefix for each row separately."""
         begun, hidden = shared.spread()
         own = [(key[:, :, : self._used], value[:, :, : self._used]) for key, value in self._layers]
         bias = hidden.new_zeros(len(hidden), 1, 1, self._used) if self._bias is None else self._bias
@@ -124,8 +124,8 @@ class KeyValues:
 def _shared(
     places: Sequence[torch.Tensor], dtype: torch.dtype
 ) -> tuple[Beginnings | None, Sequence[torch.Tensor]]:
-    """What is kept once, None where that is not worth it; and of each row the places of the rest."""
-    # One call of attention is what a GPU does quickest; and it rounds less where numbers are short.
+    """The shared prefixes, None if sharing is not worthwhile; and for each row the places of the rest."""
+    # A GPU is fastest with a single attention call, which also rounds less in low precision.
     if places[0].device.type != "cpu" or dtype != torch.float32:
         return None, places
     groups = groups_of(places)

@@ -6,34 +6,34 @@ import torch
 
 
 def use_device(device: torch.device) -> None:
-    """Make a GPU the current one of the calling thread.
+    """Make a GPU the calling thread's current device.
 
-    A new thread is on GPU 0: to free memory of another there may open GPU 0 in this process too.
+    A new thread is on GPU 0: freeing memory of another GPU from there may open GPU 0 in this process too.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
 
 
 def device_thread(device: torch.device, *, threads: int | None = None) -> ThreadPoolExecutor:
-    """An executor of one thread whose current device is `device`.
+    """A single-threaded executor whose current device is `device`.
 
-    Whatever calls CUDA beside the main thread runs in one of these, or after `use_device`: there a tensor "on
-    cuda", a stream, and the GPU that a library asks for as the current one, are those of this process.
+    All CUDA calls outside the main thread must run in one of these, or after `use_device`: only then are a
+    tensor "on cuda", a stream, and the GPU that a library takes as the current one, those of this process.
 
     Args:
-        device: Of this process.
-        threads: CPU threads that torch may use in it, where that differs from torch's default.
+        device: This process's device.
+        threads: CPU threads that torch may use in it; None: torch's default.
     """
 
     def prepare() -> None:
         if threads is not None:
-            torch.set_num_threads(threads)  # belongs to a thread too
+            torch.set_num_threads(threads)  # this setting is per thread
         use_device(device)
 
     return ThreadPoolExecutor(1, thread_name_prefix=f"vtune-{device}", initializer=prepare)
 
 
 def release_cache(device: torch.device) -> None:
-    """Give back what torch keeps of freed memory, so that another process can have it."""
+    """Release torch's cache of freed memory, so that another process can use it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -1,7 +1,7 @@
 """A text encoder: queries and passages become vectors whose inner product says how well they match.
 
-Families of published encoders differ in what they put before a text, in which hidden states they take for
-it, and in whether vectors are brought to length 1. None is good in another way than that of its training.
+Published families differ in the prefix of a text, in which hidden states represent it, and in whether vectors
+are normalised to length 1. Each works well only in the way in which it was trained.
 """
 
 import threading
@@ -26,7 +26,7 @@ Vectors = NDArray[np.float32]
 """Shape (texts, width)."""
 
 BATCH_TOKENS = 16_384
-"""Of a forward pass, padding included; ours."""
+"""Tokens in one forward pass, including padding; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ class EncoderSettings:
     """How a family of encoders reads texts."""
 
     pooling: Pooling
-    """`mean` over the tokens of a text, the first one (`cls`), or the `last` one."""
+    """`mean` of the tokens of a text, the first token (`cls`), or the `last` one."""
     query_prefix: str
     passage_prefix: str
     normalise: bool
-    """Whether vectors have length 1, so that the inner product is the cosine."""
+    """Whether vectors are scaled to length 1, so that the inner product is the cosine."""
     max_tokens: int
-    """What is longer is cut, the prefix and special tokens included."""
+    """Longer texts are truncated; includes the prefix and special tokens."""
 
 
 FAMILIES: Mapping[str, EncoderSettings] = {
@@ -72,7 +72,7 @@ _POOLINGS: Mapping[str, Pooling] = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "last",
 }
-"""Keys of `1_Pooling/config.json`, which models for sentence-transformers have beside them."""
+"""Keys of `1_Pooling/config.json`, which models for sentence-transformers have."""
 
 
 class Encoder:
@@ -81,10 +81,10 @@ class Encoder:
     Args:
         name: Folder or hub name.
         settings: How it reads texts.
-        device: Where it computes: in float32 on a CPU, in float16 elsewhere.
+        device: Where it runs: in float32 on a CPU, in float16 elsewhere.
 
     Raises:
-        DataError: If it cannot be loaded, embeds more than texts, or says of itself that it pools otherwise.
+        DataError: If it cannot be loaded, embeds more than text, or its own files specify another pooling.
     """
 
     def __init__(self, name: str, settings: EncoderSettings, *, device: torch.device) -> None:
@@ -93,7 +93,8 @@ class Encoder:
         quiet()
         check_local(name)
         try:
-            # Else a terminal is asked whether to run code that comes with a model; an index may name any.
+            # Otherwise the user is asked whether to run code that comes with a model; an index may name any
+            # model.
             self._tokenizer: Any = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             dtype = torch.float32 if device.type == "cpu" else torch.float16
             model: Any = AutoModel.from_pretrained(name, dtype=dtype, trust_remote_code=False)
@@ -115,13 +116,13 @@ class Encoder:
         self._max_tokens = min(settings.max_tokens, *(limit for limit in limits if limit))
         self._lock = threading.Lock()
         self.width: int = model.config.hidden_size
-        """Numbers of a vector."""
+        """Length of a vector."""
         self.facts: Mapping[str, Any] = {
             "model": resolved(name),
             "fingerprint": fingerprint(folder, TOKENIZER),
             **asdict(settings),
         }
-        """What an index has to say about it: who embedded the passages, and how queries have to be."""
+        """What an index records about it: who embedded the passages, and how queries must be embedded."""
 
     def query(self, text: str) -> Vectors:
         """The vector of a query, shape (width,)."""
@@ -134,7 +135,7 @@ class Encoder:
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         out = np.empty((len(texts), self.width), dtype=np.float32)
-        # A tokenizer that cuts has a state of its own, and threads ask at the same time.
+        # A truncating tokenizer has mutable state, and several threads may call it.
         with self._lock, torch.inference_mode():
             tokens = self._tokenizer(list(texts), truncation=True, max_length=self._max_tokens)["input_ids"]
             for batch in _batches([len(one) for one in tokens]):
@@ -155,12 +156,12 @@ class Encoder:
 
 
 def pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling) -> torch.Tensor:
-    """One vector a text.
+    """One vector per text.
 
     Args:
         hidden: States, (texts, tokens, width); padding is on the right.
-        mask: Which of them are tokens of the text, (texts, tokens), boolean; at least one a text.
-        pooling: As `EncoderSettings` has it.
+        mask: Which of them are tokens of the text, (texts, tokens), boolean; at least one per text.
+        pooling: See `EncoderSettings`.
 
     Returns:
         Shape (texts, width).
@@ -174,7 +175,7 @@ def pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling) -> torch.Te
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers of texts, those of like length together, `BATCH_TOKENS` at most in a batch with its padding."""
+    """Batches of text indices of similar length, at most `BATCH_TOKENS` tokens each, including padding."""
     batch: list[int] = []
     for number in sorted(range(len(lengths)), key=lambda n: lengths[n], reverse=True):
         if batch and lengths[batch[0]] * (len(batch) + 1) > BATCH_TOKENS:
@@ -186,7 +187,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def folder_of(name: str) -> Path:
-    """Where the files of a model are: the folder itself, or that of the hub's cache."""
+    """Where the files of a model are: the folder itself, or its folder in the hub's cache."""
     from transformers.utils.hub import cached_file
 
     return Path(str(cached_file(name, "config.json"))).parent

@@ -9,9 +9,9 @@ from torch.nn import functional
 
 
 def use_fused_modules(model: nn.Module) -> None:
-    """Give the norms of a model and the first map of its pictures another forward.
+    """Replace the forward pass of a model's norms and of its patch embedding.
 
-    Weights, names and hooks stay. Values and gradients are the same up to rounding, of a `fused` family.
+    Weights, names and hooks stay. In a `fused` family, values and gradients are the same up to rounding.
     """
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
@@ -21,7 +21,7 @@ def use_fused_modules(model: nn.Module) -> None:
 
 
 def normed(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """States (..., D) by their root mean square, times a weight (D,); without gradient."""
+    """Divide states (..., D) by their root mean square and multiply by a weight (D,); without gradient."""
     if states.is_cuda:
         return _fused_norm(states, weight, epsilon)
     return (states * _scale(states, epsilon)).to(states.dtype) * weight
@@ -35,7 +35,7 @@ def _norm(self: Any, hidden_states: Tensor) -> Tensor:
 
 
 def _fused_norm(states: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    # One kernel each way, on a GPU; on a CPU it is no better than a chain of operations.
+    # On a GPU one kernel each for forward and backward; on a CPU it is no better than separate operations.
     return functional.rms_norm(states, weight.shape, weight, epsilon)
 
 
@@ -47,9 +47,9 @@ def _scale(states: Tensor, epsilon: float) -> Tensor:
 
 
 def _patches(self: Any, patches: Tensor) -> Tensor:
-    # A patch is as large as the window of the convolution, which is then nothing but a linear map.
+    # A patch is exactly as large as the window of the convolution, which is therefore a linear map.
     found = functional.linear(patches.flatten(1), self.weight.flatten(1), self.bias)
-    # Of the shape that an adapter beside it adds to.
+    # In the shape that an adapter's output is added to.
     return found[:, :, None, None, None]
 
 
@@ -68,7 +68,7 @@ class _Norm(torch.autograd.Function):
         wide, factor = gradient.float(), weight.float()
         normed = states * scale
         of_weight = wide * normed
-        # What a state gains, less its part along the state itself: that the norm takes away.
+        # The gradient of a state, minus its component along the state, which normalisation removes.
         along = (of_weight @ factor)[..., None].div_(-states.shape[-1])
         of_states = (wide * factor).addcmul_(normed, along).mul_(scale)
         return (

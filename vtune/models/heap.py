@@ -5,25 +5,25 @@ import os
 from pathlib import Path
 
 _MMAP_THRESHOLD, _TOP_PAD, _TRIM_THRESHOLD = -3, -2, -1
-"""Of `mallopt`, in glibc's malloc.h."""
+"""Parameters of `mallopt`, from glibc's malloc.h."""
 _MADV_HUGEPAGE = 14
-"""Of `madvise`, in Linux's mman-common.h."""
+"""Argument of `madvise`, from Linux's mman-common.h."""
 LARGEST = 32 * 2**20
-"""Bytes from which glibc maps a block by itself: the most that it takes."""
+"""Block size in bytes from which glibc maps a block separately: the largest value it accepts."""
 TRIMMED = 2**31 - 1
-"""Free bytes at the end of the heap beyond which they go back to the kernel: the most that there can be."""
+"""Free bytes at the end of the heap above which they are returned to the kernel: the largest value."""
 RESERVED = 2**30
-"""Address space by which the heap is made longer, ours."""
+"""Address space in bytes by which the heap is extended; ours."""
 PAD = 128 * 2**10
-"""Bytes that glibc asks for beyond what it needs."""
+"""Extra bytes that glibc requests beyond what it needs."""
 
 SWITCH = "THP_MEM_ALLOC_ENABLE"
-"""Torch's own variable: 1 asks for huge pages for each tensor of 2 MB and more. 0 switches off ours, too."""
+"""Torch's own variable: 1 requests huge pages for each tensor of 2 MB or more. 0 switches off ours, too."""
 _HUGE = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 def has_huge_pages() -> bool:
-    """Whether the kernel has huge pages of 2 MB; on some ARM kernels one has 512 MB, which is too much."""
+    """Whether the kernel has huge pages of 2 MB; on some ARM kernels they have 512 MB, which is too much."""
     try:
         return int(_HUGE.read_text()) <= 2 * 2**20
     except (OSError, ValueError):
@@ -31,15 +31,14 @@ def has_huge_pages() -> bool:
 
 
 def use_huge_pages() -> None:
-    """Let the tensors of the main thread lie in a heap that stays with the process, in huge pages.
+    """Place the main thread's tensors in a heap that the process keeps, and in huge pages.
 
-    Where pages have 4 kB, what streams through memory waits for TLB misses, in a virtual machine sometimes
-    for longer than for the data; many kernels have huge pages only for those who ask. And malloc gives what
-    is free at the end of its heap back to the kernel, which fills each page that it is asked for again with
-    zeros.
+    With 4 kB pages, streaming through memory waits for TLB misses, in a virtual machine sometimes for longer
+    than for the data; many kernels give huge pages only on request. And malloc returns free memory at the end
+    of its heap to the kernel, which zeroes each page again when it is requested the next time.
 
-    Results are the same bits. Other C libraries than glibc stay as they are, and kernels without huge pages
-    keep small ones. Calling it again changes nothing.
+    Results are bit-identical. Does nothing with C libraries other than glibc; kernels without huge pages keep
+    small ones. Calling it again changes nothing.
     """
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):
@@ -54,15 +53,15 @@ def use_huge_pages() -> None:
 
 
 def _reserve(libc: ctypes.CDLL) -> None:
-    """Make the heap longer in one piece: what it grows by later has pages of the usual size."""
+    """Extend the heap in one piece: what it grows by later has pages of the usual size."""
     libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
     libc.mallopt(_TOP_PAD, RESERVED)
     blocks: list[int] = []
-    # Free memory at the end of the heap would serve a block without making it longer.
+    # A free block at the end of the heap would be reused without extending it.
     while sum(end - start for start, end in _heap()) < RESERVED and len(blocks) * LARGEST < RESERVED:
         block = libc.malloc(LARGEST - PAD)
-        if block is None:  # address space is limited
+        if block is None:  # the address space is limited
             break
         blocks.append(block)
     for block in blocks:
@@ -71,7 +70,7 @@ def _reserve(libc: ctypes.CDLL) -> None:
 
 
 def _heap() -> list[tuple[int, int]]:
-    """Address ranges of the main thread's heap, (first, one past the last); none where nobody may ask."""
+    """Address ranges of the main thread's heap, (first, one past the last); empty if they cannot be read."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:

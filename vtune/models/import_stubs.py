@@ -13,15 +13,15 @@ from types import ModuleType
 from typing import Any
 
 MUON = "deepspeed.runtime.zero.muon.original_muon"
-"""What DeepSpeed's optimiser Muon is made of: functions that torch's compiler gets as they are defined."""
+"""The core of DeepSpeed's Muon optimiser: functions that are decorated for torch's compiler."""
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection while something is imported, most of which stays.
+    """Suspend garbage collection during an import, most of whose objects stay.
 
-    With torch, transformers and DeepSpeed the collector goes seven times through all that is loaded: one
-    second of five.
+    While torch, transformers and DeepSpeed load, the collector would traverse all loaded objects seven times:
+    one second of five.
     """
     if not gc.isenabled():
         yield
@@ -32,7 +32,7 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if len(sys.modules) > known and not gc.get_freeze_count():
-            # Moves everything to the oldest generation, which is rarely collected.
+            # Moves all objects to the oldest generation, which is rarely collected.
             gc.freeze()
             gc.unfreeze()
         gc.enable()
@@ -40,7 +40,7 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def without_mlflow() -> Iterator[None]:
-    """Hide MLflow, where it is installed, from DeepSpeed's autotuner while that is imported: two seconds."""
+    """Hide MLflow, if installed, from DeepSpeed's autotuner during the import: saves two seconds."""
     if "mlflow" in sys.modules:
         yield
         return
@@ -52,7 +52,7 @@ def without_mlflow() -> Iterator[None]:
 
 
 def without_gpu() -> None:
-    """Tell DeepSpeed, before it is imported, where there is no GPU: it would else warn that it found none."""
+    """Tell DeepSpeed before its import if there is no GPU: otherwise it warns that it found none."""
     import torch
 
     if not torch.cuda.is_available():
@@ -60,7 +60,7 @@ def without_gpu() -> None:
 
 
 def skip_muon() -> None:
-    """Put names without content in the place of `MUON`, for good.
+    """Permanently replace `MUON` with a module of empty names.
 
     DeepSpeed compares with the class at the start and at every reduction, and imports the functions before it
     knows whether it needs them: that sets up torch's compiler, two to four seconds. Nothing calls them.
@@ -73,12 +73,12 @@ def skip_muon() -> None:
 
 
 class _Deferred(ModuleType):
-    """Stands for a package that is imported when a function of it is called, or another name is asked for."""
+    """Stands in for a package, which is imported once a function of it is called or another name is used."""
 
     def __init__(self, name: str, function: str) -> None:
         super().__init__(name)
         self.__spec__ = ModuleSpec(name, None, is_package=True)
-        # Its modules can be imported by their names, as some libraries do. That imports no parent.
+        # Its submodules can be imported by name, as some libraries do; that does not import the parent.
         parent, _, last = name.rpartition(".")
         folders = getattr(find_spec(parent), "submodule_search_locations", None)
         self.__path__ = [str(Path(folder) / last) for folder in folders or ()]
@@ -94,16 +94,16 @@ class _Deferred(ModuleType):
         return importlib.import_module(self.__name__)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what the machinery of imports looks for
+        if name.startswith("__"):  # looked up by the import machinery
             raise AttributeError(name)
         return getattr(self._real(), name)
 
 
 @contextmanager
 def without_optimizers() -> Iterator[None]:
-    """Have transformers import SciPy's optimisers when it needs them: half a second.
+    """Make transformers import SciPy's optimisers only when needed: saves half a second.
 
-    With any configuration it imports the losses of its detectors, which assign boxes to objects by them.
+    For any configuration it imports the losses of its detectors, which use them to match boxes to objects.
     """
     name = "scipy.optimize"
     if name in sys.modules:

@@ -21,22 +21,22 @@ class Packed:
     input_ids: torch.Tensor
     """int64, (1, T)."""
     position_ids: torch.Tensor
-    """int64, (3, 1, T); every conversation counts from its own beginning."""
+    """int64, (3, 1, T); every conversation counts from its own start."""
     layout: Layout
     """What may attend to what."""
     pictures: Pictures | None
     places: tuple[torch.Tensor, ...]
-    """Where each token of each conversation lies in the row: int64, one tensor a conversation."""
+    """Indices of each conversation's tokens in the row: int64, one tensor per conversation."""
 
     @property
     def tokens(self) -> int:
-        """T."""
+        """The number of tokens, T."""
         return self.input_ids.shape[1]
 
     @property
     def following(self) -> torch.Tensor:
         """The position of the token that would follow each conversation: int64, one per conversation."""
-        # One more than the largest: pictures may have used fewer positions than tokens.
+        # One more than the largest so far: pictures may have used fewer positions than tokens.
         return torch.stack([self.position_ids[:, 0, places].amax() + 1 for places in self.places])
 
 
@@ -48,14 +48,14 @@ def pack(
     device: torch.device,
     positions_of: Positions = rope_positions,
 ) -> Packed:
-    """Lay rows one after another; what several of them begin with, pictures included, is there once.
+    """Concatenate rows; a prefix that several of them share, including pictures, is stored once.
 
     Args:
         rows: The conversations.
         image_id: Token id of the image placeholder.
-        merge: Patches a side that become one token.
-        device: Where the row will be.
-        positions_of: The family's rule.
+        merge: Patches per side that become one token.
+        device: The device of the result.
+        positions_of: The family's rule for positions.
 
     Raises:
         DataError: If placeholders and pictures do not match.
@@ -84,7 +84,7 @@ def pack(
         order += [-1 - key for key, _ in runs if key < 0]
     position_ids = torch.cat([positions[s.row][:, s.start : s.end] for s in tree.segments], dim=1)
     return Packed(
-        # By numpy, which takes an eighth of the time for a list.
+        # numpy takes an eighth of torch's time for a list.
         input_ids=torch.from_numpy(np.array([ids], dtype=np.int64)).to(device),
         position_ids=position_ids[:, None].to(device),
         layout=layout(tree.segments, device),

@@ -19,11 +19,11 @@ class PictureModel:
     """A loaded encoder; threads may share it.
 
     Args:
-        name: Folder or hub name of a model that puts pictures and texts in one space.
-        device: Where it computes: in float32 on a CPU, in float16 elsewhere.
+        name: Folder or hub name of a model that embeds pictures and texts in one space.
+        device: Where it runs: in float32 on a CPU, in float16 elsewhere.
 
     Raises:
-        DataError: If it cannot be loaded, or gives no one vector for a picture.
+        DataError: If it cannot be loaded, or does not give exactly one vector per picture.
     """
 
     def __init__(self, name: str, *, device: torch.device) -> None:
@@ -45,12 +45,12 @@ class PictureModel:
         self._dtype, self._device = dtype, device
         self._lock = threading.Lock()
         self.width: int = len(self.picture(Image.new("RGB", (32, 32))))
-        """Numbers of a vector."""
+        """Length of a vector."""
         self.facts: Mapping[str, Any] = {
             "model": resolved(name),
             "fingerprint": fingerprint(folder, PROCESSOR),
         }
-        """What an index has to say about it."""
+        """What an index records about it."""
 
     def picture(self, picture: Image.Image) -> NDArray[np.float32]:
         """The vector of a picture, of length 1, shape (width,)."""

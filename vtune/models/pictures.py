@@ -27,13 +27,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 THREADS = 8
-"""That read pictures, at most, ours: a rank has about as many cores beside its GPU."""
+"""Most threads that read pictures; ours: a rank has about as many cores beside its GPU."""
 
 SHARED_PIXELS = 1 << 20
-"""Of a picture that is remembered as it was decoded, ours: few larger ones would fill what is remembered."""
+"""Largest picture whose decoded form is cached; ours. A few larger ones would fill the cache."""
 
 SMALL_PIXELS, SMALL_BYTES = 1 << 16, 1 << 18
-"""What is no larger is read at once, ours: in a millisecond or two, and a thread would add to it."""
+"""Smaller pictures are read at once; ours. It takes a millisecond or two, and a thread would add to that."""
 
 
 class PixelBudget(Strict):
@@ -53,7 +53,7 @@ class PixelBudget(Strict):
 
 
 def widest(budgets: Sequence[PixelBudget]) -> PixelBudget:
-    """The budget that holds every picture of each of these."""
+    """The budget that admits every picture allowed by any of these."""
     return PixelBudget(
         min_pixels=min(budget.min_pixels for budget in budgets),
         max_pixels=max(budget.max_pixels for budget in budgets),
@@ -62,30 +62,30 @@ def widest(budgets: Sequence[PixelBudget]) -> PixelBudget:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pixels:
-    """One picture as the vision tower takes it."""
+    """One picture in the form that the vision tower takes."""
 
     levels: "torch.Tensor"
-    """Of its colours, patch by patch, uint8, (t·h·w, …)."""
+    """Its colour values, patch by patch, uint8, (t·h·w, …)."""
     grid: Grid
     """(t, h, w) in patches."""
     tokens: int
     """Placeholder tokens that it fills in the prompt."""
     name: str
-    """By what it shows and in which size: those of one name are alike, whoever has read them."""
+    """Identifies contents and size: pictures with the same name are equal, whichever process read them."""
     made: "Callable[[torch.Tensor], torch.Tensor]"
-    """Levels -> patches, float32, (t·h·w, channels·temporal·patch²), where the levels lie."""
+    """Levels -> patches, float32, (t·h·w, channels·temporal·patch²), on the device of the levels."""
 
     @property
     def patches(self) -> "torch.Tensor":
-        """Its patches, made anew."""
+        """Its patches, recomputed."""
         return self.made(self.levels)
 
 
 class PictureReader:
-    """Decodes, resizes and cuts pictures to patches; a picture seen lately is not processed again.
+    """Decodes, resizes and cuts pictures into patches; recently seen pictures are cached.
 
-    A group's rollouts share their input picture, so it is processed once a group. At most `keep_bytes`
-    of levels are remembered. Any thread may ask it; `load` reads in threads of its own.
+    A group's rollouts share their input picture, so it is processed once per group. At most `keep_bytes` of
+    levels are cached. Thread-safe; `load` reads in its own threads.
     """
 
     def __init__(
@@ -95,27 +95,27 @@ class PictureReader:
         self._processor = processor
         self._seen: Remembered[bytes, Pixels] = Remembered(keep_bytes, lambda _, made: made.levels.nbytes)
         self._coming: dict[int, Future[Pixels]] = {}
-        """What threads read now, by the identity of the bytes."""
+        """Pictures being read by threads, by the identity of the bytes."""
         self._turn = threading.Lock()
         """Guards `_coming`; never held while a picture is processed."""
         count = min(THREADS, len(os.sched_getaffinity(0)))
         self._threads = ThreadPoolExecutor(count, thread_name_prefix="vtune-pictures", initializer=_one_core)
 
     def within(self, budget: PixelBudget) -> "PictureReader":
-        """A reader of the same kind with another budget, which remembers nothing yet."""
+        """A reader of the same kind with another budget and an empty cache."""
         return PictureReader(self._processor, budget)
 
     def read(self, data: bytes) -> Pixels:
         """The pixels of an encoded picture; the same object for the same bytes.
 
         Raises:
-            DataError: If the bytes are not a picture, or break a limit of `vtune.schema.pixels`.
+            DataError: If the bytes are not a picture, or exceed a limit of `vtune.schema.pixels`.
         """
         key = hashlib.blake2b(data, digest_size=16).digest()
         return self._seen.get(key, lambda: self._process(data, key.hex()))
 
     def begin(self, data: bytes) -> "Future[Pixels]":
-        """Read a picture in a thread; whoever asks for the same bytes meanwhile gets the same future."""
+        """Start reading a picture in a thread; further requests for the same bytes get the same future."""
         with self._turn:
             coming = self._coming.get(id(data))
             if coming is None:
@@ -123,10 +123,10 @@ class PictureReader:
             return coming
 
     async def load(self, images: Sequence[bytes]) -> list[Pixels]:
-        """As `read` for each picture, without holding up the event loop.
+        """Like `read` for each picture, without blocking the event loop.
 
         Raises:
-            DataError: As `read`.
+            DataError: As for `read`.
         """
         begun = [None if self._is_small(data) else self.begin(data) for data in images]
         return [
@@ -136,11 +136,11 @@ class PictureReader:
         ]
 
     async def beside(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-        """What else is done with pictures, in one of the same threads."""
+        """Run other work on pictures in the same threads."""
         return await asyncio.wrap_future(self.submit(work, *given, **named))
 
     def submit(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> "Future[T]":
-        """As `beside`, where no event loop waits."""
+        """Like `beside`, for callers without an event loop."""
         return self._threads.submit(work, *given, **named)
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
@@ -152,15 +152,15 @@ class PictureReader:
         return self.size(self.read(data))
 
     def size(self, pixels: Pixels) -> tuple[int, int]:
-        """(width, height) in pixels of what is shown."""
+        """(width, height) in pixels of the picture as shown."""
         _, rows, columns = pixels.grid
         side = self._processor.side
         return columns * side, rows * side
 
     def shown(self, pixels: Pixels) -> Image.Image:
-        """The picture as the policy sees it, resized and padded: its levels put together again.
+        """The picture as the policy sees it, resized and padded, reassembled from its levels.
 
-        Whoever processes it once more without resizing gets the same patches.
+        Processing it again without resizing gives the same patches.
         """
         return self._processor.shown(pixels.levels, pixels.grid)
 
@@ -172,7 +172,7 @@ class PictureReader:
                 del self._coming[id(data)]
 
     def _is_small(self, data: bytes) -> bool:
-        """Whether a picture takes no time, or the bytes are not one."""
+        """Whether the data is quick to read, or is not a picture at all."""
         if len(data) > SMALL_BYTES:
             return False
         try:
@@ -190,7 +190,7 @@ class PictureReader:
 
 
 def _decoded(data: bytes) -> Image.Image:
-    """A picture; a small one is remembered for whoever else looks at it: rewards, sessions of a sandbox."""
+    """A decoded picture; small ones are cached for others that look at them: rewards, sandbox sessions."""
     pixels = at_hand(data)
     if pixels is not None:
         return Image.fromarray(pixels)
@@ -201,7 +201,7 @@ def _decoded(data: bytes) -> Image.Image:
 
 
 def _one_core() -> None:
-    """Pictures are read side by side: none of them needs threads of torch's own."""
+    """Pictures are read in parallel: none of them needs torch's own threads."""
     import torch
 
-    torch.set_num_threads(1)  # belongs to a thread
+    torch.set_num_threads(1)  # this setting is per thread

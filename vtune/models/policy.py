@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Dtype = Literal["float32", "bfloat16"]
 
 ENCODED = "mm_encoder_outputs"
-"""By which a model of transformers takes features of pictures that were encoded before."""
+"""The argument by which a transformers model takes features of pictures that are already encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,20 @@ class Policy:
     chat: Chat
     pictures: PictureReader
     merge: int
-    """Patches a side that become one token."""
+    """Patches per side that become one token."""
     vision_attention: str
-    """How the vision tower attends within its pictures and windows, in words."""
+    """How the vision tower computes attention within pictures and windows, in words."""
     row_attention: str
-    """How the language model attends within rows of segments, in words."""
+    """How the language model computes attention within rows of segments, in words."""
 
     @property
     def family(self) -> Family:
-        """What is known of its kind."""
+        """The description of its model family."""
         return self.chat.family
 
     @property
     def attention(self) -> str:
-        """How the model attends, for the log: a line for the tower, and one for the language model."""
+        """How attention is computed, for the log: a line for the tower, and one for the language model."""
         return f"vision attention: {self.vision_attention}\nrow attention: {self.row_attention}"
 
     @property
@@ -62,7 +62,7 @@ def load_chat(name: str) -> Chat:
     """The tokenizer of a folder or a hub name.
 
     Raises:
-        DataError: If it cannot be loaded, is another model's, or no family has the model's type.
+        DataError: If it cannot be loaded, belongs to another model, or the model's type has no family.
     """
     return _chat(name, _config(name))
 
@@ -89,7 +89,7 @@ def _chat(name: str, config: Any) -> Chat:
 
 
 def load_reader(name: str, budget: PixelBudget) -> tuple[Chat, PictureReader]:
-    """What reads texts and pictures for a model, without its weights.
+    """The tokenizer and picture reader for a model, without its weights.
 
     Raises:
         DataError: If either cannot be loaded.
@@ -112,19 +112,19 @@ def load_policy(
 ) -> Policy:
     """Load a model of one of the families from a folder or by hub name.
 
-    The image processor is loaded by itself, not through `AutoProcessor`, which needs torchvision for
-    videos that nobody here plays.
+    The image processor is loaded directly, not through `AutoProcessor`, which needs torchvision for videos
+    that are not used here.
 
     Args:
         name: The folder or hub name.
-        budget: Of the largest pictures.
-        dtype: Of the weights.
-        device: Where they go.
-        weights: False reads none: the model lies on `meta`, with names, types and shapes alone.
-        computes: Where it will compute, if the weights do not stay where they go.
+        budget: Pixel budget of the largest pictures.
+        dtype: Type of the weights.
+        device: Target device.
+        weights: False: none are read, and the model is on `meta`, with only names, types and shapes.
+        computes: The device that it will run on, if the weights do not stay on `device`.
 
     Raises:
-        DataError: If the folder is incomplete, holds another model's weights, or the family is not known.
+        DataError: If the folder is incomplete, holds another model's weights, or the family is unknown.
         RunFailed: If the installed transformers is too old.
     """
     import torch
@@ -158,7 +158,7 @@ def load_policy(
 
 
 def _check_sees(model: Any) -> None:
-    """Transformers before 5.18 takes what it is shown for an option of somebody else's, and drops it.
+    """Before 5.18, transformers takes the features for an unknown option and silently drops them.
 
     Raises:
         RunFailed: If the model would be trained without its pictures.
@@ -174,11 +174,11 @@ def _check_sees(model: Any) -> None:
 
 
 def _with_weights(name: str, kind: "torch.dtype") -> Any:
-    """The model of a folder or a hub name, every weight read from its files.
+    """The model of a folder or a hub name, with every weight read from its files.
 
     Raises:
-        DataError: If a file is damaged, or lacks a weight that the configuration asks for: transformers would
-            draw it at random and go on.
+        DataError: If a file is damaged, or lacks a weight that the configuration requires: transformers would
+            initialise it at random and go on.
     """
     from safetensors import SafetensorError
 
@@ -212,7 +212,7 @@ def _with_weights(name: str, kind: "torch.dtype") -> Any:
 
 
 def damaged(folder: Path) -> list[str]:
-    """The files of weights in a folder that cannot be read."""
+    """The weight files in a folder that cannot be read."""
     from safetensors import SafetensorError, safe_open
 
     found = []
@@ -225,10 +225,10 @@ def damaged(folder: Path) -> list[str]:
 
 
 def load_skeleton(name: str) -> Any:
-    """The model of a folder or a hub name without its weights: what its modules are called, and their sizes.
+    """The model of a folder or a hub name without its weights, for names and sizes of its modules.
 
     Raises:
-        DataError: If the folder is incomplete or the family is not known.
+        DataError: If the folder is incomplete or the family is unknown.
     """
     return _skeleton(_config(name))
 
@@ -241,7 +241,7 @@ def _config(name: str) -> Any:
     quiet()
     check_local(name)
     try:
-        # Else a terminal is asked whether to run code that comes with a model; no family here needs any.
+        # Otherwise the user is asked whether to run code that comes with a model; no family here needs any.
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise unloadable(name, error) from error
@@ -261,7 +261,7 @@ def _skeleton(config: Any, **kinds: "torch.dtype") -> Any:
 def plain_shapes(policy: Policy) -> "list[tuple[str, torch.dtype, tuple[int, ...]]]":
     """(name, type, shape) of every weight that a checkpoint of the policy has, in the model's order.
 
-    From its configuration alone: whatever splits, wraps or empties its parameters, these stay.
+    From its configuration alone, so it does not matter what splits, wraps or empties the parameters.
     """
     (dtype,) = {parameter.dtype for parameter in policy.model.parameters()}
     plain = _skeleton(policy.model.config)
@@ -269,24 +269,24 @@ def plain_shapes(policy: Policy) -> "list[tuple[str, torch.dtype, tuple[int, ...
 
 
 def policy_logprobs(logits: "torch.Tensor", chat: Chat) -> "torch.Tensor":
-    """Log-probabilities (nats, float32) over what the policy may say, same shape as `logits` (..., V).
+    """Log-probabilities (nats, float32) over tokens that may be sampled, same shape as `logits` (..., V).
 
-    Banned tokens, and columns that only pad the matrix, have none of the mass; rollout and training
-    both come through here, so that they mean the same distribution.
+    Banned tokens, and columns that only pad the matrix, get no probability mass; rollout and training both
+    use this function, so that they mean the same distribution.
     """
     import torch
 
-    # Added, not filled in: a bias costs a tenth of a mask.
+    # Added, not masked: a bias costs a tenth of a mask.
     bias = _bans(chat.banned_ids, len(chat.tokenizer), logits.shape[-1], logits.device)
     return torch.log_softmax(logits.float() + bias, dim=-1)
 
 
 @functools.lru_cache(maxsize=8)
 def _bans(ids: tuple[int, ...], size: int, columns: int, device: "torch.device") -> "torch.Tensor":
-    """What is added to the logits: -inf where there is no mass, else 0: float32, (columns,)."""
+    """The bias added to the logits: -inf for banned tokens, else 0: float32, (columns,)."""
     import torch
 
-    with torch.inference_mode(mode=False):  # rollouts and training share it
+    with torch.inference_mode(mode=False):  # it is shared by rollouts and training
         bias = torch.zeros(columns, device=device)
         bias[list(ids)] = -torch.inf
         bias[size:] = -torch.inf
@@ -304,11 +304,11 @@ def save_policy(
     """Write a plain Hugging Face folder: weights and config, tokenizer and processor from `source`.
 
     Args:
-        model: What to write.
-        source: Folder or hub name of the model that it was.
-        folder: Where it goes.
-        state_dict: Weights in the place of the model's own.
-        one_file: Whether they go to one file, whatever its size.
+        model: The model to write.
+        source: Folder or hub name of the original model.
+        folder: The target folder.
+        state_dict: Weights to write instead of the model's own.
+        one_file: Whether they are written to one file, whatever its size.
     """
     from transformers import AutoTokenizer
     from transformers.utils.hub import cached_file
@@ -316,13 +316,13 @@ def save_policy(
     quiet()
     without_gpu()
     size = {"max_shard_size": "1000TB"} if one_file else {}
-    with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
+    with without_mlflow():  # transformers checks whether DeepSpeed has wrapped the model
         model.save_pretrained(folder, state_dict=state_dict, **size)
     for weights in folder.glob("*.safetensors"):
         open_to_others(weights)
     AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(folder)
     _image_processor(source).save_pretrained(folder)
-    # For vLLM and a stock AutoProcessor; the classes that would write them need torchvision.
+    # For vLLM and a stock AutoProcessor; the classes that would write these files need torchvision.
     for extra in ("processor_config.json", "video_preprocessor_config.json"):
         given = cached_file(source, extra, _raise_exceptions_for_missing_entries=False)
         if given is not None:
@@ -330,9 +330,9 @@ def save_policy(
 
 
 def stored_names(model: Any) -> dict[str, str] | None:
-    """The name of each parameter in a file; None where several are stored as one, or one as several.
+    """The name of each parameter in a file; None if several are stored as one, or one as several.
 
-    A model that was read from a file goes back to that file's names.
+    A model that was read from a file gets that file's names.
     """
     import torch
     from transformers.core_model_loading import revert_weight_conversion
@@ -342,7 +342,7 @@ def stored_names(model: Any) -> dict[str, str] | None:
     try:
         stored = revert_weight_conversion(model, dict(marks))
     except (RuntimeError, ValueError, IndexError):
-        return None  # what has no values cannot be split or put together
+        return None  # tensors on `meta` have no values to split or join
     if len(stored) != len(marks) or any(id(mark) not in names for mark in stored.values()):
         return None
     return {names[id(mark)]: name for name, mark in stored.items()}
@@ -354,6 +354,6 @@ def _image_processor(name: str) -> Any:
     from transformers import AutoImageProcessor
 
     load: Any = AutoImageProcessor.from_pretrained
-    # By itself it would take torchvision where that is installed, which resizes to other values: what a
-    # picture is, and every number after it, would depend on what else a machine has.
+    # By default it would use torchvision where that is installed, which resizes to different values: a
+    # picture, and every number after it, would depend on what else is installed.
     return load(name, backend="pil")

@@ -17,19 +17,19 @@ def rope_positions(
 ) -> "torch.Tensor":
     """Temporal, height and width position of every token, shape (3, T).
 
-    Text counts on by one in all three; a picture of t x h x w merged patches takes a box of
-    positions and the text after it continues at the box's largest side.
+    For text all three advance by one; a picture of t x h x w merged patches fills a box of positions, and the
+    text after it continues after the box's largest side.
 
     Args:
-        token_ids: The conversation, placeholders expanded, shape (T,).
+        token_ids: The conversation with placeholders expanded, shape (T,).
         grids: (t, h, w) in unmerged patches of each picture, in order.
         image_id: Token id of the image placeholder.
-        merge: Patches a side that become one token.
+        merge: Patches per side that become one token.
 
     Raises:
         DataError: If placeholders and pictures do not match.
     """
-    import torch  # here: families are listed where nothing computes
+    import torch  # imported here: families are listed where nothing is computed
 
     shown = np.asarray(token_ids) == image_id
     total = len(shown)

@@ -7,24 +7,24 @@ from torch import Tensor
 
 
 def signed(sine: Tensor) -> Tensor:
-    """Sines (..., D) as `turned` takes them: those of the first half of the last axis negated."""
+    """Sines (..., D) in the form that `turned` takes: negated in the first half of the last axis."""
     first, second = sine.chunk(2, dim=-1)
     return torch.cat((-first, second), dim=-1)
 
 
 def turned(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """States (..., D), whose two halves are the axes of each turn, turned by angles (..., D).
+    """Rotate states (..., D) by angles (..., D); the two halves of the last axis form the rotation planes.
 
     Args:
         states: Queries or keys.
-        cosine: Of the angles; both halves are the same.
+        cosine: Of the angles; both halves are equal.
         sine: Of the angles, `signed`.
     """
     return torch.addcmul(states * cosine, _swapped(states), sine)
 
 
 def turned_with_gradient(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """The same; the gradient turns back, and nothing is kept for it but the angles."""
+    """Like `turned`, with gradient: it rotates back, and only the angles are kept for it."""
     out: Tensor = _Turned.apply(states, cosine, sine)  # type: ignore[no-untyped-call]
     return out
 

@@ -1,7 +1,7 @@
 """Attention for rows of segments: all segments of a layer in one call, or one call per segment.
 
-The kernel of the one call is tried first where it will compute. What "causal" means where a segment sees more
-keys than it has queries differs between kernels, and another meaning would train without an error.
+The one-call kernel is tried first on the device that will compute. Kernels differ in what "causal" means when
+a segment sees more keys than it has queries, and a wrong meaning would train without an error.
 """
 
 import functools
@@ -15,8 +15,8 @@ from vtune.models.tree import Segment
 from vtune.models.varlen import kernel_obstacle
 
 MOST = 0.02
-"""How far apart both ways may be, relative: five roundings of bfloat16. On a CPU they are by 0.007, and by
-0.06 where each query misses one key."""
+"""Largest allowed relative difference between both ways: five roundings of bfloat16. On a CPU they differ by
+0.007, and by 0.06 if each query misses one key."""
 TRIED = (
     Segment(0, 0, 130, ()),
     Segment(0, 130, 131, (0,)),
@@ -26,18 +26,18 @@ TRIED = (
     Segment(0, 0, 40, ()),
     Segment(0, 40, 110, (5,)),
 )
-"""A row to try both ways on: shared beginnings, and lengths around those of the kernel's blocks."""
+"""A row on which to try both ways: shared prefixes, and lengths around the kernel's block sizes."""
 
 
 def place_row_attention(model: Any, device: torch.device) -> str:
-    """Choose how a model's language model attends within rows where it will compute, and let it.
+    """Choose how a model's language model computes attention within rows, and set it up.
 
     Args:
-        model: A transformers `…ForConditionalGeneration`; its weights may lie anywhere.
-        device: Where it will compute.
+        model: A transformers `…ForConditionalGeneration`; its weights may be on any device.
+        device: The device that it will run on.
 
     Returns:
-        What was chosen, and where it is not one call, why, for the log.
+        What was chosen and, if it is not one call, the reason, for the log.
     """
     obstacle = _obstacle(model, device)
     if obstacle is not None:
@@ -47,20 +47,20 @@ def place_row_attention(model: Any, device: torch.device) -> str:
 
 
 def use_one_call(model: Any) -> None:
-    """Let a model's language model attend within all segments of a row in one call."""
+    """Make a model's language model compute attention within all segments of a row in one call."""
     for layer in model.model.language_model.layers:
         setattr(layer.self_attn, ONE_CALL, True)
 
 
 def _obstacle(model: Any, device: torch.device) -> str | None:
-    """Why one call will not do."""
+    """Why one call cannot be used."""
     modules = [layer.self_attn for layer in model.model.language_model.layers]
     dtype = next(model.parameters()).dtype
     widths = (module.head_dim for module in modules)
     obstacle = kernel_obstacle(device, dtype, widths, of="the language model")
     if obstacle is not None:
         return obstacle
-    # Here, for it loads torch's compiler: a second, at each start of a command.
+    # Imported here, since it loads torch's compiler, which would add a second to the start of each command.
     from torch.nn.attention.varlen import varlen_attn
 
     if "window_size" not in inspect.signature(varlen_attn).parameters:
@@ -74,7 +74,7 @@ def _obstacle(model: Any, device: torch.device) -> str | None:
             found = apart(heads, key_heads, width, dtype, device)
         except (
             RuntimeError
-        ) as error:  # a kernel that does not take these shapes, or was not built for the GPU
+        ) as error:  # a kernel that does not support these shapes, or was not built for this GPU
             return f"tried on this device, it failed: {str(error).strip().partition(chr(10))[0]}"
         if not found <= MOST:
             return f"tried on this device, both differ by {found:.2g} of their values ({MOST:.2g} at most)"
@@ -83,16 +83,16 @@ def _obstacle(model: Any, device: torch.device) -> str | None:
 
 @functools.cache
 def apart(heads: int, key_heads: int, width: int, dtype: torch.dtype, device: torch.device) -> float:
-    """How far the one call is from a call for each segment, values and gradients: relative, the largest.
+    """Largest relative difference between one call and a call per segment, in values and gradients.
 
-    Tried once in a process, on a small row of random numbers.
+    Tried once per process, on a small row of random numbers.
 
     Args:
-        heads: Of the queries.
-        key_heads: Of keys and values.
-        width: Numbers of a head.
-        dtype: What is computed with.
-        device: Where.
+        heads: Number of query heads.
+        key_heads: Number of heads of keys and values.
+        width: Size of a head.
+        dtype: Type of the states.
+        device: The device to try it on.
     """
     drawn = torch.Generator().manual_seed(0)
     tokens = sum(segment.end - segment.start for segment in TRIED)
@@ -103,12 +103,12 @@ def apart(heads: int, key_heads: int, width: int, dtype: torch.dtype, device: to
     states = [random(1, number, tokens, width) for number in (heads, key_heads, key_heads)]
     weight, row = random(1, tokens, heads, width), layout(TRIED, device)
     one, many = (_tried(attend, states, weight, row) for attend in (attention_in_one_call, tree_attention))
-    # Of tensors, for NaN is the largest then.
+    # The maximum over a tensor, which propagates NaN.
     return float(torch.stack([(a - b).norm() / b.norm() for a, b in zip(one, many, strict=True)]).max())
 
 
 def _tried(attend: Any, states: list[torch.Tensor], weight: torch.Tensor, row: Layout) -> list[torch.Tensor]:
-    """What is found, and the gradients of the three, float32."""
+    """The output, and the gradients of the three inputs, float32."""
     with torch.enable_grad():
         given = [one.clone().requires_grad_() for one in states]
         found = attend(*given, row, scaling=states[0].shape[-1] ** -0.5)

@@ -1,9 +1,9 @@
 """Sequence parallelism: one row over several processes, as in DeepSpeed-Ulysses (arXiv:2309.14509).
 
-Each process holds a stretch of a row's tokens. For attention alone all of them exchange: each then has all
-tokens, and some of the heads. So what attention sees of a row (a tree of segments, see
-`vtune.models.attention`) stays as it is, and positions travel with their tokens. A picture is encoded by one
-process and sent where it is shown.
+Each process holds a stretch of a row's tokens. They exchange states only for attention, during which each has
+all tokens and some of the heads. So what attention sees of a row (a tree of segments, see
+`vtune.models.attention`) is unchanged, and positions travel with their tokens. A picture is encoded by one
+process and sent to where it is shown.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ class SequenceGroup:
     """The processes that share rows."""
 
     index: int
-    """Of this process among them."""
+    """Index of this process in the group."""
     size: int
     tensors: Any
-    """Their process group for what is computed with."""
+    """Their process group for tensors."""
     objects: Any
     """Their process group for Python objects."""
 
     def gather(self, value: T) -> list[T]:
-        """The value of each process, in order, in each of them."""
+        """The value of each process, in order, on all of them."""
         found: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(found, value, group=self.objects)
         return found
@@ -43,11 +43,11 @@ class SequenceGroup:
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """A row of T tokens over the processes of a group, one stretch each, in order."""
+    """A row of T tokens divided over the processes of a group, one stretch each, in order."""
 
     group: SequenceGroup
     lengths: tuple[int, ...]
-    """Of each stretch; T together."""
+    """Tokens of each stretch; they add up to T."""
 
     @property
     def mine(self) -> slice:
@@ -57,35 +57,35 @@ class Stretches:
 
 
 def stretches(tokens: int, group: SequenceGroup) -> Stretches:
-    """A row of this many tokens in stretches of like length."""
+    """A row of this many tokens, in stretches of nearly equal length."""
     return Stretches(group, tuple(even(tokens, group.size)))
 
 
 def even(count: int, parts: int) -> list[int]:
-    """Sizes of this many parts, as alike as can be."""
+    """Split a count into this many nearly equal parts."""
     return [count // parts + (number < count % parts) for number in range(parts)]
 
 
 def by_heads(query: Tensor, key: Tensor, value: Tensor, row: Stretches) -> tuple[Tensor, Tensor, Tensor]:
-    """From this process's tokens with all heads to all tokens with its heads.
+    """From this process's tokens with all heads to all tokens with this process's heads.
 
     Args:
         query: (1, t, heads, D).
         key: (1, t, H, D).
         value: (1, t, H, D).
-        row: Where the t tokens lie.
+        row: How the T tokens are divided.
 
     Returns:
-        (1, T, heads / processes, D), and twice (1, T, H / processes, D), one head at least.
+        (1, T, heads / processes, D), and twice (1, T, H / processes, D), with at least one head.
     """
     size, length = row.group.size, query.shape[1]
-    # Fewer key heads than processes: each goes to all whose query heads attend to it.
+    # If there are fewer key heads than processes, each goes to all processes whose query heads attend to it.
     again = max(1, size // key.shape[2])
     if again > 1:
         key, value = (states.repeat_interleave(again, dim=2) for states in (key, value))
     # One exchange for all three.
     parts = [
-        # Not -1, of which nobody could tell what it is where there is no token.
+        # Not -1, which is ambiguous if there are no tokens.
         states[0].reshape(length, size, states.shape[2] // size, states.shape[3])
         for states in (query, key, value)
     ]
@@ -108,13 +108,13 @@ def by_tokens(states: Tensor, row: Stretches) -> Tensor:
 def fetched(
     states: Tensor, owners: Tensor, places: Tensor, counts: Sequence[int], group: SequenceGroup
 ) -> Tensor:
-    """What this process wants of the states of all, with gradient to where they are.
+    """The states that this process needs, from all processes, with gradient to where they are.
 
     Args:
-        states: (n, …): those that this process has.
-        owners: int64 on the CPU, (N,): the process that has each state which any process wants.
-        places: int64 on the CPU, (N,): where it has it.
-        counts: How many of the N each process wants: the first ones the first process, and so on.
+        states: (n, …): the states that this process has.
+        owners: int64 on the CPU, (N,): for each requested state, the process that has it.
+        places: int64 on the CPU, (N,): its index there.
+        counts: How many of the N each process requests: the first process the first ones, and so on.
         group: The processes; all call it with the same `owners`, `places` and `counts`.
 
     Returns:
@@ -126,20 +126,20 @@ def fetched(
     received = torch.bincount(mine, minlength=group.size).tolist()
     sent = states.index_select(0, torch.cat(asked).to(states.device))
     got = _exchanged(sent, [len(one) for one in asked], received, group)
-    # They come process by process.
+    # They arrive ordered by process.
     order = torch.empty_like(mine)
     order[torch.argsort(mine, stable=True)] = torch.arange(len(mine))
     return got.index_select(0, order.to(states.device))
 
 
 def together(values: Tensor, counts: Sequence[int], group: SequenceGroup) -> Tensor:
-    """The values of all processes, in each of them; gradient goes to those of this process alone.
+    """The values of all processes, on each of them; only this process's values get gradient.
 
-    For what all of them go on to compute alike: the gradients of the processes then add up to that of one.
+    For results that all processes use in the same way: their gradients then add up to that of one process.
 
     Args:
-        values: (counts[index],): of this process.
-        counts: How many each process has.
+        values: (counts[index],): this process's values.
+        counts: Number of values of each process.
         group: The processes.
     """
     with torch.no_grad():
@@ -156,29 +156,29 @@ def shared_features(
 
     Args:
         model: A transformers `…ForConditionalGeneration`.
-        pictures: Of the whole row.
-        input_ids: Of the whole row, (1, T).
+        pictures: Pictures of the whole row.
+        input_ids: Ids of the whole row, (1, T).
         row: Its stretches.
 
     Returns:
-        As `vtune.models.batch.image_features`.
+        As `vtune.models.batch.image_features` returns them.
     """
     if pictures is None:
         return None
     group = row.group
-    # Asked for before the tower has work: a GPU is waited for.
+    # Computed before the tower's work is queued, since this synchronises with the GPU.
     counts = placeholders(input_ids, model.config.image_token_id, row)
     sizes = [prod(grid) for grid in pictures.grids.tolist()]
     owners = spread_out(sizes, group.size)
     mine = [number for number, owner in enumerate(owners) if owner == group.index]
-    # All processes have to reach all weights: without a picture, the smallest, and nobody asks for it.
+    # All processes must use all weights: one without a picture encodes the smallest, and nobody requests it.
     mine = mine or [sizes.index(min(sizes))]
     out = encoded(model, pictures, mine, sizes)
     layered = family_of_model(model).layered_features
     layers = [torch.cat(list(one)) for one in (out.pooler_output, *(out[layered] if layered else ()))]
-    merged = sizes[mine[0]] // len(out.pooler_output[0])  # patches of a token
+    merged = sizes[mine[0]] // len(out.pooler_output[0])  # patches per token
     tokens = [size // merged for size in sizes]
-    # Where each picture's tokens lie at its owner.
+    # Where each picture's tokens begin on its owner.
     begins, filled = [], [0] * group.size
     for owner, count in zip(owners, tokens, strict=True):
         begins.append(filled[owner])
@@ -194,7 +194,7 @@ def shared_features(
 
 
 def placeholders(input_ids: Tensor, image_id: int, row: Stretches) -> list[int]:
-    """How many tokens of pictures are in each stretch of a row, (1, T)."""
+    """Number of picture tokens in each stretch of a row, (1, T)."""
     found: list[int] = torch.stack(
         [part.sum() for part in torch.split(input_ids[0] == image_id, list(row.lengths))]
     ).tolist()
@@ -202,15 +202,15 @@ def placeholders(input_ids: Tensor, image_id: int, row: Stretches) -> list[int]:
 
 
 def encoded(model: Any, pictures: "Pictures", numbers: Sequence[int], sizes: Sequence[int]) -> Any:
-    """What the vision tower makes of some of the pictures, in order of their numbers."""
+    """The vision tower's output for some of the pictures, in the order of `numbers`."""
     parts = torch.split(pictures.levels, list(sizes))
     patches = pictures.made(torch.cat([parts[number] for number in numbers]))
     return model.get_image_features(patches, pictures.grids[list(numbers)], return_dict=True)
 
 
 def spread_out(sizes: Sequence[int], parts: int) -> list[int]:
-    """Which of this many processes takes each picture, so that they have about as many patches: the largest
-    first, each to the one that has least.
+    """Assign each picture to one of the processes so that they have about equally many patches: the largest
+    first, each to the process with the fewest so far.
     """
     loads, owners = [0] * parts, [0] * len(sizes)
     for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
@@ -220,7 +220,7 @@ def spread_out(sizes: Sequence[int], parts: int) -> list[int]:
 
 
 def _exchanged(states: Tensor, sent: Sequence[int], received: Sequence[int], group: SequenceGroup) -> Tensor:
-    """An exchange of all with all: so many states to each process, so many from each; with gradient."""
+    """An all-to-all exchange with gradient; `sent` and `received` count the states per process."""
     found: Tensor = _Exchange.apply(states, list(sent), list(received), group.tensors)  # type: ignore[no-untyped-call]
     return found
 

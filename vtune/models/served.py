@@ -1,10 +1,10 @@
 """Names of models whose weights are elsewhere, or that have no weights."""
 
 PREFIX = "openai:"
-"""Of `openai:URL#model`."""
+"""Prefix of `openai:URL#model`."""
 
 SCRIPTED = "scripted:"
-"""Of `scripted:FILE`."""
+"""Prefix of `scripted:FILE`."""
 
 
 def is_served(name: str) -> bool:

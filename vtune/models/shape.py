@@ -15,10 +15,10 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
     """The shape that a Hugging Face configuration describes.
 
     Args:
-        config: `config.json` as a mapping; the language model's keys may stand in `text_config` or on top.
+        config: `config.json` as a mapping; the language model's keys may be in `text_config` or on top.
 
     Raises:
-        DataError: If a key is missing, naming it, or no family has the model's type.
+        DataError: If a key is missing (the error names it), or the model's type has no family.
     """
     try:
         return family_of(str(config["model_type"])).shape(config)
@@ -27,7 +27,7 @@ def shape_of(config: Mapping[str, Any]) -> Shape:
 
 
 def known_shapes() -> dict[str, Mapping[str, Any]]:
-    """Published models of all families: name -> what their `config.json` says of widths."""
+    """Published models of all families: name -> the widths in their `config.json`."""
     return {name: config for family in FAMILIES.values() for name, config in family.sizes.items()}
 
 
@@ -36,9 +36,9 @@ _SIZE = re.compile(r"(?<![0-9.])(\d+)b(?![a-z0-9])")
 
 
 def known_name(name: str) -> str | None:
-    """The known model that a name speaks of, e.g. `models/codev-7b-sft` of Qwen2.5-VL-7B; None if of none.
+    """The known model that a name refers to, e.g. Qwen2.5-VL-7B for `models/codev-7b-sft`; None if none.
 
-    No two known models share a size, so the size alone decides, unless the name says another family.
+    No two known models have the same size, so the size alone decides, unless the name says another family.
     """
     sizes = set(_SIZE.findall(name.lower().rsplit("/", 1)[-1]))
     said = [(family.sizes, family.named(name)) for family in FAMILIES.values()]
@@ -53,14 +53,14 @@ def known_name(name: str) -> str | None:
 
 
 def find_shape(model: str, given: str | None) -> tuple[Shape, str] | None:
-    """The shape of a model and where it was found; None where nothing names it.
+    """The shape of a model and where it was found; None if nothing identifies it.
 
     Args:
-        model: As the recipe names it: a folder or a hub name.
-        given: The name of a known model, which wins.
+        model: As in the recipe: a folder or a hub name.
+        given: The name of a known model, which takes precedence.
 
     Raises:
-        DataError: If there is no known model `given`, or a `config.json` lacks a size.
+        DataError: If `given` is not a known model, or a `config.json` lacks a size.
     """
     if given is not None:
         known = known_shapes()
@@ -75,7 +75,7 @@ def find_shape(model: str, given: str | None) -> tuple[Shape, str] | None:
 
 
 def local_file(model: str, name: str) -> Path | None:
-    """A file of a model folder, or of a hub model that was fetched before; None if it is not here."""
+    """A file of a model folder, or of a hub model in the cache; None if it is not on this machine."""
     if (Path(model) / name).is_file():
         return Path(model) / name
     if Path(model).is_dir() or not _HUB_NAME.fullmatch(model):
@@ -87,7 +87,7 @@ def local_file(model: str, name: str) -> Path | None:
 
 
 def _filled(folder: Path) -> Mapping[str, Any]:
-    """The configuration of a folder, with the defaults of its class where the file is silent."""
+    """The configuration of a folder, with its class's defaults for missing keys."""
     from transformers import AutoConfig
 
     try:

@@ -10,13 +10,13 @@ from vtune.errors import DataError, RecipeError
 from vtune.models.served import is_scripted, is_served
 
 HUB_SECONDS = 5.0
-"""That the hub may take to answer at all; ours."""
+"""Seconds that the hub may take to answer at all; ours."""
 
 
 def resolved(name: str) -> str:
-    """The folder that a path means, links followed: a run keeps its starting weights. Else the name.
+    """The folder of a path, with links resolved, so that a run keeps its starting weights; else the name.
 
-    The folder of a run means its newest checkpoint.
+    For a run folder it is the newest checkpoint.
     """
     folder = Path(name)
     newest = folder / "checkpoints" / "newest"
@@ -26,11 +26,11 @@ def resolved(name: str) -> str:
 
 
 def check_local(name: str) -> None:
-    """A mistyped path is said to be one at once, and not looked for on a hub.
+    """Reject a mistyped path at once, instead of looking for it on a hub.
 
-    A hub name is `owner/model`; anything else, or a path whose parent folder is here, means a folder. Where
-    no hub can be reached, a name that is not in its cache is refused at once: transformers would try again
-    for most of a minute.
+    A hub name is `owner/model`; anything else, or a path whose parent folder exists, means a folder. If no
+    hub can be reached, a name that is not in its cache is rejected at once: transformers would retry for most
+    of a minute.
     """
     if is_served(name):
         raise RecipeError(
@@ -60,14 +60,14 @@ def check_local(name: str) -> None:
 
 
 def _cached(name: str) -> bool:
-    """Whether a model of the hub is on this machine."""
+    """Whether a hub model is on this machine."""
     from huggingface_hub import try_to_load_from_cache
 
     return isinstance(try_to_load_from_cache(name, "config.json"), str)
 
 
 def _unreachable() -> str:
-    """Why the hub does not answer; empty where it does, whatever it says."""
+    """Why the hub does not answer; empty if it does, with whatever status."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -82,7 +82,7 @@ def _unreachable() -> str:
 
 
 def unloadable(name: str, error: Exception) -> DataError:
-    """The error for what transformers cannot load, with the file to blame where it is not JSON."""
+    """The error for a model that transformers cannot load; names the file that is not JSON, if any."""
     for path in sorted(Path(name).glob("*.json")) if Path(name).is_dir() else ():
         try:
             json.loads(path.read_bytes())
@@ -93,7 +93,7 @@ def unloadable(name: str, error: Exception) -> DataError:
                 fix="copy or download it again: it was cut short, or edited",
             )
         except OSError:
-            continue  # e.g. a link to nothing: what transformers says of the model stands
+            continue  # e.g. a dangling link: use transformers' own message about the model
     return DataError(
         f"cannot load a model from {name!r}: {str(error).strip().splitlines()[0]}",
         fix="give a folder that save_pretrained wrote, or a hub name that this machine can reach",
@@ -101,7 +101,7 @@ def unloadable(name: str, error: Exception) -> DataError:
 
 
 def quiet() -> None:
-    """No progress bars of transformers: they would cut through those of a run."""
+    """Disable the progress bars of transformers, which would break up those of a run."""
     from transformers.utils import logging
 
     off: Any = logging.disable_progress_bar

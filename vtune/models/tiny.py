@@ -1,7 +1,7 @@
 """A tiny, randomly initialised model of a real class, with its own tokenizer.
 
-It is a family's stock class of transformers in small: the same code path as a 7B model, from loading to vLLM,
-in about half a million parameters. What it is made of stands in the family's file.
+It is a scaled-down version of a family's stock transformers class: the same code path as a 7B model, from
+loading to vLLM, in about half a million parameters. Its contents are described in the family's file.
 """
 
 import json
@@ -27,10 +27,11 @@ TAGS = (
     "<sandbox_output>",
     "</sandbox_output>",
 )
-"""Tags as one token each, beside those of the tool template: a model so small need not spell them."""
+"""Tags that are one token each, besides those of the tool template, so that a tiny model need not spell
+them."""
 
 FIRST = next(iter(FAMILIES))
-"""The family that is built where none is named."""
+"""The family that is built by default."""
 
 
 def build_tiny(
@@ -44,11 +45,11 @@ def build_tiny(
     """Write a tiny model, its tokenizer and its processor to `folder` as a Hugging Face model.
 
     Args:
-        folder: Where to write; must not hold a model yet.
-        corpus: Texts that the byte-level BPE is trained on.
-        seed: Of the weights.
+        folder: Target folder; must not hold a model yet.
+        corpus: Texts to train the byte-level BPE on.
+        seed: Seed of the weights.
         family: A name in `FAMILIES`.
-        vocab_size: Of the BPE before special tokens and tags.
+        vocab_size: Size of the BPE vocabulary, without special tokens and tags.
     """
     known = FAMILIES[family]
     tokenizer = _tokenizer(corpus, vocab_size, known)
@@ -58,7 +59,7 @@ def build_tiny(
     tokenizer.save_pretrained(folder)
     quiet()
     without_gpu()
-    with without_mlflow():  # transformers asks whether DeepSpeed has wrapped it
+    with without_mlflow():  # transformers checks whether DeepSpeed has wrapped the model
         model.save_pretrained(folder)
     for weights in folder.glob("*.safetensors"):
         open_to_others(weights)
@@ -118,6 +119,6 @@ def _model(tokenizer: Any, tiny: TinyModel) -> Any:
 
 
 def _write_processor(folder: Path, tiny: TinyModel) -> None:
-    # By hand: the class that would write them needs torchvision.
+    # Written by hand: the class that would write them needs torchvision.
     for name, content in tiny.files.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

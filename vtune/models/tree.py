@@ -12,31 +12,31 @@ LEAST_SHARED = 16
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Tokens that follow one another in each row that has them."""
+    """A run of tokens that all rows containing it have in common."""
 
     row: int
-    """One of the rows that have it."""
+    """One of the rows that contain it."""
     start: int
     end: int
     """Its tokens are `row[start:end]`."""
     above: tuple[int, ...]
-    """Numbers of the segments that come before it in its rows, from the root."""
+    """Indices of the segments before it in its rows, from the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Segments, each after those above it, and the way of each row through them."""
+    """Segments, each after those above it, and the path of each row through them."""
 
     segments: tuple[Segment, ...]
     paths: tuple[tuple[int, ...], ...]
 
 
 def token_keys(token_ids: Sequence[int], pictures: Sequence[int], image_id: int) -> list[int]:
-    """Token ids in which the placeholders of picture `n` are -1 - n: equal keys mean equal input.
+    """Token ids with the placeholders of picture `n` replaced by -1 - n: equal keys mean equal input.
 
     Args:
-        token_ids: A conversation, placeholders expanded; something stands between two pictures.
-        pictures: The number of each of its pictures, in order; equal numbers for equal pictures.
+        token_ids: A conversation with placeholders expanded; pictures are never adjacent.
+        pictures: The index of each of its pictures, in order; equal pictures have equal indices.
         image_id: Token id of the image placeholder.
 
     Raises:
@@ -58,10 +58,10 @@ def token_keys(token_ids: Sequence[int], pictures: Sequence[int], image_id: int)
 
 
 def common(first: Sequence[int], second: Sequence[int], *, start: int = 0) -> int:
-    """How many tokens two rows have in common from their beginning; `start` of them are known."""
+    """Length of the common prefix of two rows; the first `start` tokens are known to be equal."""
     end = min(len(first), len(second))
     low = start
-    # Halving compares slices, which is quick; rows differ once and then go their own ways.
+    # Bisection compares slices, which is fast; once rows differ, they do not join again.
     while low < end:
         middle = (low + end + 1) // 2
         if first[low:middle] == second[low:middle]:
@@ -72,17 +72,17 @@ def common(first: Sequence[int], second: Sequence[int], *, start: int = 0) -> in
 
 
 def segment_tree(rows: Sequence[list[int]], *, least: int = LEAST_SHARED) -> Tree:
-    """Split rows where they part; a common piece of fewer than `least` tokens is kept by each row.
+    """Split rows where they diverge; a common piece of fewer than `least` tokens is stored with each row.
 
     Args:
         rows: Keys of each row's tokens (see `token_keys`).
-        least: Tokens that a piece must have to be shared.
+        least: Minimum number of tokens for a piece to be shared.
     """
     segments: list[Segment] = []
     paths: list[tuple[int, ...]] = [()] * len(rows)
 
     def grow(numbers: Sequence[int], start: int, at: int, above: tuple[int, ...]) -> None:
-        """Rows that agree up to `at` and are in the tree up to `start`, in the order of their keys."""
+        """Add rows, in the order of their keys, that agree up to `at` and are in the tree up to `start`."""
         for _, group in groupby(numbers, key=lambda number: rows[number][at : at + 1]):
             same = list(group)
             end = common(rows[same[0]], rows[same[-1]], start=at)

@@ -1,9 +1,9 @@
 """Attention within pictures and their windows, all in one call on a GPU.
 
-Towers of transformers that take pictures one after another attend within each stretch by itself. With
-scaled-dot-product attention that is a loop in Python, over a thousand windows in each layer of Qwen2.5-VL;
-with an implementation whose name has "flash" in it, it is one call. Ours is torch's own kernel for stretches
-of different lengths, under such a name: nothing has to be installed for it.
+Transformers' vision towers that take several pictures at once attend within each stretch separately. With
+scaled-dot-product attention that is a Python loop, over a thousand windows in each layer of Qwen2.5-VL; with
+an implementation whose name contains "flash", it is one call. Ours is torch's own kernel for stretches of
+different lengths, registered under such a name: nothing has to be installed for it.
 """
 
 import copy
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from vtune.models.families.family import Family
 
 NAME = "vtune_flash_varlen"
-"""In the table of attention functions of transformers; "flash" in it is what the towers look for."""
+"""Key in the attention functions of transformers; the towers look for "flash" in it."""
 CAPABILITY = (8, 0)
-"""Ampere: what FlashAttention's kernels, which torch brings along, are made for."""
+"""Ampere, required by the FlashAttention kernels that come with torch."""
 WIDEST = 256
-"""Numbers of a head, at most, by the same kernels; a multiple of 8."""
+"""Largest head size of the same kernels; it must be a multiple of 8."""
 
 
 def place_vision_attention(model: Any, family: "Family", device: torch.device) -> str:
-    """Choose how a model's vision tower attends where it will compute, and let it.
+    """Choose how a model's vision tower computes attention, and set it up.
 
     Args:
-        model: A transformers `…ForConditionalGeneration`; its weights may lie anywhere.
-        family: Of the model.
-        device: Where it will compute.
+        model: A transformers `…ForConditionalGeneration`; its weights may be on any device.
+        family: The model's family.
+        device: The device that it will run on.
 
     Returns:
-        What was chosen, and where it is not one call, why, for the log.
+        What was chosen and, if it is not one call, the reason, for the log.
     """
     obstacle = _obstacle(model, family, device)
     if obstacle is not None:
@@ -42,16 +42,16 @@ def place_vision_attention(model: Any, family: "Family", device: torch.device) -
 
 
 def use_varlen_attention(model: Any, family: "Family") -> None:
-    """Let the vision tower of a `ragged_vision` family attend within all its stretches in one call.
+    """Make the vision tower of a `ragged_vision` family compute attention within all stretches in one call.
 
-    Weights, names and what is saved stay.
+    Weights, names and saved files are unchanged.
     """
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, _attend)
     copies: dict[int, tuple[Any, Any]] = {}
     for module in _tower(model, family):
-        # The model's own configuration stays: from it transformers makes other models, and would look for a
+        # The model's own configuration stays: transformers creates other models from it, and would look for a
         # package of this name.
         given = module.config
         _, module.config = copies.setdefault(id(given), (given, copy.copy(given)))
@@ -59,7 +59,7 @@ def use_varlen_attention(model: Any, family: "Family") -> None:
 
 
 def _obstacle(model: Any, family: "Family", device: torch.device) -> str | None:
-    """Why one call will not do."""
+    """Why one call cannot be used."""
     if device.type == "cuda" and not family.ragged_vision:
         return "the family does not say ragged_vision"
     dtype = next(model.parameters()).dtype
@@ -70,13 +70,13 @@ def _obstacle(model: Any, family: "Family", device: torch.device) -> str | None:
 def kernel_obstacle(
     device: torch.device, dtype: torch.dtype, widths: Iterable[int], *, of: str
 ) -> str | None:
-    """Why torch's kernel for stretches of different lengths will not do.
+    """Why torch's kernel for stretches of different lengths cannot be used.
 
     Args:
-        device: Where it would compute.
-        dtype: Of the weights.
-        widths: Numbers of a head; not asked for where there is no GPU.
-        of: What has these heads.
+        device: The device that would compute.
+        dtype: Type of the weights.
+        widths: Head sizes; not read if there is no GPU.
+        of: What has these heads, for the message.
     """
     if device.type != "cuda":
         return f"the kernel is for GPUs, and this is {device.type}"
@@ -93,7 +93,7 @@ def kernel_obstacle(
 
 
 def _tower(model: Any, family: "Family") -> list[Any]:
-    """The modules of the vision tower that look into a configuration."""
+    """The modules of the vision tower that read a configuration."""
     return [
         module
         for name, module in model.named_modules()
@@ -113,22 +113,22 @@ def _attend(
     max_length_q: int,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention as a vision tower of transformers calls it.
+    """Attention with the interface of a transformers vision tower.
 
     Args:
-        module: Of the layer.
+        module: The layer's module.
         query: (1, H, T, D).
         key: (1, H, T, D).
         value: (1, H, T, D).
-        attention_mask: None: stretches see all of themselves.
-        scaling: Of the scores.
-        cu_seq_lens_q: int32, (stretches + 1,): where each begins, and T.
-        max_length_q: Of the longest.
+        attention_mask: None: within a stretch, all tokens see each other.
+        scaling: Factor for the scores.
+        cu_seq_lens_q: int32, (stretches + 1,): the start of each stretch, and T.
+        max_length_q: Length of the longest stretch.
 
     Returns:
         (1, T, H, D), and no weights.
     """
-    # Here, for it loads torch's compiler: a second, at each start of a command.
+    # Imported here, since it loads torch's compiler, which would add a second to the start of each command.
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = (states[0].transpose(0, 1) for states in (query, key, value))

@@ -8,14 +8,14 @@ from pathlib import Path
 from vtune.files.reading import open_input
 
 TOKENIZER = ("tokenizer.json", "vocab.txt")
-"""Files of an encoder of texts that count like weights."""
+"""Files of a text encoder that are hashed like weights."""
 
 PROCESSOR = ("preprocessor_config.json",)
-"""Those of an encoder of pictures."""
+"""The same for a picture encoder."""
 
 
 def fingerprint(folder: Path, beside: Sequence[str]) -> str:
-    """SHA-256 of the weights of a model, wherever they lie, and of further files of it that are there."""
+    """SHA-256 of a model's weights, wherever they are, and of those of the given files that exist."""
     more = [path for name in beside if (path := folder / name).is_file()]
     digest = hashlib.sha256()
     for path in [*_weights(folder), *more]:
@@ -25,7 +25,7 @@ def fingerprint(folder: Path, beside: Sequence[str]) -> str:
 
 
 def fingerprint_here(name: str, beside: Sequence[str]) -> str | None:
-    """That of a model by its folder or hub name; None where it is not known before the model is loaded."""
+    """The fingerprint of a model by its folder or hub name; None if unknown before the model is loaded."""
     folder = Path(name) if Path(name).is_dir() else _cached(name)
     return None if folder is None or not _weights(folder) else fingerprint(folder, beside)
 
@@ -35,7 +35,7 @@ def _weights(folder: Path) -> list[Path]:
 
 
 def _cached(name: str) -> Path | None:
-    """Where the hub's cache has a model with all its weights, which are known to be all if it is one file."""
+    """A hub model's folder in the cache if all its weights are there; only certain if they are one file."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(name, "model.safetensors")
@@ -44,6 +44,6 @@ def _cached(name: str) -> Path | None:
 
 @functools.lru_cache(maxsize=64)
 def _digest(path: Path, size: int, changed: int) -> bytes:
-    """Of a file's bytes, read once as long as it is the same: a check before a run and its start both ask."""
+    """Hash of a file, read once while it is unchanged: a check before a run and its start both need it."""
     with open_input(path) as stream:
         return hashlib.file_digest(stream, "sha256").digest()

@@ -1,6 +1,6 @@
 """Families of vision-language models: one file each, with everything that vtune has to know about it.
 
-Nothing here needs torch until a model is read.
+Nothing here needs torch until a model is loaded.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ FAMILIES: Parts[Family] = Parts("family", lambda family: family.about, Family)
 
 
 def family_of(model_type: str, model: str = "the model") -> Family:
-    """The family of a type of model.
+    """The family of a model type.
 
     Args:
-        model_type: As `config.json` has it.
-        model: The folder or hub name, for the error.
+        model_type: As in `config.json`.
+        model: The folder or hub name, for the error message.
 
     Raises:
-        DataError: If there is none.
+        DataError: If there is no such family.
     """
     if model_type not in FAMILIES:
         raise DataError(
@@ -33,14 +33,14 @@ def family_of(model_type: str, model: str = "the model") -> Family:
 
 
 def family_of_model(model: Any) -> Family:
-    """The family of a model that is loaded.
+    """The family of a loaded model.
 
     Raises:
-        DataError: If there is none.
+        DataError: If there is no such family.
     """
     return family_of(str(model.config.model_type))
 
 
 def placeholders() -> tuple[str, ...]:
-    """Tokens that stand for pictures, or around them, of all families."""
+    """Tokens of all families that represent pictures, or surround them."""
     return tuple(dict.fromkeys(word for family in FAMILIES.values() for word in family.tokens.placeholders))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 Part = Literal["vision", "connector", "language"]
-"""What can be frozen, and is measured by itself."""
+"""The parts of a model that can be frozen, and whose gradients are measured separately."""
 
 Grid = tuple[int, int, int]
 """(t, h, w) of a picture in patches."""
@@ -25,28 +25,28 @@ class Tokens:
     """The tokens of a family's tokenizer that conversations are made of."""
 
     opens: str
-    """Before the placeholders of a picture."""
+    """Precedes the placeholders of a picture."""
     image: str
-    """A picture's placeholder, once for each of its tokens."""
+    """A picture's placeholder, repeated for each of its tokens."""
     closes: str
-    """Behind them."""
+    """Follows them."""
     others: tuple[str, ...]
-    """Further placeholders, which nobody may write."""
+    """Further placeholders, which may never be written."""
     turn: str
     """Opens a turn."""
     marks: str
-    """What added tokens begin with that mean something though the tokenizer may not call them special."""
+    """Start of added tokens that have a meaning although the tokenizer may not call them special."""
     inert: tuple[str, str]
-    """A character of every special token, and what it becomes in text that spells one."""
+    """A character in every special token, and its replacement in text that spells such a token."""
 
     @property
     def placeholders(self) -> tuple[str, ...]:
-        """All that stand for pictures, or around them."""
+        """All tokens that represent pictures, or surround them."""
         return self.opens, self.image, self.closes, *self.others
 
 
 class PictureProcessor(Protocol):
-    """An image processor of transformers as its family uses it."""
+    """A transformers image processor as its family uses it."""
 
     @property
     def stock(self) -> Any:
@@ -55,39 +55,39 @@ class PictureProcessor(Protocol):
 
     @property
     def side(self) -> int:
-        """Of a patch, in pixels."""
+        """Side of a patch, in pixels."""
         ...
 
     def levels(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
-        """A picture as the vision tower takes it, but for the arithmetic on its values.
+        """A picture as the vision tower takes it, except for the arithmetic on its values.
 
         Args:
             picture: RGB, decoded.
-            least: Pixels (width x height) that it has at least when the policy sees it.
-            most: And at most.
+            least: Minimum number of pixels (width x height) that the policy sees.
+            most: Maximum number of pixels.
 
         Returns:
-            Levels of colours patch by patch, uint8, (t·h·w, …); their grid; the tokens that they fill in a
-            prompt.
+            Colour values patch by patch, uint8, (t·h·w, …); their grid; the number of tokens that they fill
+            in a prompt.
         """
         ...
 
     def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
-        """What the vision tower takes of levels, float32, (t·h·w, numbers of a patch), where they lie."""
+        """The vision tower's input for levels, float32, (t·h·w, numbers per patch), on the levels' device."""
         ...
 
     def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:
-        """The picture that levels show, put together again."""
+        """The picture reassembled from its levels."""
         ...
 
 
 class Positions(Protocol):
-    """Positions of tokens."""
+    """A rule for token positions."""
 
     def __call__(
         self, token_ids: Sequence[int], grids: Sequence[Grid], *, image_id: int, merge: int
     ) -> "torch.Tensor":
-        """Of T tokens, int64, (3, T): see `vtune.models.positions.rope_positions`."""
+        """Positions of T tokens, int64, (3, T): see `vtune.models.positions.rope_positions`."""
         ...
 
 
@@ -98,10 +98,10 @@ class TinyModel:
     special: tuple[str, ...]
     """Special tokens of the published tokenizer, in its order."""
     end: str
-    """Ends a turn."""
+    """Token that ends a turn."""
     pad: str
     split: str
-    """Pre-tokenizer: the regular expression that texts are split by."""
+    """Pre-tokenizer: the regular expression that splits texts."""
     template: str
     """Chat template."""
     model: Callable[[Any], Any]
@@ -112,45 +112,45 @@ class TinyModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """All that training and rollouts have to know of a family; its name is transformers' `model_type`.
+    """All that training and rollouts need to know about a family; its name is transformers' `model_type`.
 
-    Its classes have what transformers gives such models: `model.language_model` with a `rotary_emb`
-    and `layers` of dense attention and gated maps, `lm_head`, and `get_image_features`.
+    Its models have the usual attributes of transformers: `model.language_model` with a `rotary_emb` and
+    `layers` of dense attention and gated MLPs, `lm_head`, and `get_image_features`.
     """
 
     about: str
-    """What it is, in a line."""
+    """A one-line description."""
     tokens: Tokens
     tools: ToolTemplate
-    """In which it was taught to call tools."""
+    """The template in which it was taught to call tools."""
     positions: Positions
     processor: Callable[[Any], PictureProcessor]
-    """(image processor of transformers) -> the same as this family uses it."""
+    """(transformers image processor) -> the same as this family uses it."""
     vision: re.Pattern[str]
-    """Found in the names of parameters and modules of the vision tower, its connector included."""
+    """Matches names of parameters and modules of the vision tower, including its connector."""
     connector: re.Pattern[str]
-    """Found in those names of `vision` that are the connector's: what makes tokens of patches."""
+    """Matches those names of `vision` that belong to the connector, which turns patches into tokens."""
     layer: re.Pattern[str]
-    """Found in the names of what is in a layer of either tower; its first group is the layer's number."""
+    """Matches names inside a layer of either tower; its first group is the layer's number."""
     layered_features: str = ""
-    """Attribute of what `get_image_features` gives that has a list of features for each of several layers."""
+    """Attribute of the output of `get_image_features` that lists the features of several layers, if any."""
     fused: bool
-    """Whether its norms are plain root-mean-square norms, and its patches as large as the window of their
+    """Whether its norms are plain root-mean-square norms and its patches as large as the window of their
     convolution, so that `vtune.models.fused` computes the same in fewer passes."""
     ragged_vision: bool = False
-    """Whether its vision tower takes pictures one after another, and gives all of their lengths to an
-    attention function that has "flash" in its name, so that `vtune.models.varlen` saves it a loop."""
+    """Whether its vision tower takes several pictures at once, and passes all of their lengths to an
+    attention function with "flash" in its name, so that `vtune.models.varlen` saves it a loop."""
     lora_targets: tuple[str, ...]
-    """Linear maps that adapters are proposed for."""
+    """Linear layers suggested as targets for adapters."""
     shape: Callable[[Mapping[str, Any]], Shape]
-    """(configuration as a mapping) -> its shape; KeyError where a key is missing."""
+    """(configuration as a mapping) -> its shape; KeyError if a key is missing."""
     sizes: Mapping[str, Mapping[str, Any]]
-    """Published models: name -> what their `config.json` says of widths. No two of a table share a size."""
+    """Published models: name -> the widths in their `config.json`. No two of them have the same size."""
     named: Callable[[str], bool | None]
-    """Whether a folder's or a hub's name speaks of this family; None where it says nothing of any."""
+    """Whether a folder's or hub name refers to this family; None if it mentions no family."""
     inputs: "Callable[[torch.Tensor, int, torch.Tensor, Sequence[Grid]], dict[str, torch.Tensor]]"
-    """(token ids (1, T), id of the placeholder, patches of all pictures, their grids) -> what the model's own
-    forward pass takes."""
+    """(token ids (1, T), id of the placeholder, patches of all pictures, their grids) -> arguments of the
+    model's own forward pass."""
     tiny: TinyModel
 
     def part_of(self, name: str) -> Part:

@@ -16,13 +16,13 @@ class ToolTemplate:
     call: str
     """The tag around a call."""
     response: str
-    """The tag around what comes back."""
+    """The tag around a result."""
     offer: Callable[[Sequence[Mapping[str, Any]]], str]
-    """(schemas of the tools) -> the end of the system turn that offers them."""
+    """(schemas of the tools) -> the end of the system turn, which offers them."""
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """All of its tags, as they are written."""
+        """All of its tags, as written."""
         return tuple(tag for name in (self.call, self.response) for tag in (f"<{name}>", f"</{name}>"))
 
 
@@ -33,7 +33,7 @@ def _offer(schemas: Sequence[Mapping[str, Any]]) -> str:
     """The end of the system turn, character for character as Qwen's template prints it.
 
     Args:
-        schemas: One for each tool: {"type": "function", "function": {name, description, parameters}}.
+        schemas: One per tool: {"type": "function", "function": {name, description, parameters}}.
     """
     lines = "".join(f"\n{json.dumps(schema, ensure_ascii=False)}" for schema in schemas)
     return (

@@ -45,14 +45,14 @@ LAYER = re.compile(r"\b(?:layers|blocks)\.(\d+)\.")
 LORA_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 MAX_ASPECT = 100
-"""A picture whose sides differ more is padded with black: the processor refuses beyond 200."""
+"""A picture with a larger aspect ratio is padded with black: the processor refuses more than 200."""
 
 
 class QwenProcessor:
     """Qwen2-VL's image processor.
 
-    Its values are a function of the channel and the level of a colour, so levels are kept, an eighth of the
-    memory (values are float32, and each picture two equal frames), and looked up where patches are needed.
+    Its values depend only on channel and colour level, so levels are stored, in an eighth of the memory
+    (values are float32, and each picture is two equal frames), and looked up when patches are needed.
     """
 
     def __init__(self, stock: Any) -> None:
@@ -61,7 +61,7 @@ class QwenProcessor:
 
     @property
     def side(self) -> int:
-        """Of a patch, in pixels."""
+        """Side of a patch, in pixels."""
         return int(self.stock.patch_size)
 
     def levels(self, picture: Image.Image, least: int, most: int) -> "tuple[torch.Tensor, Grid, int]":
@@ -70,7 +70,7 @@ class QwenProcessor:
         import torch
         from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-        # The stock processor would lay them out as float32, and twice: that took longer than to resize.
+        # The stock processor would lay them out as float32, and twice: that took longer than resizing.
         picture = _padded(picture)
         side, merge = self.stock.patch_size, self.stock.merge_size
         height, width = smart_resize(
@@ -79,25 +79,25 @@ class QwenProcessor:
         plane = np.asarray(picture.convert("RGB").resize((width, height), self.stock.resample))
         rows, columns = height // side, width // side
         cells = plane.reshape(rows // merge, merge, side, columns // merge, merge, side, 3)
-        # Blocks that merge to a token, in each the patches, in each channels and pixels.
+        # In order: blocks that merge to a token, the patches in each, and channels and pixels in each patch.
         found = np.ascontiguousarray(cells.transpose(0, 3, 1, 4, 6, 2, 5)).reshape(rows * columns, 3, side**2)
         return torch.from_numpy(found), (1, rows, columns), rows * columns // merge**2
 
     def patches(self, levels: "torch.Tensor") -> "torch.Tensor":
-        """What the vision tower takes of levels, the very numbers of the stock processor."""
+        """The vision tower's input for levels, with exactly the values of the stock processor."""
         if levels.device not in self._values:
             self._values[levels.device] = self._table().to(levels.device)
         return looked_up(levels, self._values[levels.device], frames=self.stock.temporal_patch_size)
 
     def shown(self, levels: "torch.Tensor", grid: Grid) -> Image.Image:
-        """The picture that levels show.
+        """The picture reassembled from its levels.
 
-        Whoever processes it once more without resizing gets the same patches.
+        Processing it again without resizing gives the same patches.
         """
         _, rows, columns = grid
         side, merge = self.stock.patch_size, self.stock.merge_size
-        # The order of the patches: blocks that merge to a token, in each the patches, in each channel and
-        # pixels.
+        # The order of the levels: blocks that merge to a token, the patches in each, and channels and pixels
+        # in each patch.
         cells = levels.reshape(rows // merge, columns // merge, merge, merge, 3, side, side)
         plane = cells.permute(0, 2, 5, 1, 3, 6, 4).reshape(rows * side, columns * side, 3)
         return Image.fromarray(plane.numpy())
@@ -106,12 +106,12 @@ class QwenProcessor:
         """Values of a picture, (t·h·w, 3, pixels of a patch), and its grid."""
         out = self.stock(images=[picture], return_tensors="pt", **how)
         t, h, w = (int(n) for n in out["image_grid_thw"][0])
-        # A picture is the same frame twice.
+        # A picture consists of two equal frames.
         frames = out["pixel_values"].unflatten(1, (3, self.stock.temporal_patch_size, -1))
         return frames[:, :, 0], (t, h, w)
 
     def _table(self) -> "torch.Tensor":
-        """The value of each level of each channel, float32, (3 · 256,), from a picture that has them all."""
+        """The value of each level in each channel, float32, (3 · 256,), from a picture that has them all."""
         import numpy as np
         import torch
 
@@ -126,12 +126,12 @@ class QwenProcessor:
 
 
 def looked_up(levels: "torch.Tensor", values: "torch.Tensor", *, frames: int) -> "torch.Tensor":
-    """Patches of equal frames.
+    """Patches that consist of equal frames.
 
     Args:
         levels: uint8, (patches, 3, pixels of a patch).
-        values: Of each level of each channel, (3 · 256,), where the levels lie.
-        frames: Of a patch.
+        values: Value of each level in each channel, (3 · 256,), on the levels' device.
+        frames: Number of frames in a patch.
 
     Returns:
         (patches, 3 · frames · pixels of a patch).
@@ -156,7 +156,7 @@ def _padded(picture: Image.Image) -> Image.Image:
 def inputs(
     token_ids: "torch.Tensor", image_id: int, patches: "torch.Tensor", grids: Sequence[Grid]
 ) -> "dict[str, torch.Tensor]":
-    """What the stock forward pass takes of a conversation, beside its attention mask."""
+    """Arguments of the stock forward pass for a conversation, besides its attention mask."""
     return {
         "input_ids": token_ids,
         "mm_token_type_ids": (token_ids == image_id).int(),
@@ -166,7 +166,7 @@ def inputs(
 
 
 def named(generation: str) -> Callable[[str], bool | None]:
-    """A function that says whether a name speaks of this generation of Qwen, or (False) of another."""
+    """A function that says whether a name refers to this generation of Qwen, or (False) to another."""
 
     def says(name: str) -> bool | None:
         plain = name.lower().replace("qwen2_5", "qwen2.5").replace("_", "-")
@@ -177,10 +177,10 @@ def named(generation: str) -> Callable[[str], bool | None]:
 
 
 def widths(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a shape that both families read alike.
+    """The fields of a shape that both families read in the same way.
 
     Args:
-        config: `config.json` as a mapping; the language model's keys may stand in `text_config` or on top.
+        config: `config.json` as a mapping; the language model's keys may be in `text_config` or on top.
 
     Raises:
         KeyError: If a key is missing.
@@ -215,14 +215,14 @@ def published(
     patch: int,
     vision: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The widths of a published model, as its `config.json` has them.
+    """The widths of a published model, as in its `config.json`.
 
     Args:
-        model_type: Of the family.
+        model_type: The family's name.
         text: hidden, intermediate, layers, heads, key-value heads, vocabulary.
-        tied: Whether input embedding and output head are one matrix.
-        patch: Pixels per side.
-        vision: What its vision tower has of its own.
+        tied: Whether input embedding and output head share one matrix.
+        patch: Side of a patch, in pixels.
+        vision: Values specific to its vision tower.
     """
     hidden, intermediate, layers, heads, kv_heads, vocab = text
     return {
@@ -251,7 +251,7 @@ SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Qwen's pre-tokenizer with numbers in groups of three digits, not one: a coordinate is one token."""
+"""Qwen's pre-tokenizer, but with numbers in groups of three digits, not one: a coordinate is one token."""
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
@@ -278,11 +278,11 @@ def tiny(
 
     Args:
         model: (tokenizer) -> model.
-        patch: Pixels per side.
-        mean: Of the values of a picture, by channel.
-        std: The same.
-        video: Class of the video processor.
-        processor: Class of the processor.
+        patch: Side of a patch, in pixels.
+        mean: Mean of a picture's values, by channel.
+        std: Their standard deviation, by channel.
+        video: Class name of the video processor.
+        processor: Class name of the processor.
     """
     common = {
         "patch_size": patch,
@@ -321,15 +321,15 @@ def tiny_config(
 ) -> dict[str, Any]:
     """The arguments of a tiny model's configuration.
 
-    Measured choices (a plain default learns nothing): `initializer_range` 0.1, about 1/sqrt(hidden),
-    or the model never looks at the image; rope theta 10, or the width axis is invisible on a grid of
-    four tokens; full attention in every vision layer.
+    Measured choices (plain defaults learn nothing): `initializer_range` 0.1, about 1/sqrt(hidden), or the
+    model never looks at the image; rope theta 10, or the width axis is invisible on a grid of four tokens;
+    full attention in every vision layer.
 
     Args:
-        tokenizer: Of the model.
-        sections: Pairs of numbers of a head that turn with time, height and width.
-        text: What the family's language model has of its own; `rope_parameters` are added to ours.
-        vision: The same of its vision tower.
+        tokenizer: The model's tokenizer.
+        sections: Pairs of numbers in a head that rotate with time, height and width.
+        text: Values specific to the family's language model; `rope_parameters` are added to ours.
+        vision: Values specific to its vision tower.
     """
     ids = {
         name: tokenizer.convert_tokens_to_ids(token)

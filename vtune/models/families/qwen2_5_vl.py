@@ -29,11 +29,11 @@ NAME = "qwen2_5_vl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qwen25Shape(Shape):
-    """A language model with biases on queries, keys and values; a tower of gated maps and RMS norms."""
+    """A language model with biases on queries, keys and values; a tower of gated MLPs and RMS norms."""
 
     @property
     def attention_extra(self) -> int:
-        """Parameters of attention in one layer of the language model beside its matrices."""
+        """Parameters of attention in one layer of the language model besides its matrices."""
         return self.query + 2 * self.key
 
     @property
@@ -50,12 +50,12 @@ class Qwen25Shape(Shape):
 
     @property
     def connector_linears(self) -> tuple[str, ...]:
-        """Names of the connector's linear layers: of `nn.Sequential`, they are numbers."""
+        """Names of the connector's linear layers; in an `nn.Sequential` they are numbers."""
         return "0", "2"
 
     @property
     def vision_parameters(self) -> int:
-        """Of the vision tower without the connector."""
+        """Parameters of the vision tower without the connector."""
         h, i = self.v_hidden, self.v_intermediate
         attention = h * 3 * h + 3 * h + h * h + h
         block = attention + 2 * h + 2 * (h * i + i) + i * h + h
@@ -63,21 +63,22 @@ class Qwen25Shape(Shape):
 
     @property
     def connector_parameters(self) -> int:
-        """Of what makes tokens of patches."""
+        """Parameters of the connector, which turns patches into tokens."""
         wide = self.v_hidden * self.merge**2
         return wide * wide + wide + wide * self.v_out + self.v_out + self.v_hidden
 
     def kept(self, dtype_bytes: int) -> int:
-        """Numbers that autograd keeps of one token in one layer: two norms, attention, and the gated map.
+        """Numbers that autograd keeps per token in one layer: two norms, attention, and the gated MLP.
 
-        Both sides of the norms; turned queries, and what they found; keys and values; four of the gated map.
+        Input and output of the norms; rotated queries and the attention output; keys and values; four of the
+        gated MLP.
         """
-        # Where each segment is a call of its own, as in float32, what is found is laid out again.
+        # If each segment is a separate call, as in float32, the attention output is laid out again.
         again = 0 if dtype_bytes == 2 else self.query
         return 4 * self.hidden + 2 * self.query + again + 2 * self.key + 4 * self.intermediate
 
     def v_kept(self, dtype_bytes: int) -> int:
-        """The same of one patch in one layer of the vision tower."""
+        """The same per patch in one layer of the vision tower."""
         return 10 * self.v_hidden + 4 * self.v_intermediate
 
 
@@ -115,7 +116,8 @@ FAMILIES.add(
         ragged_vision=True,
         lora_targets=LORA_TARGETS,
         shape=_shape,
-        # From the models' public `config.json` files: what arithmetic needs of models that are not here.
+        # From the models' public `config.json` files, for estimates about models that are not on this
+        # machine.
         sizes={
             "Qwen2.5-VL-3B": published(
                 NAME, (2048, 11008, 36, 16, 2, 151936), tied=True, patch=14, vision=_TOWER

@@ -29,16 +29,16 @@ NAME = "qwen3_vl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qwen3Shape(Shape):
-    """A language model with norms of queries and keys; a tower of plain maps with learnt positions."""
+    """A language model with norms on queries and keys; a tower of plain MLPs with learnt positions."""
 
     v_positions: int
-    """Learnt positions."""
+    """Number of learnt positions."""
     v_mergers: int
-    """The connector's, and one for each deepstack layer."""
+    """The connector's merger, and one for each deepstack layer."""
 
     @property
     def attention_extra(self) -> int:
-        """Parameters of attention in one layer of the language model beside its matrices."""
+        """Parameters of attention in one layer of the language model besides its matrices."""
         return 2 * self.head_dim
 
     @property
@@ -54,7 +54,7 @@ class Qwen3Shape(Shape):
 
     @property
     def vision_parameters(self) -> int:
-        """Of the vision tower without the connector."""
+        """Parameters of the vision tower without the connector."""
         h, i = self.v_hidden, self.v_intermediate
         attention = h * 3 * h + 3 * h + h * h + h
         block = attention + 4 * h + h * i + i + i * h + h
@@ -62,7 +62,7 @@ class Qwen3Shape(Shape):
 
     @property
     def connector_parameters(self) -> int:
-        """Of what makes tokens of patches."""
+        """Parameters of the connector, which turns patches into tokens."""
         wide = self.v_hidden * self.merge**2
         mlp = wide * wide + wide + wide * self.v_out + self.v_out
         # The deepstack mergers normalise after merging, the last one before.
@@ -70,20 +70,20 @@ class Qwen3Shape(Shape):
 
     @property
     def v_merging(self) -> int:
-        """Numbers that autograd keeps of one patch in the connector: of its mergers, and what they make."""
+        """Numbers that autograd keeps per patch in the connector: in its mergers, and their outputs."""
         one = 3 * self.v_hidden + self.v_out // self.merge**2
         return 7 * self.v_hidden + (self.v_mergers - 2) * one
 
     def kept(self, dtype_bytes: int) -> int:
-        """Numbers that autograd keeps of one token in one layer: norms, attention, and the gated map.
+        """Numbers that autograd keeps per token in one layer: norms, attention, and the gated MLP.
 
-        As of Qwen2.5-VL, and queries and keys before their norms.
+        As for Qwen2.5-VL, plus queries and keys before their norms.
         """
         attention = 3 * self.query + 3 * self.key + (0 if dtype_bytes == 2 else self.query)
         return 4 * self.hidden + attention + 4 * self.intermediate
 
     def v_kept(self, dtype_bytes: int) -> int:
-        """The same of one patch in one layer of the vision tower."""
+        """The same per patch in one layer of the vision tower."""
         return 10 * self.v_hidden + 2 * self.v_intermediate
 
 
@@ -135,7 +135,8 @@ FAMILIES.add(
         ragged_vision=True,
         lora_targets=LORA_TARGETS,
         shape=_shape,
-        # From the models' public `config.json` files: what arithmetic needs of models that are not here.
+        # From the models' public `config.json` files, for estimates about models that are not on this
+        # machine.
         sizes={
             "Qwen3-VL-4B": published(
                 NAME,

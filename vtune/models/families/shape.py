@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape(ABC):
-    """The widths of a model; a family's own says what its layers are like. `v_` is the vision tower."""
+    """The widths of a model; each family's subclass describes its layers. `v_` is the vision tower."""
 
     family: str
     """Its name in `FAMILIES`."""
@@ -18,7 +18,7 @@ class Shape(ABC):
     head_dim: int
     vocab: int
     tied: bool
-    """Whether input embedding and output head are one matrix."""
+    """Whether input embedding and output head share one matrix."""
     v_depth: int
     v_hidden: int
     v_intermediate: int
@@ -26,7 +26,7 @@ class Shape(ABC):
     patch: int
     temporal: int
     merge: int
-    """Patches a side that become one token."""
+    """Patches per side that become one token."""
 
     @property
     def query(self) -> int:
@@ -35,12 +35,12 @@ class Shape(ABC):
 
     @property
     def key(self) -> int:
-        """Width of all key heads, which is that of the value heads."""
+        """Width of all key heads, which equals that of the value heads."""
         return self.kv_heads * self.head_dim
 
     @property
     def patch_values(self) -> int:
-        """Numbers in one patch as the processor hands it over."""
+        """Numbers in one patch as the processor returns it."""
         return 3 * self.temporal * self.patch**2
 
     @property
@@ -50,7 +50,7 @@ class Shape(ABC):
 
     @property
     def parameters(self) -> dict[str, int]:
-        """Parameters of the parts that `update.freeze` names."""
+        """Number of parameters in each part that `update.freeze` can name."""
         return {
             "vision": self.vision_parameters,
             "connector": self.connector_parameters,
@@ -59,17 +59,17 @@ class Shape(ABC):
 
     @property
     def total(self) -> int:
-        """All parameters."""
+        """Number of all parameters."""
         return sum(self.parameters.values())
 
     @property
     def head(self) -> int:
-        """Parameters of the embedding, and of the output head where it is another matrix."""
+        """Parameters of the embedding, plus the output head if it is a separate matrix."""
         return self.vocab * self.hidden * (1 if self.tied else 2)
 
     @property
     def language_parameters(self) -> int:
-        """Of the language model, embedding and output head included."""
+        """Parameters of the language model, including embedding and output head."""
         layer = sum(a * b for a, b in self.linears.values()) + self.attention_extra + 2 * self.hidden
         return self.layers * layer + self.head + self.hidden
 
@@ -90,12 +90,12 @@ class Shape(ABC):
     @property
     @abstractmethod
     def attention_extra(self) -> int:
-        """Parameters of attention in one layer of the language model beside its matrices."""
+        """Parameters of attention in one layer of the language model besides its matrices."""
 
     @property
     @abstractmethod
     def v_linears(self) -> dict[str, tuple[int, int]]:
-        """The same as `linears` of one layer of the vision tower."""
+        """Like `linears`, for one layer of the vision tower."""
 
     @property
     def linear_names(self) -> dict[str, frozenset[str]]:
@@ -115,25 +115,25 @@ class Shape(ABC):
     @property
     @abstractmethod
     def vision_parameters(self) -> int:
-        """Of the vision tower without the connector."""
+        """Parameters of the vision tower without the connector."""
 
     @property
     @abstractmethod
     def connector_parameters(self) -> int:
-        """Of what makes tokens of patches."""
+        """Parameters of the connector, which turns patches into tokens."""
 
     @property
     def v_merging(self) -> int:
-        """Numbers that autograd keeps of one patch in the connector."""
+        """Numbers that autograd keeps per patch in the connector."""
         return 7 * self.v_hidden
 
     @abstractmethod
     def kept(self, dtype_bytes: int) -> int:
-        """Numbers that autograd keeps of one token in one layer of the language model.
+        """Numbers that autograd keeps per token in one layer of the language model.
 
-        Norms that are not fused compute in float32: what they keep counts double beside bfloat16.
+        Norms that are not fused compute in float32: what they keep counts double when training in bfloat16.
         """
 
     @abstractmethod
     def v_kept(self, dtype_bytes: int) -> int:
-        """The same of one patch in one layer of the vision tower."""
+        """The same per patch in one layer of the vision tower."""
