@@ -35,13 +35,13 @@ from vtune.update.zero import writer_of
 class CheckpointManager:
     """The checkpoints of one run: writes them, and removes those that are not to be kept.
 
-    A context manager around the steps: the links `best` and `newest` are right at their beginning, wherever
-    the run was killed before, and what is still being written at their end is finished.
+    A context manager around the steps: on entry it corrects the links `best` and `newest`, which a kill may
+    have left wrong, and on exit it finishes the checkpoint that is still being written.
 
     Args:
-        recipe: Which ones stay, and whether training goes on while one is written.
+        recipe: Which checkpoints are kept, and whether training continues while one is written.
         out: The run folder.
-        ranks: Of this process.
+        ranks: This process and the others.
     """
 
     def __init__(self, recipe: Checkpoints, out: Path, ranks: Ranks) -> None:
@@ -63,7 +63,7 @@ class CheckpointManager:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error the other processes may never come to finish it.
+        # After an error, the other processes may never arrive to finish it.
         if kind is None or self._ranks.world == 1:
             self.finish()
 
@@ -75,11 +75,11 @@ class CheckpointManager:
         step: int,
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        """A checkpoint: plain Hugging Face weights with the DeepSpeed state beside them, and with it `state`.
+        """Save a checkpoint: plain Hugging Face weights, and beside them the DeepSpeed state with `state`.
 
-        Adapters are merged into the weights, and also written by themselves. All processes take part;
-        `source` is the model that tokenizer and processor come from. In the background it exists only after
-        `finish`.
+        Adapters are merged into the weights, and also written separately. All processes take part; `source`
+        is the model that tokenizer and processor are copied from. If saved in the background, it exists only
+        after `finish`.
         """
         self.finish()
         background, ranks = self._recipe.background, self._ranks
@@ -124,7 +124,7 @@ class CheckpointManager:
             pending.finish(keep=self._keep.newest, spared=self._spared)
 
     def best(self) -> Path | None:
-        """The best existing checkpoint, the earliest of equals; None if none was evaluated."""
+        """The best existing checkpoint, the earliest if several are equal; None if none was evaluated."""
         wanted = self._keep.best
         if wanted is None or not (self._out / METRICS).is_file():
             return None
@@ -135,7 +135,7 @@ class CheckpointManager:
         return pick(known, key=lambda one: one[0])[1] if known else None
 
     def point(self) -> None:
-        """Point the link `best` to the best checkpoint; if none is known there is no link."""
+        """Point the link `best` to the best checkpoint; remove it if none is known."""
         found = self.best()
         if found is not None:
             point(self.root, BEST, found)
@@ -143,7 +143,7 @@ class CheckpointManager:
             (self.root / BEST).unlink(missing_ok=True)
 
     def doubt(self, suite: str, row: Mapping[str, float]) -> str | None:
-        """A warning if `row`, an evaluation on a suite, lacks the deciding number; else None."""
+        """A warning if `row`, an evaluation on a suite, lacks the metric that decides; else None."""
         wanted = self._keep.best
         if wanted is None or wanted.suite != suite or wanted.metric in row:
             return None
@@ -161,19 +161,19 @@ class CheckpointManager:
 def position(
     checkpoints: Path, trainer: Trainer, ranks: Ranks, *, resume: bool
 ) -> tuple[int, dict[str, Any] | None]:
-    """Where a run resumes: its step, and the state saved with it; the trainer loads its own.
+    """Where a run resumes: its step, and the state saved with it; the trainer loads its own state.
 
     All processes call it together.
 
     Args:
-        checkpoints: Of the run.
-        trainer: With the starting weights.
-        ranks: Of this process.
-        resume: Else it begins.
+        checkpoints: The run's folder of checkpoints.
+        trainer: Has the starting weights.
+        ranks: This process and the others.
+        resume: False: the run begins.
 
     Raises:
         DataError: If a file of the newest checkpoint is damaged.
-        RunFailed: If another machine has another newest one.
+        RunFailed: If machines see different newest checkpoints.
     """
     if not resume:
         return 0, None
@@ -186,7 +186,7 @@ def position(
     try:
         return checkpoint_step(found), trainer.load(found / "deepspeed")
     except (RuntimeError, EOFError, UnpicklingError, FileNotFoundError) as error:
-        # torch has no class for a file that was cut short.
+        # torch has no error class for a truncated file.
         if isinstance(error, RuntimeError) and not any(word in str(error) for word in READER):
             raise
         raise DataError(
@@ -197,7 +197,7 @@ def position(
 
 
 def _check_shared(checkpoints: Path, found: Path | None, ranks: Ranks) -> None:
-    """Check that all processes resume from the same checkpoint: each reads its part of the state."""
+    """Check that all processes resume from the same checkpoint: each reads its own part of the state."""
     names = ranks.gather((socket.gethostname(), "none" if found is None else found.name))
     if len({name for _, name in names}) > 1:
         told = ", ".join(f"{name} on {host}" for host, name in dict.fromkeys(names))

@@ -1,9 +1,9 @@
 """The reward for using what was shown: right answers regenerated with another target shown.
 
-What a call shows is no proof that it was read: a policy may look at the target and answer by something else.
-So the last turn of a right answer whose look shows the target is drawn once more, after the same tokens, with
-another sample's target in the place of the look. An answer that is not right any more depended on the look,
-and is paid; one that stays right did not.
+That a call shows the target does not prove that it was read: a policy may look at it and base its answer on
+something else. So for a right answer whose look shows the target, the last turn is generated again after the
+same tokens, with another sample's target in place of the look. If the answer is then no longer right, it
+depended on the look and is rewarded; if it stays right, it did not.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ NAME = "counterfactual"
 """The part's name in records and metrics."""
 
 Lend = Callable[[Sample, int], tuple[Sample, Sequence[bytes]] | None]
-"""(a sample, the number of its prompt) -> another of its source with a box and another right answer, and its
-pictures; None where there is none nearby."""
+"""(sample, number of its prompt) -> another sample of its source with a box and a different right answer, and
+its pictures; None if there is none nearby."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class _Turn:
 
 
 class Counterfactuals:
-    """Adds the part to the rewards of scored rollouts.
+    """Adds this part to the rewards of scored rollouts.
 
     Args:
-        recipe: Of the run, with a section `reward.counterfactual`.
-        policy: Whose turns and eyes they are.
-        engine: Draws, with the weights that drew the rollouts.
+        recipe: The run's recipe, with a section `reward.counterfactual`.
+        policy: The policy, for its chat format and picture reader.
+        engine: Generates, with the weights that sampled the rollouts.
         scorer: Judges answers and looks.
-        lend: Finds a target for a question that no other rollout of the step has one for.
+        lend: Finds a target for a question for which no other rollout of the step has one.
     """
 
     def __init__(self, recipe: RLRecipe, policy: Policy, engine: Engine, scorer: Scorer, lend: Lend) -> None:
@@ -72,15 +72,15 @@ class Counterfactuals:
     ) -> list[Trajectory]:
         """The rollouts, in order, with the part added to the rewards of randomly chosen groups.
 
-        In these groups, one turn is regenerated per right answer whose look shows the target.
+        In these groups, the last turn of each right answer whose look shows the target is regenerated.
 
         Args:
-            samples: Those of the rollouts.
-            drawn: Scored.
-            step: In which they were drawn.
+            samples: The samples of the rollouts.
+            drawn: The scored rollouts.
+            step: The step in which they were generated.
 
         Raises:
-            RunFailed: If nothing is left that could draw.
+            RunFailed: If no working backend is left to generate.
         """
         by_id = {sample.id: sample for sample in samples}
         found = {}
@@ -92,7 +92,7 @@ class Counterfactuals:
             ):
                 found[number] = await self._known(by_id[trajectory.sample_id], trajectory)
         todo = [number for number, part in found.items() if part is None]
-        # As many at a time as are drawn together: each holds its pictures.
+        # As many at a time as are generated together: each holds its pictures in memory.
         for start in range(0, len(todo), self._rollout.max_batch):
             some = todo[start : start + self._rollout.max_batch]
             parts = await self._drawn([drawn[number] for number in some], by_id, drawn, step)
@@ -100,12 +100,12 @@ class Counterfactuals:
         return [self._paid(one, found.get(number)) for number, one in enumerate(drawn)]
 
     def _asked(self, trajectory: Trajectory) -> bool:
-        """Whether its group is chosen: a group is treated as a whole, so that its rewards compare."""
+        """Whether its group is chosen: groups are chosen as a whole, so that their rewards are comparable."""
         digest = hashlib.sha256(f"{self._seed} {trajectory.group}".encode()).digest()
         return int.from_bytes(digest[:8], "big") < self._section.share * 2**64
 
     async def _known(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored | None:
-        """What is known of the part without generating; None if a turn has to be generated."""
+        """The part if it is known without generating; None if a turn has to be generated."""
         assert trajectory.reward is not None
         accuracy = trajectory.reward.accuracy
         if accuracy is None:
@@ -118,7 +118,7 @@ class Counterfactuals:
                 if call.images and await self._scorer.judges.of(sample).shows_target(sample, looked, k):
                     return None
         except RunFailed:
-            raise  # a judge of the user's is broken
+            raise  # a user's own judge is broken
         except VtuneError as error:
             return unscored(error)
         return Verdict(0.0, "no look shows the target")
@@ -130,7 +130,7 @@ class Counterfactuals:
         drawn: Sequence[Trajectory],
         step: int,
     ) -> list[Verdict | Unscored]:
-        """The part for right answers, regenerated together."""
+        """The part for right answers, whose turns are regenerated together."""
         turns = [await asyncio.to_thread(self._turn, one, by_id, drawn, step) for one in some]
         todo = [turn for turn in turns if isinstance(turn, _Turn)]
         again = [turn.again for turn in todo]
@@ -155,7 +155,7 @@ class Counterfactuals:
             self._policy.chat,
             self._policy.pictures,
             sampling=sampling_of(self._rollout, sample, trajectory),
-            # That of the turn itself: where chance is dealt by keys alone, the picture alone is another.
+            # The key of the turn itself: if keys alone determine sampling, only the picture differs.
             key=(self._seed, step, trajectory.group, trajectory.rollout, turn_number(trajectory)),
         )
         return _Turn(sample, trajectory, again)
@@ -181,6 +181,6 @@ class Counterfactuals:
 
 
 def _as_rollout(sample: Sample, images: Sequence[bytes]) -> tuple[Sample, Trajectory]:
-    """A sample that nobody has answered, as what lends its target."""
+    """A sample without an answer, in the form of a rollout that lends its target."""
     stored = tuple(Picture(data=data) for data in images)
     return sample, Trajectory(sample_id=sample.id, source=sample.source, images=stored)

@@ -22,20 +22,20 @@ from vtune.schema.trajectory import Trajectory
 from vtune.update.ranks import Ranks
 
 LENDERS = 32
-"""How many prompts after a sample's own are searched for one that lends its target; ours."""
+"""Number of prompts after a sample's own that are searched for one that lends its target; ours."""
 
 
 class Drawing:
     """Generates and scores the rollouts of some of this process's prompts.
 
     Args:
-        recipe: Of the run.
-        agent: Draws.
-        scorer: Scores.
+        recipe: The run's recipe.
+        agent: Generates the rollouts.
+        scorer: Scores them.
         tightening: Knows the IoU thresholds of each step.
-        ranks: Of this process.
-        policy: Whose turns are drawn.
-        engine: Under the agent.
+        ranks: This process and the others.
+        policy: The policy, for its chat format and picture reader.
+        engine: The agent's engine.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Drawing:
         self._ranks = ranks
         self._prompts = sample_store([Path(name) for name in recipe.data])
         self.scoring = Stopwatch()
-        """Runs while scores are waited for after the last rollout."""
+        """Runs while scores are pending after the last rollout has ended."""
         asked = recipe.reward.counterfactual is not None
         lend = partial(lent, self._prompts, recipe.seed)
         self._again = Counterfactuals(recipe, policy, engine, scorer, lend) if asked else None
@@ -79,13 +79,13 @@ class Drawing:
 def lent(
     prompts: Store[tuple[Sample, Path]], seed: int, sample: Sample, number: int
 ) -> tuple[Sample, tuple[bytes, ...]] | None:
-    """One of the prompts after a sample's own: of its source, with a box and another answer, with pictures.
+    """One of the prompts after a sample's own: same source, with a box and a different answer; with pictures.
 
     Args:
-        prompts: Of the run.
-        seed: Of their order.
+        prompts: The run's prompts.
+        seed: Seed of their order.
         sample: The sample.
-        number: Of its prompt.
+        number: Number of its prompt.
     """
     for other_number in range(number + 1, number + 1 + LENDERS):
         other, base = prompts.shuffled(other_number, seed=seed)
@@ -97,7 +97,7 @@ def lent(
 def prompts_of(
     store: Store[tuple[Sample, Path]], recipe: RLRecipe, numbers: range, ranks: Ranks
 ) -> list[tuple[Sample, tuple[bytes, ...]]]:
-    """This process's prompts of these numbers, with their pictures."""
+    """This process's prompts with these numbers, with their pictures."""
     found = []
     for number in numbers:
         sample, base = store.shuffled(number * ranks.world + ranks.rank, seed=recipe.seed)

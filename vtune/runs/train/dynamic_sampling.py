@@ -13,32 +13,32 @@ class StepGroups:
     """This process's rollouts of one step."""
 
     trajectories: list[Trajectory]
-    """All that were generated, in order, scored."""
+    """All that were generated, in order and scored."""
     kept: frozenset[int]
     """Groups to learn from; always as many as a step has."""
     taken: int
     """Prompts that this process has used in the whole run, including these."""
     groups: int
-    """Groups that were generated."""
+    """Number of groups that were generated."""
     zero_variance: int
-    """Those of them with zero variance: their rewards exist and are all alike."""
+    """Number of those with zero variance: their rewards exist and are all equal."""
 
 
 class DynamicSampling:
     """Generates the groups of one step after another.
 
-    DAPO §3.2: a group whose rewards are all alike has no advantage to learn from, so it is replaced by one of
-    the next prompt. Every process takes the next of its own prompts, so none waits for another, and the next
-    step begins where this one ended. After `rounds` more rounds what is missing is made up of zero-variance
-    groups, first come, first kept: a step always has the same number of rollouts. A group that nobody could
-    score is not replaced: the next one would meet the same judge.
+    DAPO §3.2: a group whose rewards are all equal has no advantage to learn from, so it is replaced by a
+    group of the next prompt. Every process takes the next of its own prompts, so none waits for another, and
+    the next step begins where this one ended. If groups are still missing after `rounds` more rounds,
+    zero-variance groups fill up, the earliest first: a step always has the same number of rollouts. An
+    unscored group is not replaced: the next one would meet the same judge.
 
     Args:
         draw: (step, numbers of this process's prompts) -> their scored rollouts.
-        rewards: What advantages are made from, one per trajectory; None: unscored.
-        share: Groups in a step of this process.
-        rounds: Rounds after the first.
-        taken: Prompts that this process has taken before.
+        rewards: The values that advantages are computed from, one per trajectory; None: unscored.
+        share: Groups per step in this process.
+        rounds: Number of rounds after the first.
+        taken: Number of prompts that this process has used before.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class DynamicSampling:
         self._turn = asyncio.Lock()
 
     async def of(self, step: int) -> StepGroups:
-        """The rollouts of a step; steps are asked for in order, each once.
+        """The rollouts of a step; steps are requested in order, each once.
 
-        Several may be drawn at the same time. Where groups are replaced they are drawn one after the other: a
-        step's replacements come before the next one's prompts.
+        Several steps may be generated at the same time, but one after the other if groups are replaced: a
+        step's replacements come before the next step's prompts.
         """
         if not self._rounds:
             return await self._groups(step)

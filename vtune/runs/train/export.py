@@ -33,15 +33,15 @@ ADAPTER_WEIGHTS = (WEIGHTS, "adapter_model.bin")
 OURS = ("manifest.json",)
 """Files of a checkpoint that belong to the run rather than the model."""
 TOLERANCE = {"float32": 1e-4, "float16": 0.03, "bfloat16": 0.25}
-"""Largest difference of a log-probability, nats: rounding stays below it, a mistake does not."""
+"""Largest difference of a log-probability, nats: rounding stays below it, errors do not."""
 BUDGET = PixelBudget(min_pixels=3136, max_pixels=50176)
-"""Pixel budget of the picture that the check looks at."""
+"""Pixel budget of the check's picture."""
 SAID = "The picture shows a red field that turns blue."
 DRAWN = 32
 """Tokens that an engine generates for the check."""
 
 Drawer = Callable[[Policy, Path, Dtype], "contextlib.AbstractAsyncContextManager[Engine]"]
-"""Starts an engine on a folder."""
+"""Starts an engine on a model folder."""
 
 
 def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) -> dict[str, Any]:
@@ -50,18 +50,18 @@ def run_export(source: Path, out: Path, *, dtype: Dtype | None, vllm: Drawer) ->
     Args:
         source: A checkpoint, a run folder (its newest checkpoint), or a folder of peft adapters.
         out: The new folder.
-        dtype: Of the weights; None keeps that of the checkpoint.
-        vllm: Starts vLLM on a folder.
+        dtype: Type of the weights; None: as in the checkpoint.
+        vllm: Starts vLLM on a model folder.
 
     Returns:
         `model` (the folder), `dtype`, `merged` (whether there were adapters), `parameters`, `transformers`
-        (largest difference of a log-probability, nats, to the source) and `vllm` (the same between vLLM and
+        (largest difference of a log-probability from the source, nats) and `vllm` (the same between vLLM and
         transformers, or why it was not checked).
 
     Raises:
         DataError: If `source` holds no model.
         RecipeError: If `out` exists.
-        RunFailed: If the new folder is another policy than the source.
+        RunFailed: If the new folder does not behave like the source.
     """
     source = _checkpoint(source)
     if out.exists():
@@ -111,7 +111,7 @@ def _filled(source: Path, folder: Path, dtype: Dtype | None) -> dict[str, Any]:
     gc.collect()
     after = _loaded(str(folder), "float32")
     difference = float((_logprobs(after, *_question(after)) - said).abs().max())
-    if not difference <= TOLERANCE[chosen]:  # NaN is not agreement either
+    if not difference <= TOLERANCE[chosen]:  # NaN counts as a difference too
         raise RunFailed(f"the exported model differs from {source} by {difference:.3g} nats")
     parameters = sum(parameter.numel() for parameter in after.model.parameters())
     return {"dtype": chosen, "merged": merged, "parameters": parameters, "transformers": difference}
@@ -136,7 +136,7 @@ def _stored_dtype(folder: Path) -> str:
     """The type of a folder's weights: one of `TOLERANCE`.
 
     Raises:
-        DataError: If it is another.
+        DataError: If it is a different one.
     """
     config = read_record(folder / "config.json", fix="restore the model's folder")
     found = config.get("dtype", config.get("torch_dtype")) or "float32"
@@ -150,11 +150,11 @@ def _stored_dtype(folder: Path) -> str:
 
 
 def _with_adapters(policy: Policy, source: Path) -> Policy:
-    """The policy with the adapters of a folder laid beside its weights.
+    """The policy with the adapters of a folder loaded onto its weights.
 
     Raises:
-        DataError: If they are not there, or are not all of this model's: peft would leave out what it finds
-            no place for.
+        DataError: If they are missing, or do not all belong to this model: peft would ignore those that match
+            no layer.
     """
     from peft import PeftModel
     from safetensors import SafetensorError
@@ -167,7 +167,7 @@ def _with_adapters(policy: Policy, source: Path) -> Policy:
         )
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Found missing adapter keys")  # they are an error below
+            warnings.filterwarnings("ignore", "Found missing adapter keys")  # treated as an error below
             model = PeftModel.from_pretrained(policy.model, str(source)).eval()
             found = model.load_adapter(str(source), ADAPTER)
     except (ValueError, RuntimeError, SafetensorError) as error:
@@ -189,9 +189,10 @@ def _with_adapters(policy: Policy, source: Path) -> Policy:
 
 
 def _say_whether_tied(model: Any) -> None:
-    """Let the configuration say so where adapters brought an output head beside the input embedding.
+    """Mark the configuration as untied if adapters brought a separate output head.
 
-    peft does in one place of two: who goes by the language model's would leave out the head.
+    peft does that in only one of two places: a tool that reads the language model's configuration would drop
+    the head.
     """
     if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
         for config in (model.config, model.config.get_text_config()):
@@ -211,7 +212,7 @@ def _loaded(folder: str, dtype: Dtype) -> Policy:
 
 
 def _question(policy: Policy) -> tuple[list[int], Pixels, list[int]]:
-    """A prompt with a picture, the picture, and a reply; the same for the same tokenizer."""
+    """A prompt with a picture, the picture, and a reply; always the same for the same tokenizer."""
     shades = torch.linspace(0, 255, 112).round().to(torch.uint8)
     pixels = torch.stack([shades.flip(0), torch.zeros_like(shades), shades], dim=-1).expand(84, -1, -1)
     out = io.BytesIO()
@@ -223,7 +224,7 @@ def _question(policy: Policy) -> tuple[list[int], Pixels, list[int]]:
 
 @torch.no_grad()
 def _logprobs(policy: Policy, prompt: list[int], seen: Pixels, reply: list[int]) -> torch.Tensor:
-    """Of each token of a reply, shape (T,), by the model's own forward pass and nothing of vtune's."""
+    """For each token of a reply, shape (T,), from the model's own forward pass, with none of vtune's code."""
     ids = torch.tensor([[*prompt, *reply]], device=policy.device)
     logits = policy.model(
         **policy.family.inputs(
@@ -237,7 +238,7 @@ def _logprobs(policy: Policy, prompt: list[int], seen: Pixels, reply: list[int])
 
 
 def _by_engine(folder: Path, start: Drawer) -> float | str:
-    """How far vLLM is from transformers on what it draws itself, nats; or why it was not measured."""
+    """How far vLLM is from transformers on tokens it generates itself, nats; or why it was not measured."""
     if importlib.util.find_spec("vllm") is None:
         return "not checked: vllm is not installed"
     return asyncio.run(_drawn(folder, start))

@@ -19,15 +19,15 @@ from vtune.update.ranks import Ranks
 from vtune.update.stats import StepStats
 
 MISMATCH = 0.5
-"""Mean nats from which on an engine is said to draw by another model than the one in training (ours).
+"""Mean difference in nats above which the engine is taken to use a different model than the trainer (ours).
 
-bfloat16 leaves 0.01 to 0.04, and so do the reduced precisions that engines offer, within a few times that;
-one whose layers computed something else was 1 and more.
+bfloat16 causes 0.01 to 0.04, and reduced precisions that engines offer cause a few times that; an engine
+whose layers computed something else had 1 or more.
 """
 
 
 def rewards(scored: Sequence[Trajectory], recipe: Advantage) -> list[float | None]:
-    """What advantages are made from: total rewards, minus the length penalty."""
+    """The values that advantages are computed from: total rewards, minus the length penalty."""
     found = []
     for trajectory in scored:
         total = trajectory.reward.total if trajectory.reward else None
@@ -59,7 +59,7 @@ def _penalty(trajectory: Trajectory, recipe: Overlong) -> float:
 
 
 def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Trajectory]:
-    """The trajectories with their group advantages; None if the reward is."""
+    """The trajectories with their group advantages; None if the reward is None."""
     advantages = group_advantages(
         rewards(scored, recipe), [t.group for t in scored], baseline=recipe.baseline
     )
@@ -67,7 +67,7 @@ def with_advantages(scored: Sequence[Trajectory], recipe: Advantage) -> list[Tra
 
 
 def with_credit(learnt: Sequence[Trajectory], recipe: Credit) -> tuple[list[Trajectory], Transfer]:
-    """The trajectories with the advantages of their calls after credit transfer, and what was transferred."""
+    """The trajectories with their calls' advantages after credit transfer, and what was transferred."""
     transfer = transfer_credit(learnt, recipe)
     given = zip(learnt, transfer.call_advantages, strict=True)
     return [replace(t, call_advantages=advantages) for t, advantages in given], transfer
@@ -87,9 +87,9 @@ def item_of(trajectory: Trajectory, *, updated: bool) -> Item:
     """A trajectory as a training item: with an advantage on every token that the policy sampled.
 
     Args:
-        trajectory: With its advantage.
-        updated: Whether its step has updated the weights before; else those tokens are off-policy that older
-            weights than the step's have drawn, be it a part of one conversation.
+        trajectory: A trajectory with its advantage.
+        updated: Whether its step has already updated the weights; if not, only tokens sampled by weights
+            older than the step's are off-policy, which may be part of a conversation.
     """
     version = trajectory.policy_version
     sampled = [
@@ -108,16 +108,16 @@ def item_of(trajectory: Trajectory, *, updated: bool) -> Item:
 
 
 def check_mismatch(update: StepStats, engine: str) -> None:
-    """Stop if what sampled the tokens is not what is trained: importance weights would hide it.
+    """Stop if the sampling model is not the one being trained: importance weights would hide it.
 
     Args:
-        update: A step's first, of tokens that these very weights have drawn.
-        engine: Which drew them.
+        update: A step's first update, on tokens sampled by these very weights.
+        engine: The engine that sampled them.
 
     Raises:
-        RunFailed: If their log-probabilities are apart by more than rounding explains.
+        RunFailed: If their log-probabilities differ by more than rounding explains.
     """
-    # What is not a number comes of weights, and has a check of its own.
+    # NaN comes from the weights, and has its own check.
     if update.mismatch_mean is None or not update.mismatch_mean > MISMATCH:
         return
     raise RunFailed(
@@ -134,10 +134,10 @@ class Learning:
     """Updates the weights.
 
     Args:
-        trainer: Holds them.
-        ranks: Of this process.
-        threads: That torch may use.
-        in_background: In another thread: the next step is drawn meanwhile.
+        trainer: Holds the weights.
+        ranks: This process and the others.
+        threads: Number of threads that torch may use.
+        in_background: Whether to train in another thread, so that the next step can be generated meanwhile.
     """
 
     def __init__(self, trainer: Trainer, ranks: Ranks, *, threads: int, in_background: bool) -> None:

@@ -1,7 +1,7 @@
 """The reinforcement learning loop, in the order in which data flow (CodeV §4.3, stage 2).
 
-A step is `_Loop.step`: draw and score, advantages, credit, update, record. Around it is what happens
-between steps: the weights are handed to the engine, evaluated when that is due, and saved.
+A step is `_Loop.step`: generate and score, advantages, credit, update, record. Between steps, the weights are
+transferred to the engine, evaluated when that is due, and saved.
 """
 
 import time
@@ -68,7 +68,7 @@ from vtune.uses import run_failure
 T = TypeVar("T")
 
 REPLIES = 2
-"""Per source and step: the worst and the best are kept as text (ours)."""
+"""Per source and step: the worst and the best replies are kept as text (ours)."""
 
 _SHOWN = (
     "reward",
@@ -89,15 +89,15 @@ def run_rl(
     """Train; weights, metrics, trajectories and checkpoints go to `out`.
 
     Args:
-        recipe: What to do.
+        recipe: The recipe.
         out: The run folder.
-        resume: Continue the run in it.
-        track: Name of a tracker that gets what `metrics.jsonl` gets, and trajectories.
+        resume: Continue the run in the folder.
+        track: Name of a tracker that receives the contents of `metrics.jsonl`, and trajectories.
         profile: The step to record with torch's profiler, counted from 1.
 
     Returns:
-        `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were seen to be those
-        of the start), `seconds`, and `last`, the last step's row over all sources.
+        `model` (folder of the trained weights), `steps`, `frozen` (parts whose weights were verified to be
+        unchanged), `seconds`, and `last`, the last step's row over all sources.
     """
     check_tracker(track)
     check_profile(profile, done=0, steps=recipe.steps)
@@ -144,15 +144,15 @@ async def _train(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step on its way through the loop: each stage returns it with its own results."""
+    """A step on its way through the loop: each stage returns it with its own results added."""
 
     number: int
-    """Steps completed before it."""
+    """Number of steps completed before it."""
     clock: Clock
     drawn: StepGroups
-    """This process's rollouts, scored, and which of their groups are learnt from."""
+    """This process's scored rollouts, and which of their groups are learnt from."""
     everyone: list[Trajectory]
-    """The rollouts of all processes, without their pictures."""
+    """The rollouts of all processes, without pictures."""
     tightened: dict[str, float]
     """Metrics of IoU thresholds."""
     learnt: list[Trajectory] = field(default_factory=list)
@@ -181,7 +181,7 @@ class _Loop:
             recipe, run.agent, run.scorer, self._tightening, ranks, policy=run.policy, engine=run.engine
         )
         share = recipe.prompts_per_step // ranks.world
-        # Prompts that each process has taken; without dynamic sampling a step takes its share.
+        # Prompts that each process has used; without dynamic sampling each step uses its share.
         self._taken: list[int] = (run.state or {}).get("taken", [run.done * share] * ranks.world)
         self._sampling = DynamicSampling(
             self._drawing,
@@ -224,7 +224,7 @@ class _Loop:
         )
 
     async def steps(self) -> Mapping[str, float]:
-        """All steps that are left; returns the last one's row over all sources, empty if there was none."""
+        """Run all remaining steps; returns the last one's row over all sources, empty if there was none."""
         done, steps = self._run.done, self._recipe.steps
         rows: Rows = {}
         shown = Training("rl", self._run.out, steps, done=done, show=self._ranks.first)
@@ -243,7 +243,7 @@ class _Loop:
         clock = Clock()
         await self._together(number, self.scheduler.ready(number))
         if self._evaluation.due(number):
-            # It has the engine, and the machine, to itself.
+            # An evaluation gets the engine, and the machine, to itself.
             await self._together(number, self.scheduler.settled())
             clock.leave_out(await self._evaluate(number))
         step = await self._drawn_and_scored(number, clock)
@@ -252,12 +252,12 @@ class _Loop:
         step = await self._updated(step)
         step = self._recorded(step)
         if step.updates and not staleness(step.everyone, number):
-            # Behind the record: a curve that ends here shows why.
+            # After the record is written, so that the metrics show why the run ended here.
             check_mismatch(step.updates[0], self._recipe.rollout.engine)
         return step
 
     async def _drawn_and_scored(self, number: int, clock: Clock) -> Step:
-        """Draw and score: a group whose rewards are all alike may be replaced, so neither ends first."""
+        """Generate and score in one phase: zero-variance groups may be replaced, which needs the scores."""
         with phase("rollout"):
             drawn = await self._together(number, self.scheduler.of(number))
         clock.lap("rollout")
@@ -267,14 +267,14 @@ class _Loop:
         try:
             check_unscored(everyone, self._recipe.reward.max_unscored)
         except RunFailed:
-            self._save_unsaved(number)  # all processes count the same trajectories
+            self._save_unsaved(number)  # all processes have the same trajectories, so all raise this
             raise
-        # Before anything is awaited: the next step may be scored while this one trains.
+        # Before any await: the next step may be scored while this one trains.
         tightened = self._tightening.after(number, everyone)
         return Step(number=number, clock=clock, drawn=drawn, everyone=everyone, tightened=tightened)
 
     def _say_silent(self, number: int, total: int) -> None:
-        """Say of whom the judge of the reward was asked in vain; a run may go on without a few of them."""
+        """Report rollouts for which the reward's judge did not answer; a few of them do not stop the run."""
         silent = self._run.scorer.silent
         line = silent_line(self._ranks.gather(dict(silent)), total)
         silent.clear()
@@ -326,7 +326,7 @@ class _Loop:
         return replace(step, rows=rows)
 
     def _rest_of_the_row(self, step: Step) -> dict[str, float]:
-        """What the metrics say of the step as a whole that all processes have to be asked for."""
+        """Metrics of the step as a whole that have to be gathered from all processes."""
         drawn_by = self._ranks.gather(replace(step.drawn, trajectories=[]))
         used = self._ranks.gather((self._run.agent.take_lost(), memory_gib(self._ranks.device)))
         self._taken = [one.taken for one in drawn_by]
@@ -346,12 +346,12 @@ class _Loop:
             return await self._sampling.of(number)
 
     def _gathered(self) -> AbstractContextManager[object]:
-        # An engine with weights of its own was given them before.
+        # Other engines have their own weights, which were transferred before.
         drawn_here = self._recipe.rollout.engine == "transformers"
         return self._run.trainer.gathered() if drawn_here else nullcontext()
 
     async def _together(self, number: int, awaited: Awaitable[T]) -> T:
-        """What is awaited; one process may lose its engine alone: all stop together, with what is trained."""
+        """Await a result; if one process loses its engine, all stop together, and save what is trained."""
         found: list[T] = []
         failure = None
         try:
@@ -365,12 +365,12 @@ class _Loop:
         return found[0]
 
     async def _evaluate(self, done: int) -> float:
-        """The evaluation that is due after `done` steps; returns the seconds that it took."""
+        """Run the evaluation due after `done` steps; returns the seconds that it took."""
         began = time.monotonic()
         try:
             given_up = await self._evaluation.after(done, self._run.engine)
         except RunFailed:
-            # All processes have it, and all are here.
+            # All processes raise this together.
             self._save_unsaved(done)
             raise
         if given_up:
@@ -394,6 +394,6 @@ class _Loop:
 
 
 def _without_pictures(trajectory: Trajectory) -> Trajectory:
-    """What other processes need of a trajectory: its numbers, and what the policy wrote."""
+    """The part of a trajectory that other processes need: its numbers, and what the policy wrote."""
     written = tuple(message for message in trajectory.messages if message.role == "assistant")
     return replace(trajectory, images=(), messages=written)

@@ -14,11 +14,11 @@ SECONDS = 5.0
 
 
 SERVERS = "rollout.servers"
-"""Key of the servers that receive weights: they are the same for all machines."""
+"""Key of the servers that receive weights; all machines must use the same ones."""
 JUDGE = "reward.judge.base_url"
 """Key of the service that is used only if rows need it."""
 PORTS = {"http": 80, "https": 443}
-"""Default ports of addresses without one."""
+"""Default ports of URLs without one."""
 
 
 def check_services_here(
@@ -28,20 +28,20 @@ def check_services_here(
     *,
     idle_judge: Callable[[str], bool],
 ) -> None:
-    """Check that services which a recipe names by a loopback address also run on this machine.
+    """Check that services that a recipe names by a loopback address also run on this machine.
 
-    The first process of the run has asked its services itself; of every other machine, the first process
-    there looks. Other addresses mean the same machine everywhere.
+    The first process of the run has already checked its own services; on every other machine, the first
+    process does. Other addresses mean the same service everywhere.
 
     Args:
-        recipe: Of the run, as values.
-        suites: Those of its evaluations, by name, as values.
-        ranks: Of this process.
-        idle_judge: Whether nothing asks the judge of the reward of a suite, or for "" that of the recipe; the
-            rows are read for it, and only where nothing listens.
+        recipe: The run's recipe, as plain values.
+        suites: Its evaluation suites by name, as plain values.
+        ranks: This process and the others.
+        idle_judge: Whether nothing uses the judge of a suite's reward, or for "" that of the recipe; this
+            reads the rows, so it is called only if nothing listens.
 
     Raises:
-        RecipeError: If nothing listens at such an address here, or it is of servers that draw.
+        RecipeError: If nothing listens at such an address here, or it belongs to rollout servers.
     """
     if ranks.first or ranks.local:
         return
@@ -70,12 +70,12 @@ def check_services_here(
 
 
 def loopback_urls(recipe: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(key path, URL) of the services that a recipe, as values, names by a loopback address."""
+    """(key path, URL) of the services that a recipe, as plain values, names by a loopback address."""
     return [(key, url) for key, url, _ in _urls(recipe) if _is_loopback(urlsplit(url).hostname)]
 
 
 def _urls(value: Any, key: str = "", *, listed: bool = False) -> Iterator[tuple[str, str, bool]]:
-    """(key path, URL, whether it is part of a list) of everything in a recipe that is one."""
+    """(key path, URL, whether it is in a list) of every URL in a recipe."""
     if isinstance(value, Mapping):
         for name, one in value.items():
             yield from _urls(one, f"{key}.{name}" if key else name, listed=listed)
@@ -91,9 +91,9 @@ def _is_loopback(host: str | None) -> bool:
         return host is not None
     try:
         address = ipaddress.ip_address(host)
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return False
-    # vLLM prints `http://0.0.0.0:8000`; whoever connects to that gets the machine that it is itself.
+    # vLLM prints `http://0.0.0.0:8000`, and connecting to that address reaches the machine itself.
     return address.is_loopback or address.is_unspecified
 
 

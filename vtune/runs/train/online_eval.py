@@ -1,7 +1,7 @@
 """Evaluation during training: the current weights, with the run's own engine.
 
-Every process takes part, with every n-th question of a suite; what they found is put together, and the first
-one writes it. Nothing of it reaches the training: draws have keys of their own, and no state is shared.
+Every process takes part, with every n-th question of a suite; results are gathered, and the first process
+writes them. Training is not affected: sampling has separate keys, and no state is shared.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ LOOK = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one process found."""
+    """The results of one process."""
 
     trajectories: list[Trajectory] = field(default_factory=list)
     """Without pictures and tokens."""
     marks: list[Mark] = field(default_factory=list)
     fallbacks: list[Mark] = field(default_factory=list)
-    """The same with the protocol's own fallback."""
+    """Marks with the protocol's own fallback."""
     audited: list[AuditRow] = field(default_factory=list)
 
 
@@ -64,19 +64,19 @@ class OnlineEvaluation:
     """Evaluates the weights during training whenever an evaluation is due.
 
     Args:
-        recipe: When; None: never.
-        suites: On what.
-        steps: Of the whole run.
-        policy: The tokens and pictures of the model; whoever draws has its weights.
-        gathered: Inside of it, a transformers engine has the weights; all processes enter together.
-        ranks: Of this process.
+        recipe: When to evaluate; None: never.
+        suites: The suites to evaluate on.
+        steps: Number of steps in the whole run.
+        policy: The model's tokenizer and picture reader; the engine has the weights.
+        gathered: A context in which a transformers engine has the weights; all processes enter it together.
+        ranks: This process and the others.
         out: The run folder.
-        record: Where the numbers go.
-        checkpoints: Notes each evaluation.
-        done: Steps done before this run continued.
-        stop_requested: Whether this process is to stop: what is being drawn then is given up, and drawn anew
-            by whoever continues the run.
-        announced: Whether the run has said what protects the machine from code.
+        record: Records the metrics.
+        checkpoints: Is told about each evaluation.
+        done: Number of steps done before this run resumed.
+        stop_requested: Whether this process is to stop: an evaluation in progress is then abandoned, and
+            repeated when the run resumes.
+        announced: Whether the run has already reported how the machine is protected from code.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class OnlineEvaluation:
         self._stop_requested = stop_requested
         self._announced = announced
         self._codes: dict[str, bool] = {}
-        """Whether a question of a suite, by its name, may run code."""
+        """Suite name -> whether one of its questions may run code."""
 
     def due(self, step: int) -> list[Loaded]:
         """The suites to evaluate after `step` steps; the same in all processes."""
@@ -128,15 +128,15 @@ class OnlineEvaluation:
         """Evaluate one suite after `step` steps.
 
         Returns:
-            Whether it was given up in all processes, because one was told to stop.
+            Whether it was abandoned in all processes, because one was told to stop.
 
         Args:
             one: The suite.
             step: Steps done.
-            engine: It has taken the weights.
+            engine: An engine that has taken the weights.
 
         Raises:
-            RunFailed: In all processes, if an engine has died or too much could not be scored.
+            RunFailed: In all processes, if an engine has died or too many replies are unscored.
         """
         began = time.monotonic()
         found: _Share | None = _Share()
@@ -149,7 +149,7 @@ class OnlineEvaluation:
             if failure is None:
                 raise
         shares = self._ranks.gather((found, failure))
-        # One process may have lost its engine alone; all stop together.
+        # If one process has lost its engine, all stop together.
         for _, failed in shares:
             if failed is not None:
                 raise failed
@@ -171,7 +171,7 @@ class OnlineEvaluation:
         overall = rows[row_name(one.name)]
         overall["seconds_eval"] = time.monotonic() - began
         self._record.write(step, rows)
-        # One that is still being written may be the best.
+        # A checkpoint that is still being written may be the best.
         self._checkpoints.finish()
         if self._ranks.first:
             self._checkpoints.point()
@@ -182,10 +182,10 @@ class OnlineEvaluation:
         return False
 
     def _scores(self, one: Loaded, whole: Sequence[_Share]) -> Scores:
-        """What the suite's scorer makes of all shares.
+        """The suite's scores over all shares.
 
         Raises:
-            RunFailed: In all processes, if a user's own breaks in one of them.
+            RunFailed: In all processes, if a user's own scorer fails in one of them.
         """
         found: Scores = {}
         failure: RunFailed | None = None
@@ -203,7 +203,7 @@ class OnlineEvaluation:
         return found
 
     async def _unless_stopped(self, drawing: Awaitable[_Share]) -> _Share | None:
-        """What is drawn; None if this process is told to stop before the end."""
+        """The result of an evaluation; None if this process is told to stop before its end."""
         task = asyncio.ensure_future(drawing)
         try:
             while not task.done() and not self._stop_requested():
@@ -215,7 +215,7 @@ class OnlineEvaluation:
         return None if task.cancelled() and self._stop_requested() else task.result()
 
     async def _drawn(self, one: Loaded, step: int, engine: Engine) -> _Share:
-        """This process's share of a suite: drawn, scored and audited, a portion after the other."""
+        """This process's share of a suite: generated, scored and audited in portions."""
         suite, ranks = one.suite, self._ranks
         pictures = self._policy.pictures.within(suite.images)
         transform = black if suite.call_images == "black" else None
@@ -246,7 +246,7 @@ class OnlineEvaluation:
         return found
 
     def _runs_code(self, one: Loaded) -> bool:
-        """Whether a question of the suite may run code; to know that no one does, all are read."""
+        """Whether a question of the suite may run code; all questions are read unless one does."""
         if one.name not in self._codes:
             records = islice(read_records(one.suite), one.limit)
             self._codes[one.name] = any(map(needs_sandbox, records))
@@ -278,7 +278,7 @@ class OnlineEvaluation:
                 group=number * ranks.world + ranks.rank,
                 rollout=rollout,
                 policy_version=step,
-                # As in an evaluation by itself: chance is the same after every step.
+                # As in a separate evaluation, so that random numbers are the same after every step.
                 key=(suite.seed, 0, number * ranks.world + ranks.rank, rollout),
                 apart=True,
             )
@@ -288,18 +288,18 @@ class OnlineEvaluation:
 
 
 def searches_of(out: Path, suite: str, rank: int) -> Path:
-    """The file for what the web says in evaluations of a suite, each of which has its own record and budget.
+    """The file that records web results in evaluations of a suite, each with its own record and budget.
 
     Args:
         out: The run folder.
-        suite: Name of the suite.
-        rank: Of the process.
+        suite: The suite's name.
+        rank: Rank of the process.
     """
     return out / f"search-eval-{suite}-{rank}.jsonl"
 
 
 def _failed(one: Loaded, error: Exception) -> RunFailed | None:
-    """A failure of one process as that of the run, which saves what it has trained; None: a bug of ours."""
+    """One process's failure as that of the run, which then saves what is trained; None: a bug of ours."""
     if isinstance(error, RunFailed) or not isinstance(error, VtuneError):
         return run_failure(error)
     where = "; ".join(text for text in (f"eval suite {one.name}", error.where) if text)

@@ -15,7 +15,7 @@ class OnlineSuite(Strict):
     suite: str
     """Name of a shipped suite, or a path."""
     limit: int | None = Field(default=None, gt=0)
-    """Only this many questions, from the start; null: all."""
+    """Only this many questions, from the start of the suite; null: all."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """`key.path` -> value, overriding the suite."""
 
@@ -33,7 +33,7 @@ class OnlineEval(Strict):
     """When weights are evaluated during training: before the first step, periodically, and after the last."""
 
     every: int = Field(gt=0)
-    """Steps."""
+    """Interval in steps."""
     suites: tuple[Annotated[OnlineSuite, BeforeValidator(_from_name)], ...] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -48,7 +48,7 @@ def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
     """Check that a checkpoint can be chosen as the best.
 
     Raises:
-        ValueError: If nothing evaluates it, or what is evaluated has no checkpoint.
+        ValueError: If it is never evaluated, or an evaluation has no checkpoint.
     """
     best = checkpoints.keep.best
     if best is None:
@@ -67,5 +67,5 @@ def check_best(recipe: OnlineEval | None, checkpoints: Checkpoints) -> None:
 
 
 def evaluations_of(recipe: OnlineEval, steps: int) -> int:
-    """How often a run of `steps` steps is evaluated."""
+    """The number of evaluations in a run of `steps` steps."""
     return 1 + steps // recipe.every + (steps % recipe.every > 0)

@@ -27,13 +27,13 @@ from vtune.runs.train.online_recipe import OnlineEval, evaluations_of
 from vtune.sandbox import Isolation
 
 YOUNGER = "suite.answer_default"
-"""A key that older suites do not have."""
+"""A key that older suites lack."""
 _YOUNGER = " (`answer_default: null` in its `settings` reads answers as when it began)"
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A suite as it will be evaluated."""
+    """A suite, ready to be evaluated."""
 
     name: str
     suite: EvalSuite
@@ -43,17 +43,17 @@ class Loaded:
 def load_suites(
     recipe: OnlineEval | None, *, kind: Kind, tensor_parallel: int = 1, isolation: Isolation = "auto"
 ) -> list[Loaded]:
-    """The suites that a section names; none without a section.
+    """The suites that a recipe section names; empty without a section.
 
     Args:
         recipe: The section.
-        kind: What will draw.
-        tensor_parallel: GPUs that share the run's vLLM, which draws evaluations too.
-        isolation: Of the run's own sandbox. Where it asks for a tier, code in evaluations gets the same one,
-            unless the `settings` of a suite ask for another.
+        kind: The kind of engine.
+        tensor_parallel: GPUs that share the run's vLLM, which also generates in evaluations.
+        isolation: That of the run's own sandbox. If it requests a tier, code in evaluations gets the same
+            one, unless the `settings` of a suite request another.
 
     Raises:
-        RecipeError: If one cannot be read, or cannot be evaluated so.
+        RecipeError: If a suite cannot be read, or cannot be evaluated in this way.
     """
     found = []
     for one in recipe.suites if recipe is not None else ():
@@ -94,7 +94,7 @@ def load_suites(
 
 
 def values_of(suites: Iterable[Loaded]) -> dict[str, dict[str, Any]]:
-    """Name -> the suite's settings, as values."""
+    """Name -> the suite's settings, as plain values."""
     return {one.name: one.suite.model_dump(mode="json") for one in suites}
 
 
@@ -109,11 +109,11 @@ def check_suites(
     """Check that all questions can be read and judged; returns the rollouts of each suite, by name.
 
     Args:
-        suites: Of the run.
-        tools: Its own, which are open while they are evaluated.
-        model: Of the run: its tokenizer counts the prompts; None: it is not here, and they are not counted.
-        world: Processes of the run, which share the questions.
-        ask: Ask the search services, too.
+        suites: The run's suites.
+        tools: The run's own tools, which stay open during evaluations.
+        model: The run's model, whose tokenizer counts the prompts; None: it is not here, nothing is counted.
+        world: Number of processes that share the questions.
+        ask: Whether to contact the search services too.
 
     Raises:
         VtuneError: With the problems found.
@@ -129,7 +129,7 @@ def check_suites(
         found = check_questions(
             suite, suite.reward, suite.tools, scorer=scorer, prompt=style, limit=one.limit
         )
-        # Looks are audited by boxes alone.
+        # Looks are audited by boxes only.
         check_judge(suite.reward, answers=found.judged_answers, looks=0)
         check_summariser(suite.tools)
         if model is not None:
@@ -148,7 +148,7 @@ def _check_lengths(one: Loaded, model: str, count: int) -> None:
 
 
 def idle_judge_of(suites: Iterable[Loaded], name: str) -> bool:
-    """Whether nothing asks the judge of the reward of the suite of a name.
+    """Whether nothing uses the judge of the reward of the suite with this name.
 
     Raises:
         VtuneError: If its questions cannot be read or judged.
@@ -161,7 +161,7 @@ def idle_judge_of(suites: Iterable[Loaded], name: str) -> bool:
 
 
 def _check_record(one: Loaded, tools: ToolsRecipe | None, world: int) -> None:
-    """Check that a suite does not write the record that the run writes: a record has one writer."""
+    """Check that a suite does not write to the same web record as the run: a record has one writer."""
     check_writers(one.suite.tools, world=world)
     files = [found.web.record for found in (tools, one.suite.tools) if found is not None]
     if len(files) == 2 and None not in files and len({Path(str(file)).resolve() for file in files}) == 1:
@@ -188,10 +188,10 @@ def cost_of(
     """What a dry run reports about evaluations: how many there are, and how many rollouts they generate.
 
     Args:
-        recipe: The section; None: nothing.
-        rollouts: Of each suite.
-        steps: Of the run.
-        trained: Rollouts that it learns from; None where it draws none.
+        recipe: The section; None: returns nothing.
+        rollouts: Number of rollouts in each suite.
+        steps: Number of steps in the run.
+        trained: Number of rollouts that it learns from; None if it generates none.
     """
     if recipe is None:
         return {}
@@ -203,10 +203,10 @@ def cost_of(
 
 
 def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
-    """Write down what identifies a run's evaluations.
+    """Write down the identity of a run's evaluations.
 
     Raises:
-        RecipeError: As `check_pinned`.
+        RecipeError: As for `check_pinned`.
     """
     pinned = check_pinned(suites, out)
     if pinned:
@@ -214,15 +214,15 @@ def pin_suites(suites: Iterable[Loaded], out: Path) -> None:
 
 
 def check_pinned(suites: Iterable[Loaded], out: Path) -> dict[str, Any]:
-    """Check that a run's evaluations are still the same; called before anything of the run is written.
+    """Check that a run's evaluations are unchanged; called before anything of the run is written.
 
-    Suites may be added, or left out, when a run resumes.
+    Suites may be added or removed when a run resumes.
 
     Returns:
-        What the evaluations are known by, those of before included.
+        The identity of the evaluations, including earlier ones.
 
     Raises:
-        RecipeError: If one differs from that of the same name that the run began with.
+        RecipeError: If a suite differs from the one of the same name with which the run began.
     """
     file = out / PINNED
     begun = file.is_file() and holds_run(out)

@@ -30,7 +30,7 @@ from vtune.update.starting import start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What a run is made of."""
+    """The components of a run."""
 
     recipe: RLRecipe
     out: Path
@@ -43,11 +43,11 @@ class Opened:
     waiting: Stopwatch
     """Runs while conversations wait for the sandbox."""
     runs_code: bool
-    """Whether a row of the data may run code; then a sandbox was started."""
+    """Whether a row of the data may run code; if so, a sandbox was started."""
     done: int
-    """Steps completed before the run resumed."""
+    """Number of steps completed before the run resumed."""
     state: Mapping[str, Any] | None
-    """The state that was saved after them."""
+    """The state that was saved after those steps."""
     began: float
     """When its weights were loaded, by `time.monotonic`."""
 
@@ -59,10 +59,10 @@ async def opened(
     """Load the weights, and open what generates and scores.
 
     Args:
-        recipe: Of the run.
-        suites: Its evaluations: the engine has room for their conversations too.
+        recipe: The run's recipe.
+        suites: Its evaluation suites: the engine has room for their conversations too.
         out: The run folder.
-        ranks: Of this process.
+        ranks: This process and the others.
         resume: Continue from the newest checkpoint.
     """
     torch.set_num_threads(recipe.update.threads)
@@ -115,7 +115,7 @@ def _engine(
     ranks: Ranks,
     waiting: Stopwatch,
 ) -> Engine:
-    """What draws; `weights` is the folder through which servers get what was learnt."""
+    """The engine; `weights` is the folder through which servers receive the trained weights."""
     return training_engine(
         recipe.rollout,
         trainer.rollouts,
@@ -139,7 +139,7 @@ def _adapters(recipe: RLRecipe) -> Adapters | None:
 
 
 def _trainer(recipe: RLRecipe, ranks: Ranks) -> tuple[Policy, Trainer]:
-    """The policy with the starting weights, and what updates it."""
+    """The policy with the starting weights, and its trainer."""
     ranks.wait()
     policy = starting_policy(recipe.model, recipe.images, recipe.update, ranks)
     updates = recipe.steps * recipe.updates_per_step

@@ -14,22 +14,22 @@ from vtune.update.ranks import Ranks
 
 FOLDER = "profile"
 ROWS = 40
-"""Operators in the table, those with the longest own time first (ours)."""
+"""Operators in the table, those with the longest time of their own first (ours)."""
 
 phase = record_function
-"""Names a part of a step in its profile, as a context; costs almost nothing when not profiling."""
+"""A context that names a part of a step in its profile; costs almost nothing when not profiling."""
 
 
 def check_profile(step: int | None, *, done: int, steps: int) -> None:
-    """Check that a run reaches the step that is to be recorded.
+    """Check that a run will reach the step to be recorded.
 
     Args:
-        step: Counted from 1; None: none is.
-        done: Steps that the run has behind it.
-        steps: Of the whole run.
+        step: Counted from 1; None: no step is recorded.
+        done: Number of steps already done.
+        steps: Number of steps in the whole run.
 
     Raises:
-        RecipeError: If it does not.
+        RecipeError: If it will not.
     """
     if step is not None and not done < step <= steps:
         left = f"steps {done + 1} to {steps} are left" if done < steps else f"all {steps} steps are done"
@@ -40,12 +40,12 @@ class Profile:
     """Records one step of a run, in each process.
 
     A step is written to `profile/step-NNNNNN-rank-R.json.gz`, a Chrome trace of all threads for Perfetto or
-    `chrome://tracing`, and its operators, summed up, to a `.txt` beside it.
+    `chrome://tracing`, and a summary of its operators to a `.txt` file beside it.
 
     Args:
         step: Counted from 1; None records nothing.
         out: The run folder.
-        ranks: Of this process.
+        ranks: This process and the others.
 
     """
 
@@ -56,19 +56,19 @@ class Profile:
 
     @classmethod
     def of_run(cls, step: int | None, out: Path, ranks: Ranks, *, done: int, steps: int) -> Self:
-        """That of a run with `done` of its steps behind it; raises what `check_profile` raises."""
+        """The profile of a run in which `done` steps are done; raises as `check_profile` does."""
         check_profile(step, done=done, steps=steps)
         return cls(step, out, ranks)
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """A context around the step after `number` others; a failing step leaves no profile."""
+        """A context around the step that follows `number` others; a failing step leaves no profile."""
         if self._step != number + 1:
             yield
             return
         with profile(
             activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * torch.cuda.is_available()],
-            # Updates may run in a thread of their own.
+            # Updates may run in another thread.
             experimental_config=torch._C._profiler._ExperimentalConfig(profile_all_threads=True),
         ) as recorded:
             yield

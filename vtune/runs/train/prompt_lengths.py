@@ -9,14 +9,14 @@ from vtune.schema.store import sample_store
 from vtune.update.ranks import Ranks
 
 ALONE = Ranks(rank=0, world=1, local=0)
-"""Whose prompts are those of all ranks, in their order."""
+"""Ranks of a single process, whose prompts are those of all ranks, in order."""
 
 
 def check_first_prompts(recipe: RLRecipe) -> None:
-    """Check the prompts that are asked first: see `check_prompt_lengths`.
+    """Check the prompts of the first step: see `check_prompt_lengths`.
 
     Raises:
-        DataError: As there.
+        DataError: As it does.
     """
     store = sample_store([Path(name) for name in recipe.data])
     step = recipe.prompts_per_step

@@ -17,17 +17,17 @@ METRICS = "metrics.jsonl"
 
 
 class Record:
-    """Writes a run's numbers, in the first process; the others write nothing. A context manager.
+    """Writes a run's metrics in the first process; the others write nothing. A context manager.
 
-    What a run wrote after its last checkpoint is removed, since it is repeated; a finished evaluation of the
-    very weights that it resumes from stays.
+    Metrics written after the last checkpoint are removed, since those steps are repeated; a finished
+    evaluation of the very weights that the run resumes from is kept.
 
     Args:
         out: The run folder.
-        ranks: Of this process.
+        ranks: This process and the others.
         settings: The recipe, as plain values.
         track: Name of a tracker, or None.
-        done: Steps done before the run continued.
+        done: Number of steps done before the run resumed.
     """
 
     def __init__(
@@ -37,20 +37,20 @@ class Record:
         lines = read_metrics(file) if ranks.first and file.exists() else []
         suites = finished_suites(lines, done)
         (self.evaluated, *_) = ranks.gather(suites)
-        """Suites that the weights of `done` have been evaluated on; alike in all processes."""
+        """Suites on which the weights after `done` steps have been evaluated; the same in all processes."""
         kept = {
             line.source: line.values
             for line in lines
             if line.step == done and any(line.source.startswith(row_name(name, "")) for name in suites)
         }
         if ranks.first and done and not any(line.step == done - 1 and line.source == ALL for line in lines):
-            # A kill, or a full disk, cuts no more than the last line, which in each step is that over all
-            # sources. What the run wrote next is done again.
+            # A kill or a full disk truncates only the last line, which in each step is the one over all
+            # sources. The following steps are repeated anyway.
             say(f"{file} lacks the numbers of step {done - 1}, the last one done: they were cut, or removed")
         self._log = MetricsLog(file, first_step=done, also=kept) if ranks.first else None
         self._tracker = Tracker(track if ranks.first else None, out, settings, first_step=done, warn=say)
         if kept:
-            # It forgets what comes from `done` on.
+            # The tracker drops everything from step `done` on.
             self._tracker.numbers(done, kept)
 
     def __enter__(self) -> Self:
@@ -65,11 +65,11 @@ class Record:
             self._log.__exit__(kind, error, trace)
 
     def write(self, step: int, rows: Rows) -> None:
-        """The numbers of a step, by source."""
+        """Write the metrics of a step, by source."""
         if self._log is not None:
             self._log.write(step, rows)
         self._tracker.numbers(step, rows)
 
     def trajectories(self, step: int, drawn: Sequence[Trajectory], file: Path) -> None:
-        """A few of a step's trajectories for the tracker; a file keeps all of them."""
+        """Pass a few of a step's trajectories to the tracker; a file keeps all of them."""
         self._tracker.trajectories(step, drawn, file)

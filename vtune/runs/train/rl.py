@@ -73,10 +73,10 @@ def check_rl(recipe: RLRecipe, *, world: int) -> dict[str, Any]:
 
 
 def suites_of(recipe: RLRecipe) -> list[Loaded]:
-    """The suites that the run's engine evaluates its weights on; none without `eval`.
+    """The suites on which the run's engine evaluates its weights; empty without `eval`.
 
     Raises:
-        RecipeError: If one cannot be read, or cannot be evaluated so.
+        RecipeError: If a suite cannot be read, or cannot be evaluated in this way.
     """
     return load_suites(
         recipe.eval,
@@ -87,17 +87,17 @@ def suites_of(recipe: RLRecipe) -> list[Loaded]:
 
 
 def check_loopback(recipe: RLRecipe, suites: Sequence[Loaded], ranks: Ranks) -> None:
-    """Check that services on a loopback address that the run uses are on this machine, too.
+    """Check that services that the run uses on a loopback address also run on this machine.
 
     Raises:
-        RecipeError: If one is not (see `check_services_here`).
+        RecipeError: If one does not (see `check_services_here`).
     """
     idle = partial(idle_judge, recipe, suites)
     check_services_here(recipe.model_dump(mode="json"), values_of(suites), ranks, idle_judge=idle)
 
 
 def idle_judge(recipe: RLRecipe, suites: Sequence[Loaded], suite: str) -> bool:
-    """Whether nothing asks the judge of the reward: of a suite by its name, or for "" of the recipe itself.
+    """Whether nothing uses the judge of the reward: of the named suite, or for "" of the recipe itself.
 
     Raises:
         VtuneError: If the rows cannot be read or judged.
@@ -112,7 +112,7 @@ def idle_judge(recipe: RLRecipe, suites: Sequence[Loaded], suite: str) -> bool:
 
 
 def check_chat(recipe: RLRecipe) -> None:
-    """See that the model can chat; warn where its template opens the thoughts and the format is rewarded.
+    """Check that the model can chat; warn if its template opens the thoughts and the format is rewarded.
 
     Raises:
         DataError: As `load_chat` does.
@@ -127,11 +127,11 @@ def check_chat(recipe: RLRecipe) -> None:
 
 
 def doubts(recipe: RLRecipe) -> list[str]:
-    """What a recipe does that its author may not have intended; it can still be run.
+    """What a recipe does that its author may not have intended; the run can still start.
 
-    With one update of what the same weights have drawn, every ratio is 1, and losses that coincide there have
-    the gradient of the default, whose recipes do not claim to differ. A reward without weights teaches
-    nothing, and a penalty on lengths that no conversation reaches penalises none.
+    With a single update on tokens sampled by the same weights, every ratio is 1, and losses that coincide
+    there have the default's gradient, although their recipes claim to differ. A reward without weights
+    teaches nothing, and a length penalty that no conversation reaches penalises nothing.
     """
     found = []
     algorithm = recipe.loss.algorithm
@@ -157,10 +157,10 @@ def doubts(recipe: RLRecipe) -> list[str]:
 
 
 def idle_credit(credit: Credit | None, offers: Collection[str]) -> list[str]:
-    """What is odd about tool types between whose calls credit is to be transferred, and that make none.
+    """Warnings about tool types that credit is to be transferred between, but that no sample offers.
 
     Args:
-        credit: Of the recipe.
+        credit: The recipe's section.
         offers: The tools that samples offer.
     """
     types = {name: tool_types()[name].tools for name in (credit.tools if credit is not None else ())}
@@ -175,8 +175,8 @@ def check_service(reward: RewardRecipe) -> None:
     """Check that a reward service responds; warn about one that does not if another can replace it.
 
     Raises:
-        ServiceError: If none answers.
-        RecipeError: If one refuses.
+        ServiceError: If no service answers.
+        RecipeError: If a service rejects the request.
     """
     silent = ping_services(reward)
     if reward.service is not None and len(silent) == len(reward.service.urls):
@@ -190,9 +190,9 @@ def check_service(reward: RewardRecipe) -> None:
 
 
 class _Rows:
-    """What the rows of the data offer and need, seen one by one; the first problem of each kind is kept.
+    """What the rows of the data offer and need, read one by one; the first problem of each kind is kept.
 
-    Problems of all rows together come after those of single rows, which are all listed at once.
+    Problems of all rows together are reported after those of single rows, which are listed all at once.
     """
 
     def __init__(self, recipe: RLRecipe) -> None:
@@ -203,7 +203,7 @@ class _Rows:
         self.offers: set[str] = set()
 
     def see(self, sample: Sample) -> None:
-        """Take in the next row."""
+        """Process the next row."""
         self.offers.update(sample.tools)
         self._lists.see(without_pictures(sample))
         recipe = self._recipe
@@ -211,10 +211,10 @@ class _Rows:
         self._try("scores", lambda: self._add(check_samples([sample], recipe.reward)))
 
     def found(self) -> ToolSamples:
-        """What `check_evidence` asks for.
+        """The facts that `check_evidence` needs.
 
         Raises:
-            VtuneError: The first problem that tools have, or the first that scoring has.
+            VtuneError: The first problem with tools, or else the first with scoring.
         """
         for kind in ("tools", "scores"):
             if kind in self._failed:
@@ -222,7 +222,7 @@ class _Rows:
         return self._found
 
     def paying_for_lists(self) -> list[tuple[str, str]]:
-        """(source, verifier) where a reply that lists answers is right; once the rows are found to be."""
+        """(source, verifier) pairs that accept a reply listing several answers; only for valid rows."""
         return self._lists.paid()
 
     def _try(self, kind: str, check: Callable[[], None]) -> None:

@@ -50,7 +50,7 @@ class RLRecipe(Strict):
     """Null: the weights are not evaluated during training."""
     checkpoints: Checkpoints
     trajectories_every: int = Field(gt=0)
-    """Trajectories, with their pictures, are kept every this many steps, and always for the last one."""
+    """Trajectories, with their pictures, are kept every this many steps, and always for the last step."""
 
     @model_validator(mode="after")
     def _judged_at_once(self) -> Self:
@@ -71,8 +71,8 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
     """Check that a step splits over `world` processes and its updates.
 
     Raises:
-        RecipeError: If it does not, or the policy is to be drawn from at another temperature than 1, or in a
-            way that its engine cannot.
+        RecipeError: If it does not, if tokens would be sampled at a temperature other than 1, or if the
+            engine does not support the settings.
     """
     _check_engine(recipe.rollout)
     gpus = recipe.rollout.tensor_parallel
@@ -107,7 +107,7 @@ def check_sizes(recipe: RLRecipe, world: int) -> None:
 
 
 def check_machine(recipe: RLRecipe, processes: int) -> None:
-    """Check that the processes that share a vLLM are on one machine, where each has this many.
+    """Check that the processes that share a vLLM are on one machine, if each machine has this many processes.
 
     Raises:
         RecipeError: If they are not.

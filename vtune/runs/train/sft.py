@@ -58,7 +58,7 @@ from vtune.update.sequence import check_sequence_parallel
 from vtune.update.starting import start
 
 COUNTED = 200
-"""Where a trace is too long, this many at most are measured to count all that are; ours."""
+"""If a trace is too long, at most this many are measured to count the others; ours."""
 
 
 def check_sft(recipe: SFTRecipe) -> dict[str, Any]:
@@ -105,14 +105,14 @@ def check_traces(recipe: SFTRecipe) -> dict[str, Any]:
 
 
 def steps_of(recipe: SFTRecipe, *, traces: int) -> int:
-    """How many updates a run on this many traces has."""
-    # As a person writes it: 90 traces x 0.7 epochs are 63, and in floats a little less.
+    """The number of updates in a run on this many traces."""
+    # Exact decimals, as a user writes them: 90 traces x 0.7 epochs is 63, but slightly less in floats.
     epochs = Fraction(str(recipe.epochs or 0))
     return recipe.steps or int(traces * epochs) // recipe.batch_size
 
 
 def check_lengths(recipe: SFTRecipe) -> None:
-    """Check that the traces that are learnt from first are not too long; others are checked in their turn.
+    """Check that the traces used first are not too long; the others are checked when their turn comes.
 
     Raises:
         DataError: If one is, or the tokenizer cannot be loaded.
@@ -129,15 +129,15 @@ def run_sft(
     """Train on the traces; weights, metrics and checkpoints go to `out`.
 
     Args:
-        recipe: What to do.
+        recipe: The recipe.
         out: The run folder.
-        resume: Continue the run in it.
-        track: Name of a tracker that gets what `metrics.jsonl` gets.
+        resume: Continue the run in the folder.
+        track: Name of a tracker that receives the contents of `metrics.jsonl`.
         profile: The step to record with torch's profiler, counted from 1.
 
     Returns:
-        `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None where
-        nothing was left to do), `seconds`.
+        `model` (folder of the trained weights), `steps`, `traces`, `loss` of the last update (None if nothing
+        was left to do), `seconds`.
     """
     check_tracker(track)
     recipe = recipe.model_copy(update={"model": resolved(recipe.model)})
@@ -227,9 +227,9 @@ def _evaluate(
     finish: Callable[[], object],
     step: int,
 ) -> None:
-    """Evaluate what is due after `step` updates; the model itself draws.
+    """Evaluate all suites due after `step` updates; the trained model itself generates.
 
-    Where that fails, or the run is told to stop, what has been trained is saved first.
+    If that fails, or the run is told to stop, what has been trained is saved first.
     """
     try:
         for one in evaluation.due(step):
@@ -242,7 +242,7 @@ def _evaluate(
             if asyncio.run(evaluation.of(one, step, engine)):
                 stopping.stop(step, partial(save, step), finish)
     except RunFailed:
-        # All processes have it, and all are here.
+        # All processes raise this together.
         stopping.rescue(step, partial(save, step), finish)
         raise
 
@@ -271,13 +271,13 @@ def _update(
 
 
 class _Stream:
-    """The traces of each update, shuffled anew every epoch; a function of the step alone.
+    """The traces of each update, reshuffled every epoch; depends only on the step.
 
     Args:
-        recipe: Of the run.
-        policy: Whose tokens and pictures they are.
-        ranks: Of this process.
-        steps: Of the whole run.
+        recipe: The run's recipe.
+        policy: The policy, for its tokenizer and picture reader.
+        ranks: This process and the others.
+        steps: Number of steps in the whole run.
     """
 
     def __init__(self, recipe: SFTRecipe, policy: Policy, ranks: Ranks, *, steps: int) -> None:
@@ -287,20 +287,20 @@ class _Stream:
         self._steps = steps
         self._traces = trajectory_store([Path(name) for name in recipe.data])
         self._ahead: dict[int, Future[list[Trajectory]]] = {}
-        """What is being read, by step."""
+        """Steps being read: their futures, by step."""
 
     def batch(self, step: int) -> list[Item]:
-        """This process's share of the traces of an update; those of the next are read meanwhile."""
+        """This process's share of an update's traces; starts reading those of the next update."""
         ahead = self._ahead.pop(step, None)
         traces = self._read(step) if ahead is None else ahead.result()
         items = [self._item(*one) for one in zip(self._numbers(step), traces, strict=True)]
         if step + 1 < self._steps:
-            # By one thread: the others are for the pictures that this update waits for.
+            # In a single thread: the others are needed for the pictures of this update.
             self._ahead[step + 1] = self._policy.pictures.submit(self._read, step + 1)
         return items
 
     def _read(self, step: int) -> list[Trajectory]:
-        """The traces of an update, the pictures that they show decoded and cut to patches."""
+        """The traces of an update; the pictures that they show are decoded and cut into patches."""
         seed = self._recipe.seed
         traces = [self._traces.shuffled(number, seed=seed) for number in self._numbers(step)]
         for trace in traces:
@@ -311,7 +311,7 @@ class _Stream:
         return traces
 
     def _numbers(self, step: int) -> range:
-        """This process's share of an update: places in the order of the whole run."""
+        """This process's share of an update: indices into the order of the whole run."""
         size = self._recipe.batch_size
         return range(step * size + self._ranks.rank, (step + 1) * size, self._ranks.world)
 
@@ -330,15 +330,15 @@ def _replayed(
     chat: Chat,
     reader: PictureReader,
 ) -> Transcript:
-    """A trace as tokens and pictures, if it is not too long.
+    """A trace as tokens and pictures.
 
     Args:
-        recipe: Of the run.
-        traces: All of them, which are counted where this one is too long.
-        number: Its place in the order of the whole run.
-        trace: What stands there.
-        chat: Makes tokens.
-        reader: Makes patches.
+        recipe: The run's recipe.
+        traces: All traces, which are counted if this one is too long.
+        number: Its index in the order of the whole run.
+        trace: The trace at this index.
+        chat: Creates the tokens.
+        reader: Creates the patches.
     """
     book = replay(trace, chat, reader)
     if len(book.token_ids) > recipe.max_tokens:
@@ -349,7 +349,7 @@ def _replayed(
 def _too_long(
     recipe: SFTRecipe, traces: Store[Trajectory], number: int, chat: Chat, reader: PictureReader
 ) -> DataError:
-    """The error for traces that are too long: how many are, from the first one to the end of its epoch."""
+    """The error for too long traces: how many there are, from the first one to the end of its epoch."""
     left = len(traces) - number % len(traces)
     looked = min(left, COUNTED)
     long = []

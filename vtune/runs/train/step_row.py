@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import torch
 
 _OF_UPDATES = ("loss", "grad_norm", "learning_rate")
-"""Numbers that each update has: a step has their mean."""
+"""Numbers of each update; the step records their mean."""
 _OF_TOKENS = ("entropy", "kl", "clip_share", "truncated_share", "mismatch_mean", "mismatch_kl")
-"""Means over the tokens of an update: a step has the mean over all of its tokens."""
+"""Means over an update's tokens; the step records the mean over all of its tokens."""
 
 
 def groups_row(shares: Sequence[StepGroups], *, asked: int, resampled: bool) -> dict[str, float]:
-    """What dynamic sampling met, over all processes; `asked` groups were wanted."""
+    """The results of dynamic sampling over all processes; `asked` is the number of groups wanted."""
     groups, zero_variance = sum(one.groups for one in shares), sum(one.zero_variance for one in shares)
     row: dict[str, float] = {"groups_zero_variance": zero_variance / groups}
     if resampled:
@@ -29,10 +29,10 @@ def groups_row(shares: Sequence[StepGroups], *, asked: int, resampled: bool) -> 
 
 
 def update_row(stats: Sequence[StepStats]) -> dict[str, float]:
-    """The numbers of a step's updates together; what was not measured is left out.
+    """The numbers of a step's updates combined; values that were not measured are left out.
 
-    `mismatch`, the largest difference of an update, is the largest of the step; a mean over tokens weighs
-    every token alike, however the updates share them.
+    `mismatch` is the largest difference in any update; a mean over tokens weighs every token equally, however
+    tokens are distributed over updates.
     """
     row: dict[str, float] = {"skipped": sum(one.skipped for one in stats)}
     done = [one for one in stats if not one.skipped]
@@ -50,30 +50,30 @@ def update_row(stats: Sequence[StepStats]) -> dict[str, float]:
 
 
 class Clock:
-    """Seconds of each phase of a step."""
+    """Measures the seconds of each phase of a step."""
 
     def __init__(self) -> None:
         self._began = self._last = time.monotonic()
         self._laps: dict[str, float] = {}
 
     def lap(self, phase: str) -> None:
-        """End a phase."""
+        """End a phase; the next one starts now."""
         now = time.monotonic()
         self._laps[phase] = now - self._last
         self._last = now
 
     def leave_out(self, seconds: float) -> None:
-        """These were spent on something else since the last phase ended."""
+        """Exclude seconds that were spent on something else since the last phase ended."""
         self._began += seconds
         self._last += seconds
 
     def row(self, stats: Sequence[StepStats], *, processes: int, peak: float | None) -> dict[str, float]:
-        """Seconds of all and of each phase, the trained tokens of each second, and MFU.
+        """Seconds in total and per phase, trained tokens per second, and MFU.
 
         Args:
-            stats: Of the step's updates.
-            processes: Of the run.
-            peak: Operations a second of all GPUs; None where it is not known, and MFU neither.
+            stats: Statistics of the step's updates.
+            processes: Number of processes in the run.
+            peak: Peak operations per second of all GPUs; None if it is not known; MFU is then left out.
         """
         seconds = time.monotonic() - self._began
         tokens = sum(one.tokens for one in stats)
@@ -93,7 +93,7 @@ def speed_row(
     processes: int,
     peak: float | None,
 ) -> dict[str, float]:
-    """Trained tokens of each second, of all and of each process, and MFU over `seconds` of updates."""
+    """Trained tokens per second, in total and per process, and MFU over `seconds` of updates."""
     row = {
         "tokens_per_second": tokens_per_second,
         "tokens_per_second_per_gpu": tokens_per_second / processes,
@@ -102,15 +102,15 @@ def speed_row(
 
 
 def idle_share(row: Mapping[str, float]) -> float:
-    """The share of a step in which this process neither drew nor trained: it waited for tools, or for scores.
+    """The share of a step in which this process neither generated nor trained but waited for tools or scores.
 
-    Only where steps do not overlap: else the next one is drawn while this one waits.
+    Valid only if steps do not overlap: otherwise the next one is generated during these waits.
     """
     return (row["seconds_sandbox"] + row["seconds_reward"]) / row["seconds"]
 
 
 def memory_gib(device: "torch.device") -> float:
-    """The peak of this process, in GiB: on its GPU since this was last asked, else of RAM so far."""
+    """Peak memory of this process in GiB: on its GPU since the last call, else of RAM since it started."""
     if device.type == "cuda":
         import torch
 
@@ -121,14 +121,14 @@ def memory_gib(device: "torch.device") -> float:
 
 
 def staleness(drawn: Sequence[Trajectory], step: int) -> float:
-    """Steps by which the weights that drew were behind, a mean over sampled tokens; 0 without any."""
+    """How many steps behind the sampling weights were, as a mean over sampled tokens; 0 without tokens."""
     versions = [version for t in drawn for version in t.weight_versions if version is not None]
     return sum(step - version for version in versions) / len(versions) if versions else 0.0
 
 
 def interrupted_row(drawn: Sequence[Trajectory], step: int) -> dict[str, float]:
-    """How far behind the oldest weights were that drew a token, and the share of conversations that new
-    weights came under.
+    """How many steps behind the oldest sampling weights were, and the share of conversations in which weights
+    changed.
     """
     versions = [{version for version in t.weight_versions if version is not None} for t in drawn]
     return {

@@ -15,16 +15,16 @@ from vtune.update.recipe import Checkpoints
 
 
 class Stopping:
-    """Decides after each step, alike on all processes, and turns SIGTERM into a checkpoint and an end.
+    """Decides after each step, identically on all processes, and turns SIGTERM into a checkpoint and an exit.
 
-    A context manager around the steps: outside of it SIGTERM does what it did before.
+    A context manager around the steps; outside it, SIGTERM has its previous effect.
 
     Args:
         recipe: When checkpoints are due.
-        steps: Of the whole run.
-        ranks: All of them decide together.
-        done: Steps done before this run continued.
-        clock: Seconds of a clock that never goes back.
+        steps: Number of steps in the whole run.
+        ranks: This process and the others, which decide together.
+        done: Number of steps done before this run resumed.
+        clock: Seconds of a monotonic clock.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Stopping:
         self._clock = clock
         self._last = clock()
         self.saved = done
-        """Steps in the newest checkpoint."""
+        """Number of steps in the newest checkpoint."""
         self.requested = False
         """Whether this process was told to stop."""
         self._before: Any = None
@@ -60,15 +60,15 @@ class Stopping:
         """Write a checkpoint if one is due after `done` steps.
 
         Args:
-            done: Steps done.
-            save: Writes it, maybe in the background.
-            finish: Waits until it is there.
+            done: Number of steps done.
+            save: Writes it, possibly in the background.
+            finish: Waits until it is complete.
 
         Raises:
-            SystemExit: 130, once it is written, if any process was told to stop.
+            SystemExit: 130, once the checkpoint is written, if any process was told to stop.
         """
         late = self._recipe.minutes is not None and self._clock() - self._last >= 60 * self._recipe.minutes
-        # The first process's clock counts for all; whoever was told to stop, was told for all.
+        # The first process's clock decides for all; a request to stop counts if any process received it.
         asked = self._ranks.gather((late, self.requested))
         requested = any(one for _, one in asked)
         if done % self._recipe.every == 0 or done == self._steps or asked[0][0] or requested:
@@ -79,12 +79,12 @@ class Stopping:
             self.stop(done, save, finish)
 
     def stop(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> NoReturn:
-        """Write a checkpoint, if there is none of `done` steps, and end the run; all processes together.
+        """Write a checkpoint, if there is none after `done` steps, and end the run; all processes together.
 
         Before the first step there is nothing to write.
 
         Raises:
-            SystemExit: 130, once it is written.
+            SystemExit: 130, once the checkpoint is written.
         """
         if done > self.saved:
             save()
@@ -95,9 +95,9 @@ class Stopping:
         raise SystemExit(INTERRUPTED)
 
     def rescue(self, done: int, save: Callable[[], object], finish: Callable[[], object]) -> None:
-        """Keep what is trained, before a failure that all processes know of ends the run.
+        """Save what is trained before a failure, known to all processes, ends the run.
 
-        What hinders it is printed, and does not take the place of that failure.
+        If saving fails, the error is printed and does not replace the original failure.
         """
         try:
             if done > self.saved:
@@ -107,7 +107,8 @@ class Stopping:
             say(str(error))
 
     def _tell(self, number: int, frame: FrameType | None) -> None:
-        # What started this process, if anything did, says it. In a thread: a line may be half written here.
+        # A parent process, if any, prints it instead. In a thread, because a line may be half written at this
+        # point.
         if not self.requested and self._ranks.first and WITHIN not in os.environ:
             threading.Thread(target=say, args=[STOPS]).start()
         self.requested = True

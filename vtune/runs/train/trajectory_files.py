@@ -9,16 +9,16 @@ FOLDER = "trajectories"
 
 
 def trajectory_file(run: Path, step: int, ranks: Ranks) -> Path:
-    """Where this process writes what it has drawn in a step."""
+    """The file to which this process writes the trajectories of a step."""
     own = "" if ranks.world == 1 else f"-rank-{ranks.rank}"
     return run / FOLDER / f"step-{step:06d}{own}.parquet"
 
 
 def forget_trajectories(run: Path, first_step: int) -> None:
-    """Remove the files of this step and of later ones, which a run that continues draws again.
+    """Remove the files of this step and later ones, which a resumed run generates again.
 
-    It need not write them again: it may keep fewer steps, end elsewhere, or have other processes. A copy
-    beside them (`step-000020-good`) is somebody's, and stays.
+    The resumed run may not overwrite them: it may keep fewer steps, end elsewhere, or have a different number
+    of processes. A copy beside them (`step-000020-good`) belongs to the user and is kept.
     """
     for path in (run / FOLDER).glob("step-*.parquet"):
         name = re.fullmatch(r"step-(\d{6,})(-rank-\d+)?", path.stem)
