@@ -7,25 +7,25 @@ from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 
 SECONDS = 5.0
-"""That a service may take to answer; ours."""
+"""Seconds that a service may take to answer; ours."""
 
 
 def why_silent(servers: Sequence[str]) -> list[str]:
-    """Why rollout servers do not answer, asked at the same time; empty where one does."""
+    """For each rollout server, why it does not answer, or empty; all are asked at the same time."""
     with ThreadPoolExecutor(max(1, len(servers))) as pool:
         return [why for _, why in pool.map(lambda url: ask(f"{url.rstrip('/')}/health", None), servers)]
 
 
 def ask(url: str, key: str | None, *, proxied: bool = False) -> tuple[str, str]:
-    """Ask a service.
+    """Send a GET request to a service.
 
     Args:
-        url: What is asked for.
-        key: Its key, None without one.
-        proxied: Whether by `HTTP_PROXY`: only where a run asks by it, too.
+        url: The full URL.
+        key: The API key; None: none is sent.
+        proxied: Whether to use `HTTP_PROXY`: only if a run would use it too.
 
     Returns:
-        The answer, and why there is none.
+        The answer, and the reason if there is none.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     opener = urllib.request.build_opener(*([] if proxied else [urllib.request.ProxyHandler({})]))
@@ -36,5 +36,5 @@ def ask(url: str, key: str | None, *, proxied: bool = False) -> tuple[str, str]:
         return "", f"status {error.code}"
     except (OSError, ValueError) as error:
         return "", str(getattr(error, "reason", error))
-    except HTTPException as error:  # what answers speaks something else, or breaks off
+    except HTTPException as error:  # the other end speaks another protocol, or breaks off
         return "", f"no answer in HTTP ({type(error).__name__})"

@@ -34,18 +34,18 @@ from vtune.tools.store import read_manifest
 Level = Literal["ok", "warn", "fail"]
 
 ROWS = 2000
-"""Rows whose pictures are looked at."""
+"""Number of rows whose pictures are checked."""
 SMALLEST = 28
-"""Pixels of a side below which Qwen's processors refuse, or blow up, a picture."""
+"""Side length in pixels below which Qwen's processors reject or enlarge a picture."""
 UNLISTED = ("status 404", "status 405", "status 501")
-"""What an endpoint says that answers, and does not list its models."""
+"""Statuses of an endpoint that works but does not list its models."""
 KEYS = ("status 401", "status 403")
-"""What an endpoint says of a key that is wrong, or missing."""
+"""Statuses of an endpoint if a key is wrong or missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One fact, and what to do where it is a problem."""
+    """One fact, and what to do if it is a problem."""
 
     name: str
     level: Level
@@ -54,14 +54,14 @@ class Check:
 
 
 def read_recipe(name: str, overrides: Sequence[str] = ()) -> RLRecipe | SFTRecipe:
-    """A recipe by its path, or by the name of one that ships (`rl/codev` where two share a name).
+    """A recipe by its path, or by the name of a shipped one (`rl/codev` if two share a name).
 
     Args:
-        name: Of the recipe.
+        name: Name or path of the recipe.
         overrides: `key.path=value`, applied in order.
 
     Raises:
-        RecipeError: If there is none, it cannot be read, or it trains nothing.
+        RecipeError: If it does not exist, cannot be read, or trains nothing.
     """
     path = Path(name)
     if not path.is_file():
@@ -110,7 +110,7 @@ def _memory(recipe: RLRecipe | SFTRecipe) -> Check:
 
 
 def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether what draws the rollouts is there."""
+    """Whether the engine for rollouts is available."""
     if values.get("rollout", {}).get("engine") != "vllm":
         return
     try:
@@ -122,7 +122,7 @@ def _engine(values: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe, facts: Mapping[str, Any] | None) -> Check:
-    """As many checkpoints as are kept, and one more, each as large as a dry run has it."""
+    """Whether the disk has room for all kept checkpoints and one more, by the size from a dry run."""
     steps = recipe.steps if facts is None else facts["steps"]
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     values = recipe.model_dump(mode="json")
@@ -139,7 +139,7 @@ def _room_for_checkpoints(recipe: RLRecipe | SFTRecipe, facts: Mapping[str, Any]
 
 
 def _data(recipe: RLRecipe | SFTRecipe) -> tuple[list[Check], Mapping[str, Any] | None]:
-    """What a start would find in the data, and what it would know of the run; None where it would refuse."""
+    """What a start would find in the data, and the facts about the run; None if it would be refused."""
     absent = [name for name in recipe.data if not Path(name).is_file()]
     if absent:
         fix = "make or import it (`vtune data --help`), or name another with --set data=[FILE]"
@@ -162,7 +162,7 @@ def _data(recipe: RLRecipe | SFTRecipe) -> tuple[list[Check], Mapping[str, Any] 
 
 
 def _small(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
-    """Whether stock processors take the first pictures of each file."""
+    """Whether stock processors accept the first pictures of each file."""
     for name in recipe.data:
         looked, small, broken = 0, [], []
         for where, data in _pictures(recipe, Path(name)):
@@ -184,7 +184,7 @@ def _small(recipe: RLRecipe | SFTRecipe) -> Iterator[Check]:
 
 
 def _pictures(recipe: RLRecipe | SFTRecipe, path: Path) -> Iterator[tuple[str, bytes]]:
-    """(row, encoded picture) of the questions of a file."""
+    """(row, encoded picture) for the questions in a file."""
     if isinstance(recipe, RLRecipe):
         shown = [sample.images for sample in islice(read_samples(path), ROWS)]
     else:
@@ -195,7 +195,7 @@ def _pictures(recipe: RLRecipe | SFTRecipe, path: Path) -> Iterator[tuple[str, b
 
 
 def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
-    """The pixels of training against those of its suites: they alone move scores by tens of points."""
+    """The training's pixel budget compared with its suites': it alone can change scores by tens of points."""
     limit = values["images"]["max_pixels"]
     for name, one, _ in evaluated(values):
         suite = one.images.max_pixels
@@ -209,7 +209,7 @@ def _suites(values: Mapping[str, Any]) -> Iterator[Check]:
 
 def _services(values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> Iterator[Check]:
     judge = values.get("reward", {}).get("judge")
-    # Data that are not here may need it.
+    # Data that are not on this machine may need it.
     asked = facts is None or facts.get("judged_looks", 1) or facts.get("judged_answers", 1)
     if judge is not None:
         yield _judge(judge) if asked else Check("judge", "ok", "no row of the data needs it")
@@ -226,7 +226,7 @@ def _services(values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> Ite
 
 
 def _searches(tools: Mapping[str, Any]) -> Iterator[Check]:
-    """Whether each search service lives, takes the token and has an index, and each index is there."""
+    """Whether each search service works, accepts the token and has an index, and each index file exists."""
     for name, kind in (("text_search", "passages"), ("image_search", "pictures")):
         section = tools.get(name)
         if section is None:
@@ -268,7 +268,7 @@ def _search_service(title: str, url: str, variable: str | None, kind: str) -> Ch
         )
     if count is None:
         return Check(title, "fail", f"{url} has no {kind}", "start it with an index of them")
-    # A path that is not there: behind a token, strangers are not even told that.
+    # A path that does not exist: with a token set, clients without one are not even told that.
     _, why = ask(f"{url}/none", os.environ.get(variable) if variable else None)
     if why == "status 401":
         return Check(title, "fail", f"{url} wants a token", "token_env names the variable that holds it")
@@ -276,7 +276,7 @@ def _search_service(title: str, url: str, variable: str | None, kind: str) -> Ch
 
 
 def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Iterator[Check]:
-    """Whether each reward service lives, takes the token, and asks the judge that the recipe names."""
+    """Whether each reward service works, accepts the token, and uses the judge that the recipe names."""
     variable = service["token_env"]
     token = os.environ.get(variable) if variable else None
     if variable and token is None:
@@ -302,7 +302,7 @@ def _rewards(service: Mapping[str, Any], judge: Mapping[str, Any] | None) -> Ite
 
 
 def _own_judge(text: str) -> Any:
-    """The judge that a reward service says it has."""
+    """The judge that a reward service reports."""
     try:
         return json.loads(text)["judge"]
     except (ValueError, KeyError, TypeError):
@@ -333,7 +333,7 @@ def _judge(judge: Mapping[str, Any]) -> Check:
 
 
 def _served(text: str) -> list[str]:
-    """Names of models that an endpoint lists; none where it does not say."""
+    """Names of the models that an endpoint lists; empty if it does not list them."""
     try:
         return [str(entry["id"]) for entry in json.loads(text)["data"]]
     except (ValueError, KeyError, TypeError):

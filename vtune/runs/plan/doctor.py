@@ -17,49 +17,49 @@ from vtune.runs import versions
 from vtune.sandbox import Sandbox
 
 COMMAND_SECONDS = 60.0
-"""Importing torch from a cold disk takes its time."""
+"""Importing torch from a cold disk takes a while."""
 OPTIONAL = {"vllm>=0.32,<0.34": "only for rollouts with vLLM"}
-"""Packages that vtune does not ask for, in the range that it knows, and what they would be for."""
+"""Packages that vtune does not require, with the supported version range, and what they are for."""
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_GB = 4.0
-"""That NCCL, vLLM and data loaders of a few processes share. Ours; containers have 0.06 by default."""
+"""Shared memory for NCCL, vLLM and data loaders of a few processes. Ours; containers have 0.06 by default."""
 DRIVERS = {12: 525, 13: 580}
-"""CUDA -> the oldest driver that runs it (NVIDIA, CUDA compatibility)."""
+"""CUDA version -> the oldest driver that supports it (NVIDIA, CUDA compatibility)."""
 LAYERS = {
     "landlock": ("landlock",),
     "seccomp": ("seccomp",),
     "namespaces": ("namespace", "unshare"),
     "private_uid": ("uid", "user number"),
 }
-"""Layer of the sandbox -> words by which a note is about it."""
+"""Layer of the sandbox -> words that identify a note about it."""
 
 
 def run_doctor(
     recipe: str | None = None, *, overrides: Sequence[str] = (), self_test: bool = False
 ) -> dict[str, Any]:
-    """Look at this machine, and at what a recipe needs. Nothing is changed.
+    """Check this machine, and what a recipe needs. Nothing is changed.
 
-    Torch is imported only where there is a GPU or a recipe.
+    Torch is imported only if there is a GPU or a recipe.
 
     Args:
-        recipe: Name or path of a recipe to hold against the machine, its data and its services.
-        overrides: Of the recipe, `key.path=value`, applied in order.
-        self_test: Also try on this machine what is promised of it, see `vtune.runs.plan.self_test`.
+        recipe: Name or path of a recipe to check against the machine, its data and its services.
+        overrides: Overrides of the recipe, `key.path=value`, applied in order.
+        self_test: Also test whether this machine does what it should, see `vtune.runs.plan.self_test`.
 
     Returns:
         `ok` (no check fails, and the sandbox can run or is not needed), `python`, `system`, `cores`,
         `memory_gb` and `memory_available_gb`, `disk_free_gb` (of the current folder), `gpus` (lines of
-        nvidia-smi), `cuda` (what torch sees: a count, or why none), `packages` (each `name`, `wanted`,
-        `installed`, `ok`, `note`), `checks` (each `name`, `level`: ok, warn or fail, `found`, `fix`),
-        `sandbox` (`tier`, `layers` each with `name`, `on`, `why`, `capacity`, `notes`, and `needed`: false
-        where the recipe runs no code), and `fixes`.
+        nvidia-smi), `cuda` (what torch sees: a count, or why there are none), `packages` (each `name`,
+        `wanted`, `installed`, `ok`, `note`), `checks` (each `name`, `level`: ok, warn or fail, `found`,
+        `fix`), `sandbox` (`tier`, `layers` each with `name`, `on`, `why`, `capacity`, `notes`, and `needed`:
+        false if the recipe runs no code), and `fixes`.
 
     Raises:
         RecipeError: If the recipe cannot be read.
     """
     asked, needed = [], True
     if recipe is not None:
-        # First: a recipe that cannot be read is told before anything is started.
+        # First, so that a recipe that cannot be read is reported before anything is started.
         from vtune.runs.plan.checks import check_recipe, read_recipe
         from vtune.runs.plan.needs import runs_code
 
@@ -105,7 +105,7 @@ def _shared_memory(size: float | None) -> dict[str, str]:
 
 
 def _driver(gpus: Sequence[str], cuda: str) -> list[dict[str, str]]:
-    """Whether the driver is new enough for torch's CUDA; nothing without a GPU."""
+    """Whether the driver is new enough for torch's CUDA version; empty without a GPU."""
     if not gpus:
         return []
     version = gpus[0].rsplit(",", 1)[-1].strip()
@@ -119,7 +119,7 @@ def _driver(gpus: Sequence[str], cuda: str) -> list[dict[str, str]]:
 
 
 def _asked(checks: Sequence[dict[str, str]]) -> list[str]:
-    """What to do about the checks, failures first."""
+    """Remedies from the checks, failures first."""
     wanted = [check for level in ("fail", "warn") for check in checks if check["level"] == level]
     return [f"{check['name']}: {check['fix']}" for check in wanted if check["fix"]]
 
@@ -129,13 +129,13 @@ def _gb(size: float) -> float:
 
 
 def _memory() -> dict[str, float]:
-    """Lines of /proc/meminfo, in GB."""
+    """The entries of /proc/meminfo, in GB."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return {name: _gb(int(rest.split()[0]) * 1024) for name, rest in (line.split(":") for line in lines)}
 
 
 def _packages() -> list[dict[str, Any]]:
-    """Every package that vtune asks for, and the optional ones."""
+    """Every package that vtune requires, and the optional ones."""
     rows = versions.packages()
     for line, purpose in OPTIONAL.items():
         row = versions.package(Requirement(line))
@@ -145,7 +145,7 @@ def _packages() -> list[dict[str, Any]]:
 
 
 def _gpus() -> list[str]:
-    """One line per GPU, as the driver reports: name, memory, driver version."""
+    """One line per GPU, as reported by the driver: name, memory, driver version."""
     if shutil.which("nvidia-smi") is None:
         return []
     query = ["--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
@@ -154,7 +154,7 @@ def _gpus() -> list[str]:
 
 
 def _cuda() -> str:
-    """What torch makes of the GPUs, in a process of its own: importing it takes seconds."""
+    """What torch reports about the GPUs; in a separate process, since importing it takes seconds."""
     code = "import torch; print(torch.version.cuda, torch.cuda.device_count())"
     words = _said([sys.executable, "-c", code]).split()
     if len(words) != 2 or not words[1].isdigit():
@@ -166,7 +166,7 @@ def _cuda() -> str:
 
 
 def _said(command: Sequence[str]) -> str:
-    """What a command prints; nothing if it fails."""
+    """The output of a command; empty if it fails."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -175,7 +175,7 @@ def _said(command: Sequence[str]) -> str:
 
 
 async def _sandbox() -> dict[str, Any]:
-    """The tier that a training run would get, from a sandbox that is really started."""
+    """The tier that a training run would get, from a sandbox that is actually started."""
     try:
         async with Sandbox(warm=0) as sandbox, await sandbox.open([], seed=0) as session:
             info = sandbox.info()

@@ -14,16 +14,16 @@ from vtune.update.zero import BUCKET
 VLLM_GRAPHS_GB = 1.0
 """CUDA graphs and context of vLLM's engine. Ours."""
 ASLEEP = "vLLM's graphs"
-"""What a vLLM keeps that sleeps."""
+"""Memory that a sleeping vLLM keeps."""
 TRANSFER = 1 << 30
-"""Bytes of the buffer in which weights travel to vLLM, unless a tensor is larger."""
+"""Bytes of the buffer in which weights are sent to vLLM, unless a tensor is larger."""
 PICTURES_A_CALL = 5
-"""That one tool call may return."""
+"""Most pictures that one tool call may return."""
 TRACE_PICTURES = 6
-"""In one trace, at most, where only `max_tokens` limits them. Ours."""
+"""Most pictures in one trace, if only `max_tokens` limits them. Ours."""
 
 PROMPT_SHARE = 0.75
-"""Assumed share of a conversation that its group has in common: its prompt with the picture. Ours."""
+"""Assumed share of a conversation that its whole group shares: the prompt with the picture. Ours."""
 
 
 def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict[str, dict[str, float]]:
@@ -38,7 +38,7 @@ def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict
         drawing = _rollout(values, shape, load, machine.memory_gb)
         phases["rollout"] = stays | drawing
         if values["rollout"].get("staleness"):
-            # The next step is drawn meanwhile: vLLM does not sleep.
+            # The next step is generated meanwhile, so vLLM does not sleep.
             phases = {phase: parts | drawing for phase, parts in phases.items()}
         elif engine_of(values) == "vllm" and machine.kind == "gpu":
             phases = {phase: parts | {ASLEEP: VLLM_GRAPHS_GB * GB} for phase, parts in phases.items()}
@@ -48,7 +48,7 @@ def phases_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> dict
 
 
 def _hand_over(values: Mapping[str, Any], shape: Shape, load: memory.Load) -> dict[str, float]:
-    """Bytes of weights on their way to the vLLM beside the trainer, which has woken but for its KV cache."""
+    """Bytes for weights being sent to the vLLM beside the trainer, which is awake except for its KV cache."""
     b = load.dtype_bytes
     largest = shape.vocab * shape.hidden * b
     gathered = BUCKET * b if load.zero_stage == 3 or load.lora_rank else 0
@@ -59,7 +59,7 @@ def _hand_over(values: Mapping[str, Any], shape: Shape, load: memory.Load) -> di
 
 
 def _adapters_alone(values: Mapping[str, Any]) -> bool:
-    """Whether vLLM keeps its weights, and gets adapters for them."""
+    """Whether vLLM keeps its weights, and receives only adapters."""
     return bool(values["rollout"].get("adapters", "merged") == "alone")
 
 
@@ -73,7 +73,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
     else:
         pictures = TRACE_PICTURES if measured.pixels is None else measured.most
     visual = min(longest, pictures * values["images"]["max_pixels"] // shape.token_pixels)
-    # A conversation longer than the budget of a micro-batch has one of its own.
+    # A conversation longer than a micro-batch's budget gets its own micro-batch.
     shared = sharing_rows(values)
     row = max(update["micro_tokens"] * shared, longest)
     patches = row * visual // longest * shape.merge**2
@@ -84,14 +84,14 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
         dtype_bytes=bytes_of(values),
         zero_stage=update["zero_stage"],
         tokens=tokens,
-        # A picture is encoded by one process.
+        # A picture is encoded by a single process.
         patches=min(patches, max(-(-patches // shared), values["images"]["max_pixels"] // shape.patch**2)),
         shown=patches,
         scored=max(1, (GPU_CHUNK if machine.kind == "gpu" else CHUNK) // shape.vocab),
         copied=_copied(values["group_size"]) if draws(values) else 0.0,
         checkpointing=bool(update["activation_checkpointing"]),
         frozen=tuple(update["freeze"]),
-        # With adapters the reference is the model without them.
+        # With adapters, the reference is the model without them.
         reference=draws(values) and values["loss"]["kl_weight"] > 0 and not lora,
         lora_rank=lora.get("rank", 0),
         lora_targets=tuple(lora.get("targets") or ()),
@@ -101,7 +101,7 @@ def load_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> memory
 
 
 def _copied(group_size: int) -> float:
-    """Tokens whose keys and values the conversations of a group see, by those of the group's row."""
+    """Tokens whose keys and values a group's conversations see, relative to the tokens in the group's row."""
     if group_size == 1:
         return 0.0
     return group_size / (PROMPT_SHARE + group_size * (1 - PROMPT_SHARE))
@@ -119,7 +119,7 @@ def longest_of(values: Mapping[str, Any]) -> int:
 
 
 def bytes_of(values: Mapping[str, Any]) -> int:
-    """Bytes of a number in the dtype of the training."""
+    """Bytes per number in the training dtype."""
     return 2 if values["update"]["dtype"] == "bfloat16" else 4
 
 
@@ -130,7 +130,7 @@ def engine_of(values: Mapping[str, Any]) -> str:
 
 
 def rows_of(values: Mapping[str, Any], machine: Machine) -> int:
-    """Conversations of one process at the same time."""
+    """Number of simultaneous conversations of one process."""
     share = -(-values["prompts_per_step"] * values["group_size"] // machine.gpus)
     return int(min(values["rollout"]["max_batch"], share))
 
@@ -138,7 +138,7 @@ def rows_of(values: Mapping[str, Any], machine: Machine) -> int:
 def _rollout(
     values: Mapping[str, Any], shape: Shape, load: memory.Load, memory_gb: float
 ) -> dict[str, float]:
-    """Bytes that rolling out needs beside what stays."""
+    """Bytes that generating needs in addition to resident memory."""
     engine = engine_of(values)
     if engine == "servers":
         return {}
@@ -150,17 +150,17 @@ def _rollout(
     one = longest * memory.kv_token(shape, b)
     share = -(-values["prompts_per_step"] * values["group_size"] // load.gpus)
     rows = min(values["rollout"]["max_batch"], share)
-    # The trained model draws: split weights are gathered for it, and adapters merged.
+    # The trained model generates, with sharded weights gathered and adapters merged.
     gathered = {"gathered weights": float(shape.total * b)} if load.zero_stage == 3 or load.lora_rank else {}
     return gathered | {
         "KV cache": float(rows * one),
-        # Later turns have nothing in common: all rows are read again, at once.
+        # Later turns have nothing in common: all rows are prefilled again, at the same time.
         "reading the turns": float(rows * longest * memory.prefill_token(shape, b)),
     }
 
 
 def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
-    """Bytes on a GPU of a vLLM that can hold one conversation; with less it refuses to start."""
+    """Bytes on a GPU for a vLLM that can hold one conversation; with less it refuses to start."""
     b, gpus = bytes_of(values), sharing(values)
     # Each GPU has the whole vision tower.
     weights = shape.total - shape.parameters["language"] * (1 - 1 / gpus)
@@ -172,29 +172,29 @@ def vllm_needs(values: Mapping[str, Any], shape: Shape) -> dict[str, float]:
 
 
 def sharing(values: Mapping[str, Any]) -> int:
-    """GPUs that share a vLLM."""
+    """Number of GPUs that share a vLLM."""
     found: int = values["rollout"].get("tensor_parallel", 1)
     return found
 
 
 def sharing_rows(values: Mapping[str, Any]) -> int:
-    """Processes that share a row in training."""
+    """Number of processes that share a row in training."""
     found: int = values["update"].get("sequence_parallel", 1)
     return found
 
 
 def kv_token(values: Mapping[str, Any], shape: Shape) -> float:
-    """Bytes on each GPU of a vLLM of one token's keys and values; a head is on at least one GPU."""
+    """Bytes per token of keys and values on each GPU of a vLLM; a key head is on at least one GPU."""
     return memory.kv_token(shape, bytes_of(values)) / min(sharing(values), shape.kv_heads)
 
 
 def _cached(values: Mapping[str, Any], shape: Shape) -> float:
-    """Bytes on a GPU of one conversation's keys and values."""
+    """Bytes on a GPU for the keys and values of one conversation."""
     return longest_of(values) * kv_token(values, shape)
 
 
 def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
-    """GB by which `rollout.gpu_memory` is less than a vLLM beside the trainer needs."""
+    """GB by which `rollout.gpu_memory` falls short of what a vLLM beside the trainer needs."""
     # On a CPU it limits nothing.
     if not draws(values) or engine_of(values) != "vllm" or machine.kind == "cpu":
         return 0.0
@@ -205,7 +205,7 @@ def _vllm_lacks(values: Mapping[str, Any], shape: Shape, machine: Machine) -> fl
 def vllm_notes(
     values: Mapping[str, Any], shape: Shape, machine: Machine, phases: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    """What a vLLM beside the trainer can hold, or lacks; nothing where there is none."""
+    """Notes on what a vLLM beside the trainer can hold, or lacks; empty if there is none."""
     if not draws(values) or engine_of(values) != "vllm":
         return []
     if _vllm_lacks(values, shape, machine):
@@ -227,29 +227,29 @@ def cache_of(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float
 
 
 def on_host(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
-    """GB in the memory of each host, of its processes together."""
+    """GB of memory on each host, over all its processes."""
     load = load_of(values, shape, machine)
     held = memory.on_host(shape, load)
     if values["checkpoints"].get("background"):
         held += memory.state(shape, load)  # until it is written
     if draws(values) and engine_of(values) == "vllm" and machine.kind == "gpu":
-        # Where they are not sent again, they are there while the weights are trained.
+        # If the weights are not sent again, they are offloaded here while training.
         sleeps = _adapters_alone(values) and not values["rollout"].get("staleness")
         held += vllm_needs(values, shape)["vLLM weights"] * machine.gpus * sleeps
     return round(held / machine.hosts / GB, 1)
 
 
 def sessions_of(values: Mapping[str, Any], machine: Machine) -> int:
-    """Sessions of the sandbox on each host, where code may run: each conversation has one."""
+    """Sandbox sessions on each host, if code may run: one per conversation."""
     return rows_of(values, machine) * machine.of_a_host
 
 
 def on_disk(
     values: Mapping[str, Any], shape: Shape, machine: Machine, *, steps: int | None
 ) -> dict[str, float]:
-    """GB of a checkpoint, and of all that are there at the same time while the next one is written.
+    """GB of one checkpoint, and of all that exist at the same time while the next one is written.
 
-    Where nobody knows how many steps there will be, `and one more every` says after how many another stays.
+    If the number of steps is unknown, `and one more every` says after how many steps another one is kept.
     """
     keep = values["checkpoints"]["keep"]
     count = (keep["newest"] + (keep["best"] is not None) if isinstance(keep, dict) else keep) + 1
@@ -267,12 +267,12 @@ def peak_of(phases: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def over(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
-    """GB by which the phases overrun the room, and vLLM its share, added up: a remedy for any counts."""
+    """GB by which the phases exceed the room, and vLLM its share; summed, so that any remedy counts."""
     phases = phases_of(values, shape, machine)
     overrun = sum(max(0.0, sum(parts.values()) - machine.room_gb) for parts in phases.values())
     return overrun + _vllm_lacks(values, shape, machine)
 
 
 def fits(recipe: Strict, shape: Shape, machine: Machine) -> bool:
-    """Whether nothing overruns."""
+    """Whether nothing exceeds its room."""
     return over(recipe.model_dump(mode="json"), shape, machine) == 0

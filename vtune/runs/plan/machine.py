@@ -12,68 +12,68 @@ from vtune.update.rates import Device
 
 GB = 1e9
 MARGIN = 0.08
-"""Of a GPU's memory: what the allocator loses between blocks. Ours."""
+"""As a share of a GPU's memory: what the allocator loses to fragmentation. Ours."""
 GPUS_PER_HOST = 8
-"""GPUs that one machine has, at most, where nobody says. Ours."""
+"""Most GPUs in one machine, if not specified. Ours."""
 OUTSIDE_GB = {"gpu": 1.5, "cpu": 0.7}
-"""Of one process beside its tensors: driver context, kernels, NCCL; on a CPU the Python packages. Ours."""
+"""Of one process, besides its tensors: driver context, kernels, NCCL; on a CPU the Python packages. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """The pictures of a question or a trace, which a plan has to find room for."""
+    """The pictures of a question or a trace, which a plan has to make room for."""
 
     pixels: float | None = None
-    """Of one, on average; None: nothing was measured."""
+    """Pixels per picture, on average; None: not measured."""
     each: float = 1.0
-    """Of one row, on average."""
+    """Pictures per row, on average."""
     most: int = 1
-    """Of one row, at most."""
+    """Most pictures in a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a plan is for."""
+    """The hardware that a plan is for."""
 
     gpus: int
-    """Or processes, on a CPU."""
+    """Number of GPUs, or of processes on a CPU."""
     memory_gb: float
-    """Of one."""
+    """Memory of one of them."""
     kind: Literal["gpu", "cpu"]
     device: Device
     said: str
-    """Where this was found."""
+    """Where this information comes from."""
     pictures: Pictures = Pictures()
-    """What the data will bring to it."""
+    """The pictures that the data contain."""
     hosts: int = 1
     """Machines that have these GPUs, the same number each."""
 
     @property
     def of_a_host(self) -> int:
-        """GPUs of each machine."""
+        """Number of GPUs in each machine."""
         return self.gpus // self.hosts
 
     @property
     def room_gb(self) -> float:
-        """What tensors may fill."""
+        """Memory that tensors may fill."""
         return self.memory_gb * (1 - MARGIN) - OUTSIDE_GB[self.kind]
 
 
 def hosts_of(gpus: int) -> int:
-    """Machines that GPUs take, where nobody says: as few as have the same number each."""
+    """Number of machines for these GPUs, if not specified: the fewest with the same number each."""
     return next(hosts for hosts in count(-(-gpus // GPUS_PER_HOST)) if gpus % hosts == 0)
 
 
 def machine_of(
     gpus: int | None, memory_gb: float | None, *, gpu: str | None = None, hosts: int | None = None
 ) -> Machine:
-    """The machine that was asked for; what was not asked is that of this one.
+    """The machine that was asked for; anything not specified is taken from this machine.
 
     Args:
-        gpus: Of all hosts together.
-        memory_gb: Of one GPU; None: what GPUs of the asked name have.
-        gpu: Name of the kind of GPU; None: the one that has the memory.
-        hosts: That have them; None: this one where it does, else as few as `hosts_of` says.
+        gpus: Number of GPUs over all hosts.
+        memory_gb: Memory of one GPU; None: that of a GPU of the given name.
+        gpu: Name of the GPU model; None: the one with this memory.
+        hosts: Number of machines; None: this one if it has the GPUs, else the fewest possible (`hosts_of`).
 
     Raises:
         RecipeError: If no GPU is known by that name.

@@ -14,10 +14,10 @@ from vtune.runs.train.sft_recipe import SFTRecipe
 
 
 def runs_code(recipe: RLRecipe | SFTRecipe) -> bool:
-    """Whether training needs a sandbox, itself or in an evaluation; also where data that are not here decide.
+    """Whether training, or an evaluation in it, needs a sandbox; assumes so if the data are not here.
 
     Raises:
-        RecipeError: If a suite of its evaluations cannot be read.
+        RecipeError: If one of its evaluation suites cannot be read.
     """
     if isinstance(recipe, SFTRecipe):
         return False
@@ -33,7 +33,7 @@ def runs_code(recipe: RLRecipe | SFTRecipe) -> bool:
 
 
 def evaluated(values: Mapping[str, Any]) -> Iterator[tuple[str, EvalSuite, int | None]]:
-    """(name, suite, limit) of each evaluation in training."""
+    """(name, suite, limit) of each evaluation during training."""
     for one in (values.get("eval") or {}).get("suites", ()):
         settings = [override(key, value) for key, value in one["settings"].items()]
         yield one["suite"], load_recipe(find(one["suite"], "eval_suites"), EvalSuite, settings), one["limit"]

@@ -1,6 +1,6 @@
 """`--dry-run`: whether a recipe fits a machine, its memory, its time per step, and what to change.
 
-Nothing is started and nothing allocated.
+Nothing is started, and no memory is allocated.
 """
 
 import os
@@ -76,17 +76,17 @@ def plan_rl(
 ) -> dict[str, Any]:
     """What `vtune rl --dry-run` reports: the sizes of the run, what is missing for it, and the estimate.
 
-    A model folder, a data file, an index, a reward service, a judge, a search service or a summariser that
-    is not there is listed under `missing`; what is there and wrong is an error, as at the start of a run.
-    Each service is asked one question.
+    A model folder, data file, index, reward service, judge, search service or summariser that is not
+    available is listed under `missing`; one that is available but wrong is an error, as at the start of a
+    run. Each service is sent one request.
 
     Args:
-        recipe: What is to be run.
-        gpus: To plan for, of all machines; those of this machine if None.
-        gpu_memory: GB of one of them; what a GPU of that name has if None, or one of this machine.
-        shape: Name of a known model, for a recipe whose model does not name one.
-        gpu: Name of the kind of GPU; the one that has the memory if None.
-        hosts: Machines that have them; as few as hold them if None.
+        recipe: The recipe to plan for.
+        gpus: GPUs to plan for, over all machines; None: those of this machine.
+        gpu_memory: GB of one GPU; None: that of a GPU of the given name, or of this machine.
+        shape: Name of a known model, if the recipe's model does not identify one.
+        gpu: Name of the GPU model; None: the one with this memory.
+        hosts: Number of machines; None: the fewest possible.
 
     Raises:
         VtuneError: With the problems found.
@@ -102,7 +102,7 @@ def plan_rl(
     facts["missing"] += _indexes(recipe.tools)
     facts["missing"] += _services(recipe.reward)
     facts["warnings"] = doubts(recipe)
-    needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # where the data are not here: both
+    needs = facts.get("judged_answers", 1), facts.get("judged_looks", 1)  # without the data: both
     facts["missing"] += _unusable(
         "judge", lambda: check_judge(recipe.reward, answers=needs[0], looks=needs[1])
     )
@@ -142,10 +142,10 @@ def plan_sft(
 
 
 def _inputs(recipe: RLRecipe | SFTRecipe, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the data say about the run, and what is not there."""
+    """What the data say about the run, and what is missing."""
     missing = [f"data file {name}" for name in recipe.data if not Path(name).exists()]
     facts = {} if missing else check()
-    # Nothing is fetched for a plan.
+    # Nothing is downloaded for a plan.
     if Path(recipe.model).is_dir() or local_file(recipe.model, "config.json"):
         if isinstance(recipe, RLRecipe):
             check_chat(recipe)
@@ -171,7 +171,7 @@ def _with_evaluations(
     trained: int | None,
     world: int,
 ) -> dict[str, Any]:
-    """The facts, with what the evaluations of the run draw, or what is not there for them."""
+    """The facts, with the rollouts of the run's evaluations, or what is missing for them."""
     steps = facts.get("steps", recipe.steps)
     absent = missing_data(suites)
     if recipe.eval is None or absent or steps is None:
@@ -188,13 +188,13 @@ def _with_evaluations(
 def _elsewhere(
     recipe: RLRecipe | SFTRecipe, suites: Sequence[Loaded], machine: Machine, *, idle: Collection[str] = ()
 ) -> list[str]:
-    """What has to run on every machine of several, since each finds its own at such an address.
+    """Services that must run on each of several machines, since their addresses mean the machine itself.
 
     Args:
-        recipe: Of the run.
-        suites: Of its evaluations.
-        machine: That is planned for.
-        idle: `""`, where nothing asks the judge of the recipe's own reward.
+        recipe: The run's recipe.
+        suites: Its evaluation suites.
+        machine: The hardware that is planned for.
+        idle: `""` if nothing uses the judge of the recipe's own reward.
     """
     if machine.hosts == 1:
         return []
@@ -218,10 +218,10 @@ def _elsewhere(
 
 
 def _indexes(tools: ToolsRecipe | None) -> list[str]:
-    """The indexes of tools that are not here.
+    """The indexes of tools that are not on this machine.
 
     Raises:
-        VtuneError: If all are, and one is not what its tool needs.
+        VtuneError: If all are present, and one is not what its tool needs.
     """
     named = {
         tool.section or name: getattr(section, "index", None) for name, tool, section in sections_of(tools)
@@ -237,7 +237,7 @@ def _indexes(tools: ToolsRecipe | None) -> list[str]:
 
 
 def _services(reward: RewardRecipe) -> list[str]:
-    """The reward services that cannot be used from here."""
+    """The reward services that cannot be used from this machine."""
     name = reward.service.token_env if reward.service is not None else None
     if name is not None and name not in os.environ:
         return [f"token of the reward service: no environment variable {name}"]
@@ -247,7 +247,7 @@ def _services(reward: RewardRecipe) -> list[str]:
 
 
 def _unusable(what: str, check: Callable[[], None]) -> list[str]:
-    """Why a model that the recipe asks cannot be used from here; [] where it can."""
+    """Why a model that the recipe uses cannot be reached from here; [] if it can."""
     try:
         check()
     except VtuneError as error:
@@ -256,7 +256,7 @@ def _unusable(what: str, check: Callable[[], None]) -> list[str]:
 
 
 def _pictures(names: Sequence[str], pictures: Callable[[Path], Iterator[Sequence[Picture]]]) -> Pictures:
-    """What the first rows of each file that is here bring; unmeasured where none is, or none has pictures."""
+    """The pictures in the first rows of each available file; unmeasured if there are no files or pictures."""
     sizes: list[tuple[int, int]] = []
     counts: list[int] = []
     for path in (Path(name) for name in names if Path(name).exists()):
@@ -292,24 +292,24 @@ def plan(
     """Estimate a run of a recipe on a machine.
 
     Args:
-        recipe: Of `vtune rl` or `vtune sft`.
-        machine: What it is to run on, and what the data bring to it.
-        shape: Name of a known model whose shape to take, instead of that of the recipe's model.
-        steps: That it will have, where the recipe leaves that to the size of its data.
+        recipe: A recipe of `vtune rl` or `vtune sft`.
+        machine: The hardware that it is to run on, and the pictures of its data.
+        shape: Name of a known model whose shape to use instead of that of the recipe's model.
+        steps: Number of steps, if the recipe derives it from the size of its data.
         runs_code: Whether rows of its data may run code.
 
     Returns:
-        `fits` (None where the model's shape is not known), `machine`, `servers` (how many draw elsewhere, on
+        `fits` (None if the model's shape is not known), `machine`, `servers` (how many generate elsewhere, on
         other GPUs), `shape`, `memory_gb` (phase -> part -> GB on each GPU), `peak_gb` and `room_gb`,
-        `host_gb` (of each host), `sandbox` (`sessions` on each host at most, and about how many `gb` they
-        take; None where no code runs), `disk_gb` (of checkpoints), `step` (tokens, and seconds where it
-        fits), `assumed` and `notes`; where it does not fit, also `remedies` in the order in which to take
-        them (each `set`, `why`, `peak_gb`, `host_gb`, `fits`, and `changes_learning`: whether the run learns
-        something else by it), `then` (notes on the recipe with all of them) and `otherwise`.
+        `host_gb` (of each host), `sandbox` (most `sessions` on each host, and about how many `gb` they take;
+        None if no code runs), `disk_gb` (of checkpoints), `step` (tokens, and seconds if it fits), `assumed`
+        and `notes`; if it does not fit, also `remedies` in the order in which to apply them (each `set`,
+        `why`, `peak_gb`, `host_gb`, `fits`, and `changes_learning`: whether it changes what the run learns),
+        `then` (notes on the recipe with all of them) and `otherwise`.
 
     Raises:
-        RecipeError: If the recipe asks of the model what it cannot do: to be shared by so many GPUs, or
-            adapters beside layers that it does not have.
+        RecipeError: If the model does not support what the recipe asks for: sharing by this many GPUs, or
+            adapters on layers that it does not have.
     """
     values = recipe.model_dump(mode="json")
     steps = values["steps"] or steps
@@ -346,7 +346,7 @@ def plan(
 def _check_shape(
     recipe: RLRecipe | SFTRecipe, values: Mapping[str, Any], shape: Shape, machine: Machine
 ) -> None:
-    """See that a model of a shape can be trained, and draw, as the recipe says."""
+    """Check that a model of this shape can be trained, and can generate, as the recipe says."""
     check_shape(shape, recipe.update, alone=_hands_adapters_alone(recipe))
     if draws(values):
         check_tensor_parallel(sharing(values), shape, kind=engine_of(values))

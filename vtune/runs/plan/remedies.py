@@ -34,16 +34,16 @@ from vtune.update.sequence import possible_sizes
 R = TypeVar("R", bound=Strict)
 
 OF_A_MACHINE = (2, 4, GPUS_PER_HOST)
-"""GPUs that advice lets share a vLLM, or a row: of one machine. Ours."""
+"""Numbers of GPUs in one machine that advice lets share a vLLM, or a row. Ours."""
 MOST_SHARES = tuple(round(0.9 - 0.05 * step, 2) for step in range(18))
-"""Of a GPU's memory, that advice lets a vLLM have, the most first. Ours; vLLM's own default is 0.9."""
+"""Shares of a GPU's memory that advice may give a vLLM, largest first. Ours; vLLM's own default is 0.9."""
 SHARE, TOGETHER = "rollout.gpu_memory", "rollout.tensor_parallel"
 WORTH = 0.9
-"""Of the seconds of a step, that more GPUs to a vLLM have to save: what they say to each other is left out of
-those. Ours."""
+"""Factor on the seconds of a step that more GPUs per vLLM must reach: the estimate ignores their
+communication. Ours."""
 LEAST_PIXELS = 500_000
 LEAST_TOKENS = 2048
-"""Where advice stops to make pictures smaller and conversations shorter. Ours."""
+"""Limits below which advice does not reduce pictures and conversations. Ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,13 @@ class Remedy:
     """One change of a recipe."""
 
     sets: Mapping[str, Any]
-    """Dotted key -> value; all of them at once."""
+    """Dotted key -> value; all are set together."""
     why: str
     changes_learning: bool = False
 
 
 def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
-    """What may be changed, in the order in which it costs least."""
+    """Possible changes, the cheapest first."""
     update, longest = values["update"], longest_of(values)
     yield Remedy({"update.activation_checkpointing": True}, "layers run again instead of being kept")
     if update["micro_tokens"] > longest:
@@ -76,7 +76,7 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
             sets = {"update.sequence_parallel": size, "update.micro_tokens": -(-longest // size)}
             yield Remedy(sets, f"{size} GPUs share each row")
     drawing = list(_drawing_remedies(values, shape, machine)) if draws(values) else []
-    # Slower than all that stands before it where GPUs can share a vLLM.
+    # Where GPUs can share a vLLM, this is slower than everything before it.
     yield from [] if shared else drawing
     offloaded = _with(update["offload"], "optimizer")
     yield Remedy({"update.offload": offloaded}, "the optimizer lies in the host's memory, and is slower")
@@ -97,7 +97,7 @@ def remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Itera
 
 
 def _with(listed: Sequence[str], name: str) -> list[str]:
-    """A list of the recipe with one more name: `--set` replaces all of it, and what it has is to stay."""
+    """A recipe's list with one more name: `--set` replaces the whole list, so existing names are repeated."""
     return list(dict.fromkeys([*listed, name]))
 
 
@@ -132,14 +132,14 @@ def _splits(shape: Shape, gpus: int) -> bool:
 
 
 def _least_share(values: Mapping[str, Any], shape: Shape, machine: Machine) -> float:
-    """Of a GPU's memory, with which a vLLM starts."""
+    """The share of a GPU's memory that a vLLM needs to start."""
     return ceil(100 * sum(vllm_needs(values, shape).values()) / (machine.memory_gb * GB)) / 100
 
 
 def _drawing_remedies(values: Mapping[str, Any], shape: Shape, machine: Machine) -> Iterator[Remedy]:
     rollout = values["rollout"]
     if engine_of(values) == "vllm":
-        # The trained model draws by itself: no second copy of the weights.
+        # The trained model generates by itself, without a second copy of the weights.
         slowly: dict[str, Any] = {"rollout.engine": "transformers", "rollout.staleness": 0}
         if sharing(values) > 1:
             slowly[TOGETHER] = 1
@@ -166,7 +166,7 @@ def _halves(value: int, least: int) -> list[int]:
 
 
 def changed(recipe: R, remedy: Remedy) -> R | None:
-    """The recipe with a remedy; None where recipes have no such key, or not that value."""
+    """The recipe with a remedy; None if the recipe has no such key, or does not allow the value."""
     values = recipe.model_dump(mode="json")
     for path, value in remedy.sets.items():
         *parents, last = path.split(".")
@@ -181,7 +181,7 @@ def changed(recipe: R, remedy: Remedy) -> R | None:
 
 
 def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
-    """What makes it fit: changes of the recipe, and otherwise more GPUs or a smaller model."""
+    """What makes it fit: changes of the recipe, or else more GPUs or a smaller model."""
     taken = needed(recipe, _taken(recipe, shape, machine), shape, machine)
     taken = _roomy(recipe, taken, shape, machine)
     steps, now = [], recipe
@@ -205,7 +205,7 @@ def advice(recipe: Strict, shape: Shape, machine: Machine) -> dict[str, Any]:
 
 
 def _then(values: Mapping[str, Any], shape: Shape, machine: Machine) -> list[str]:
-    """What a recipe is like with all that is advised."""
+    """Notes on the recipe with all remedies applied."""
     step = step_of(values, shape, machine)["step"]
     drawing = f", {step['seconds, rollout']:.0f} of them to generate" if draws(values) else ""
     notes = vllm_notes(values, shape, machine, phases_of(values, shape, machine))
@@ -213,10 +213,10 @@ def _then(values: Mapping[str, Any], shape: Shape, machine: Machine) -> list[str
 
 
 def _roomy(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
-    """The remedies with room for the keys and values of many conversations, where they leave any.
+    """The remedies, adjusted to leave room for the keys and values of many conversations, if possible.
 
-    Which ones are taken is found with the least that a vLLM starts with. What is free beside that is cache;
-    and where GPUs share a vLLM, more of them have more of it each.
+    Which remedies are taken is decided with the smallest share with which a vLLM starts. Any memory left is
+    given to its cache; and if GPUs share a vLLM, with more of them each has more left.
     """
     found = _with_share(recipe, taken, shape, machine)
     if over(_all(recipe, found).model_dump(mode="json"), shape, machine):
@@ -232,7 +232,7 @@ def _roomy(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> li
 
 
 def _with_share(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> list[Remedy]:
-    """The remedies with as large a share of each GPU for a vLLM as fits, where one of them sets it."""
+    """The remedies with the largest share of each GPU for vLLM that still fits, if one of them sets it."""
     for share in MOST_SHARES:
         more = [_raised(one, share) if one.sets.get(SHARE, share) < share else one for one in taken]
         if not over(_all(recipe, more).model_dump(mode="json"), shape, machine):
@@ -246,7 +246,7 @@ def _raised(remedy: Remedy, share: float) -> Remedy:
 
 
 def _wider(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> Iterator[list[Remedy]]:
-    """The remedies with more GPUs to a vLLM, where one of them lets GPUs share one."""
+    """The remedies with more GPUs per vLLM, if one of them lets GPUs share one."""
     size = max((one.sets.get(TOGETHER, 0) for one in taken), default=0)
     values = _all(recipe, [one for one in taken if TOGETHER not in one.sets]).model_dump(mode="json")
     for other in _shared_vllms(values, shape, machine) if size else ():
@@ -260,7 +260,7 @@ def _seconds(recipe: R, taken: list[Remedy], shape: Shape, machine: Machine) -> 
 
 
 def _words(remedy: Remedy) -> list[str]:
-    """What follows `--set` on the command line."""
+    """The arguments of `--set` on the command line."""
     return [f"{key}={_yaml(value)}" for key, value in remedy.sets.items()]
 
 
@@ -276,10 +276,10 @@ def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False)
     """Remedies in order, each taken if it helps, until the recipe fits.
 
     Args:
-        recipe: What does not fit.
-        shape: The model's.
-        machine: What it is to fit.
-        harmless: Only those that leave what is learnt as it is.
+        recipe: The recipe that does not fit.
+        shape: The model's shape.
+        machine: The hardware that it should fit.
+        harmless: Take only remedies that do not change what is learnt.
     """
     taken: list[Remedy] = []
     for remedy in remedies(recipe.model_dump(mode="json"), shape, machine):
@@ -292,7 +292,7 @@ def _taken(recipe: R, shape: Shape, machine: Machine, *, harmless: bool = False)
         left = before if after is None else over(after.model_dump(mode="json"), shape, machine)
         if after is not None and (left == 0 or left < before - 0.01 * machine.room_gb):
             recipe = after
-            # A smaller size of the same key replaces the one before.
+            # A smaller value of the same key replaces the earlier one.
             taken = [old for old in taken if not set(old.sets) <= set(remedy.sets)] + [remedy]
     return taken
 
@@ -312,7 +312,7 @@ def needed(recipe: R, taken: Sequence[Remedy], shape: Shape, machine: Machine) -
         spared = next((some for some in fewer if left(some) <= left(kept)), None)
         if spared is None:
             return kept
-        # Without this one, another that was needed beside it need not be.
+        # Without this remedy, others may have become superfluous too.
         kept = spared
 
 
@@ -323,14 +323,14 @@ def _all(recipe: R, taken: Sequence[Remedy]) -> R:
 
 
 def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
-    """The fewest GPUs, and the largest smaller model, with which it fits after changes of the recipe."""
+    """The fewest GPUs, and the largest smaller model, with which it fits after changing the recipe."""
     found = []
     counts = [] if machine.kind == "cpu" else [2**power for power in range(7) if 2**power > machine.gpus]
     more = [_grown(machine, count) for count in counts]
     known = {name: shape_of(config) for name, config in known_shapes().items()}
     names = sorted(known, key=lambda name: -known[name].total)
     smaller = [name for name in names if known[name].total < 0.9 * shape.total]
-    # What leaves the learning as it is comes first, also where it takes more.
+    # Options that leave the learning unchanged come first, even if they need more.
     for harmless in (True, False):
         for option in more:
             settings = _enough(recipe, shape, option, harmless=harmless)
@@ -348,14 +348,14 @@ def _otherwise(recipe: R, shape: Shape, machine: Machine) -> list[str]:
 
 
 def _grown(machine: Machine, gpus: int) -> Machine:
-    """More GPUs: on more machines like those that there are, where they are several."""
+    """The hardware with more GPUs: on more machines like the existing ones, if there are several."""
     each = machine.of_a_host
     alike = machine.hosts > 1 and gpus % each == 0
     return replace(machine, gpus=gpus, hosts=gpus // each if alike else hosts_of(gpus))
 
 
 def _enough(recipe: R, shape: Shape, machine: Machine, *, harmless: bool) -> str | None:
-    """The settings with which it fits, as words; None if they are not enough."""
+    """The settings with which it fits, as text; None if no settings are enough."""
     taken = _taken(recipe, shape, machine, harmless=harmless)
     if not fits(_all(recipe, taken), shape, machine):
         return None

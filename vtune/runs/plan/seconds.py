@@ -22,25 +22,25 @@ from vtune.update import memory, rates
 from vtune.update.flops import Work, forward_flops, passes_of
 
 PROMPT_WORDS = 300
-"""Assumed tokens of text in a prompt. Ours, as all that is assumed below."""
+"""Assumed tokens of text in a prompt. Ours, like all assumptions below."""
 PICTURE_PIXELS = 1_000_000
-"""Assumed pixels of a picture, where `images.max_pixels` allows them."""
+"""Assumed pixels per picture, if `images.max_pixels` allows them."""
 TURN_WORDS = 200
-"""Assumed tokens that the policy writes in a turn."""
+"""Assumed tokens that the policy writes per turn."""
 TURNS = 2
 """Assumed turns: one look at a quarter of the picture, and the answer."""
 LEFT_OUT = "checkpoints, evaluations, traffic between GPUs and machines, the optimizer in the host's memory"
-"""What makes a step slower, and is not in its seconds."""
+"""What makes a step slower but is not included in its seconds."""
 TIMES = ("seconds", "tokens per second", "hours")
-"""What the keys of a step begin with that say how long it takes."""
+"""Prefixes of a step's keys that say how long it takes."""
 DRAWING_LEFT_OUT = "tools, judges, waiting for the slowest conversation, weights on their way to vLLM"
-"""The same of rollouts."""
+"""The same for rollouts."""
 
 
 def step_of(
     values: Mapping[str, Any], shape: Shape, machine: Machine, *, steps: int | None = None
 ) -> dict[str, Any]:
-    """Tokens and seconds of a step, and of all `steps` where they are known, and what is assumed for them."""
+    """Tokens and seconds of a step, and of all `steps` if their number is known, and the assumptions."""
     longest = longest_of(values)
     found = machine.pictures
     pixels = min(found.pixels or PICTURE_PIXELS, values["images"]["max_pixels"])
@@ -60,7 +60,7 @@ def step_of(
         conversations = values["prompts_per_step"] * values["group_size"]
         assumed |= {"turns": turns, "written tokens": written}
     else:
-        # What calls returned is among the pictures of a trace that was measured.
+        # Pictures returned by calls are among the measured pictures of a trace.
         crop = 0 if assumed["from data"] else one // 4
         turns, conversations = 1, values["batch_size"]
         text = written = min(PROMPT_WORDS, max(1, longest - picture - crop) // 2)
@@ -74,7 +74,7 @@ def step_of(
     if draws(values):
         seconds["rollout"] = _drawing(values, shape, machine, tokens, patches, written, turns, share)
     elsewhere = draws(values) and engine_of(values) == "servers"
-    # Drawn ahead on other GPUs, a step is there when the one before has been trained.
+    # If generated ahead on other GPUs, a step is ready when the previous one has been trained.
     total = (max if elsewhere and values["rollout"].get("staleness") else sum)(seconds.values())
     if elsewhere:
         assumed["servers"] = f"as fast as {machine.gpus} such GPUs, each with a vLLM of its own"
@@ -96,12 +96,12 @@ def step_of(
 
 
 def untimed(step: Mapping[str, Any]) -> dict[str, Any]:
-    """What a step has, without how long it takes: one that cannot start takes no time."""
+    """A step without its times: one that cannot start takes no time."""
     return {key: value for key, value in step.items() if not key.startswith(TIMES)}
 
 
 def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> dict[str, float]:
-    """Of one conversation without gradient, by part."""
+    """Operations for one conversation without gradient, by part."""
     pairs = tokens**2 / 2  # causal: half of the square
     return forward_flops(shape, Work(tokens, pairs, patches, scored))
 
@@ -109,7 +109,7 @@ def _forward_flops(shape: Shape, tokens: int, patches: int, scored: int) -> dict
 def _update_flops(
     values: Mapping[str, Any], shape: Shape, machine: Machine, forward: Mapping[str, float]
 ) -> float:
-    """Of one conversation in training: what is frozen has no backward pass, and is not computed again."""
+    """Operations for a conversation in training: frozen parts have no backward pass or recomputation."""
     load = load_of(values, shape, machine)
     passes = passes_of(memory.learning(shape, load), adapters=load.lora_rank > 0)
     reference = draws(values) and values["loss"]["kl_weight"] > 0
@@ -120,7 +120,7 @@ def _update_flops(
 
 
 def _speed(values: Mapping[str, Any], machine: Machine) -> float:
-    """Operations a second of one process at the peak of its device."""
+    """Peak operations per second of one process."""
     return machine.device.flops * (_cores(values, machine) if machine.kind == "cpu" else 1)
 
 
@@ -130,16 +130,16 @@ def _cores(values: Mapping[str, Any], machine: Machine) -> float:
 
 
 def _share(machine: Machine, share: float) -> float:
-    # What was measured on a core is not a peak: nothing is taken off.
+    # A measured rate of a core is not a peak, so nothing is deducted.
     return share if machine.kind == "gpu" else 1.0
 
 
 def _at_once(values: Mapping[str, Any], shape: Shape, machine: Machine, tokens: int) -> float:
-    """Conversations that one process draws at the same time: those that its KV cache has room for."""
+    """Conversations that one process generates at the same time: as many as its KV cache has room for."""
     rows = rows_of(values, machine)
     if engine_of(values) != "vllm" or machine.kind == "cpu":
         return rows
-    # What a group begins with is there once; a vLLM draws for all processes that share it.
+    # A group's common prefix is stored once; a vLLM generates for all processes that share it.
     own = tokens * (1 - PROMPT_SHARE + PROMPT_SHARE / values["group_size"])
     room = cache_of(values, shape, machine) / (own * kv_token(values, shape))
     return float(min(rows, max(room, 1) / sharing(values)))
@@ -155,7 +155,7 @@ def _drawing(
     turns: int,
     share: int,
 ) -> float:
-    """Seconds in which one process draws its share of the conversations."""
+    """Seconds in which one process generates its share of the conversations."""
     b, rows = bytes_of(values), _at_once(values, shape, machine, tokens)
     engine = engine_of(values)
     body = shape.parameters["language"] - (0 if shape.tied else shape.head // 2)
@@ -166,8 +166,8 @@ def _drawing(
     one = max(one, rows * 2 * body / _speed(values, machine))
     if engine == "transformers":
         one = max(one, shape.layers * rates.LAYER_SECONDS)
-    # A server keeps what it has read; without one every turn reads its conversation again, and a
-    # group's prompt is read once by both.
+    # A server keeps what it has prefilled; otherwise every turn prefills its conversation again. Either way,
+    # a group's prompt is prefilled once.
     again = 1 if engine != "transformers" else turns
     reading = sum(_forward_flops(shape, tokens - written, patches, 0).values())
     read = share * reading * again / values["group_size"] if turns == 1 else share * reading * again / 2

@@ -1,7 +1,7 @@
 """`vtune doctor --self-test`: tests in seconds whether this machine really does what it should.
 
-A trial is a function that says what did not hold, nothing where all did. To add one, write it and name it in
-`TRIALS`.
+A trial is a function that returns what failed, or an empty text if nothing did. To add one, write it and list
+it in `TRIALS`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from vtune.sandbox import Limits, Sandbox
 from vtune.schema.pixels import decode_picture
 
 Trial = Callable[[], str]
-"""Returns what did not hold, as one line; empty where everything did."""
+"""Returns what failed, as one line; empty if nothing did."""
 
 ATTACKS = (
     "fs_read_secret",
@@ -34,16 +34,16 @@ ATTACKS = (
 )
 """One for each thing that could be harmed: files, other sessions, network, processes, the next answer."""
 SECONDS = 1.0
-"""In which a bomb has to be refused. Ours: it takes a millisecond."""
+"""Time limit for rejecting a picture bomb. Ours: it takes a millisecond."""
 MEGABYTES = 100
-"""By which this process may grow meanwhile. Ours."""
+"""Limit on this process's memory growth meanwhile. Ours."""
 
 
 def self_test() -> list[dict[str, str]]:
     """Run every trial.
 
     Returns:
-        One check each, as `vtune doctor` shows them: `name`, `level` (ok or fail), `found` and `fix`.
+        One check per trial, as `vtune doctor` shows them: `name`, `level` (ok or fail), `found` and `fix`.
     """
     return [_check(name, trial) for name, trial in TRIALS.items()]
 
@@ -60,14 +60,14 @@ def _check(name: str, trial: Trial) -> dict[str, str]:
 
 
 def attacks() -> str:
-    """A few attacks of the shipped suite, in the tier that a run gets."""
+    """A few attacks from the shipped suite, in the tier that a run gets."""
     result = run_attack(None, ATTACKS, isolation="auto", without=())
     bad = [row for row in result["attacks"] if row["outcome"] in ("breach", "error")]
     return "; ".join(f"{row['name']}: {', '.join(row['breaches']) or row['note']}" for row in bad)
 
 
 def picture_bombs() -> str:
-    """Small files that would take gigabytes or minutes, where a row of data would bring them."""
+    """Small files that would take gigabytes or minutes to decode, as rows of data might contain them."""
     wrong = []
     for name, content in bombs().items():
         before, began = _peak(), time.monotonic()
@@ -84,7 +84,7 @@ def picture_bombs() -> str:
 
 
 def session_pictures() -> str:
-    """The same bombs left by code: each is named in a note, and the picture beside them is shown."""
+    """The same bombs left behind by code: a note names each, and the good picture beside them is shown."""
     return asyncio.run(_session_pictures())
 
 
@@ -107,7 +107,7 @@ async def _session_pictures() -> str:
 
 
 def bombs() -> dict[str, bytes]:
-    """Pictures of at most some hundred kilobytes, by what is wrong with them."""
+    """Pictures of at most a few hundred kilobytes, by what is wrong with them."""
     return {
         "a hairline of 24 million pixels": _png(24_000_000, 1),
         "a hairline of 200000 pixels": _png(1, 200_000),
@@ -117,7 +117,7 @@ def bombs() -> dict[str, bytes]:
 
 
 def _png(width: int, height: int, rows: int | None = None) -> bytes:
-    """A grey PNG; of its rows only the first few where `rows` says so."""
+    """A grey PNG; if `rows` is given, with only that many of its rows."""
     packed = zlib.compress(bytes((rows or height) * (width + 1)), 9)
     parts = {b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0), b"IDAT": packed, b"IEND": b""}
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -127,17 +127,17 @@ def _png(width: int, height: int, rows: int | None = None) -> bytes:
 
 
 def _scans(width: int, height: int, more: int) -> bytes:
-    """A progressive JPEG whose last scan comes again and again."""
+    """A progressive JPEG whose last scan is repeated many times."""
     file = io.BytesIO()
     Image.new("L", (width, height), 90).save(file, "JPEG", progressive=True)
     content = file.getvalue()
-    # The tables of the last scan, and the scan.
+    # The last scan, with its tables.
     last = content[content.rindex(b"\xff\xc4", 0, content.rindex(b"\xff\xda")) : -2]
     return content[:-2] + last * more + content[-2:]
 
 
 def _peak() -> int:
-    """The most kilobytes of memory that this process has had."""
+    """Peak memory of this process, in kilobytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 

@@ -17,14 +17,14 @@ from vtune.runs.processes.watcher import die_with_parent
 
 
 class Child:
-    """`vtune WORDS`, started; it dies with this process. Ask for its end with `poll`.
+    """`vtune WORDS` in a child process, which dies with this one. Check whether it has ended with `poll`.
 
     Args:
         words: The command line.
-        log: What it says on stderr is added here, and passed on as it comes.
-        result: Gets what it writes to stdout, and is there only if it exits 0; None: nobody reads that.
-        environment: Variables that it has beside those of this process.
-        title: Stands before each line that is passed on.
+        log: Its stderr is appended here, and passed on as it arrives.
+        result: Receives its stdout, and exists only if it exits with 0; None: its stdout is discarded.
+        environment: Variables that it gets in addition to those of this process.
+        title: Prefix of each line that is passed on.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Child:
                 stdout=printed or subprocess.DEVNULL,
                 stderr=said,
                 env={**os.environ, WITHIN: "1", **(environment or {})},
-                # Not in the terminal's group: it would get Ctrl-C twice.
+                # Not in the terminal's process group, or it would get Ctrl-C twice.
                 start_new_session=True,
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs; negative: the signal that killed it."""
+        """Its exit status, None while it runs; negative: killed by that signal."""
         ended = self._process.poll() is not None
         self._voice.pass_on(ended=ended)
         if ended and self._part and self._result and self._process.returncode == 0:
@@ -61,13 +61,13 @@ class Child:
         return self._process.returncode if ended else None
 
     def send(self, number: int) -> None:
-        """Send it a signal, where it still runs."""
+        """Send it a signal, if it is still running."""
         self._process.send_signal(number)
 
 
 @contextlib.contextmanager
 def noted_signals() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM go into a list, and end nothing by themselves. Main thread only."""
+    """Collect Ctrl-C and SIGTERM in a list; they end nothing by themselves. Main thread only."""
     noted: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -82,6 +82,6 @@ def noted_signals() -> Iterator[list[int]]:
 
 
 def last_words(log: Path) -> str:
-    """The error in which a log ends, or its last lines."""
+    """The error that a log ends with, or its last lines."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-TAIL:]
     return "\n".join(from_error(lines))

@@ -1,8 +1,8 @@
 """Starts one process per device, on many machines through pdsh, and ends them together.
 
-The processes of a run talk through its folder `logs`: `rank-N.log` is what rank N said, `rank-N.ended` how it
-ended, and `order` what the command that started them wants of them. Each rank is watched by a small process
-of its own, which sees every end of it, on whatever machine it runs.
+The processes of a run communicate through its folder `logs`: `rank-N.log` is the output of rank N,
+`rank-N.ended` tells how it ended, and `order` holds the order of the command that started them. Each rank is
+watched by a small process, which notices any way of ending, on whatever machine it runs.
 """
 
 import contextlib
@@ -51,19 +51,19 @@ from vtune.runs.start import locked
 from vtune.uses import TRIES
 
 UNSEEN = 90.0
-"""Seconds for which a shared folder may not show what another machine has written there: NFS shows the names
-in one from its memory, for 60 at most unless it is mounted otherwise. Ours."""
+"""Seconds for which a shared folder may not show what another machine has written there: NFS caches its
+directory entries, for at most 60 by default. Ours."""
 SETTLE = 2.0
-"""Seconds between a failure and its report: the one that caused it may be reported a little later."""
+"""Seconds between a failure and its report: the failure that caused it may be noted a little later."""
 TAIL = 100
-"""Lines of a failed rank's log that are shown, at most; a traceback through the command line is long."""
+"""Most lines of a failed rank's log that are shown; a traceback through the command line is long."""
 CPU_PROCESSES = 8
-"""Processes that a machine without a GPU may run though it has fewer cores; ours."""
+"""Processes that a machine without a GPU may run even if it has fewer cores; ours."""
 LOST = "killed by signal"
 HEAD = re.compile(rf"^{START}.*\n", re.MULTILINE)
-"""The line between two starts in a log, which is for those who read that."""
+"""The line between two starts in a log, for people who read it."""
 LAUNCHER = "launcher.log"
-"""In the folder `logs`: what the launcher and pdsh say."""
+"""Output of the launcher and pdsh, in the folder `logs`."""
 
 
 def launch(
@@ -78,21 +78,21 @@ def launch(
 
     Args:
         words: The command line without the options of the launch; it must name the run folder.
-        out: The run folder; on many machines, one that all of them see.
-        processes: On each machine.
-        hostfile: `name slots=N` a line, as DeepSpeed and MPI have it; None for this machine alone.
-        forwarded: Names of environment variables that other machines get, beside the usual ones.
+        out: The run folder; on several machines, one that all of them see.
+        processes: Number of processes on each machine.
+        hostfile: One line `name slots=N` per machine, as for DeepSpeed and MPI; None: only this machine.
+        forwarded: Names of environment variables that other machines get, in addition to the usual ones.
 
     Raises:
-        RecipeError: If a device is wanted that is not there, the hostfile cannot be read, or another process
+        RecipeError: If a requested device does not exist, the hostfile cannot be read, or another process
             works in the folder.
-        RunFailed: If a rank has failed; the text begins with what that rank said last.
-        SystemExit: 130 after Ctrl-C or SIGTERM, and the code of a rank that found the input wrong.
+        RunFailed: If a rank has failed; the text begins with that rank's last output.
+        SystemExit: 130 after Ctrl-C or SIGTERM, or the exit code of a rank that found the input invalid.
     """
     _check_devices(processes, hostfile)
     check_folder_output(out)
     logs = out / "logs"
-    # A second start must not take the notes of the first away; the run itself is kept apart by its own lock.
+    # A second start must not delete the notes of the first; the run itself is protected by its own lock.
     with locked(logs):
         for stale in (
             *logs.glob("rank-*.ended"),
@@ -117,7 +117,7 @@ def _launch(command: Sequence[str], logs: Path) -> str:
     asked: list[str] = []
     before = {number: signal.signal(number, lambda n, _: asked.append(signal.Signals(n).name))
               for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
-    # The ranks hold the other end: it closes with this process, however that ends.
+    # The ranks hold the other end, which closes when this process ends, however it ends.
     leash, ours = os.pipe()
     try:
         with (logs / LAUNCHER).open("ab") as said:
@@ -144,17 +144,17 @@ def _launch(command: Sequence[str], logs: Path) -> str:
 
 
 def _deaf() -> None:
-    """SIGTERM waits in the launcher, which would else end the ranks where they are to save."""
+    """Block SIGTERM in the launcher: it would otherwise end the ranks while they should save."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
 
 def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) -> str:
-    """Wait for the end, pass on what is asked of this process, and say how it ended."""
+    """Wait for the end, pass on signals that this process gets, and report how the run ended."""
     voice = Voice(logs / "rank-0.log")
     ordered, deadline = "", float("inf")
     while (code := launcher.poll()) is None and not failed(logs) and time.monotonic() < deadline:
         voice.pass_on()
-        # Schedulers may say SIGTERM more than once.
+        # Schedulers may send SIGTERM more than once.
         order = END if "SIGINT" in asked else SAVE if asked else ""
         if order != ordered:
             say("ending" if order == END else STOPS)
@@ -162,7 +162,7 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
             ordered = order
             deadline = time.monotonic() + GRACE if order == END else deadline
         if _lost(logs, ordered):
-            # The others wait for it. Where a rank of it has failed, that may be seen here a little later.
+            # The other machines wait for the lost one. A failed rank there may be noted here a little later.
             give_order(logs, END)
             _until_quiet(launcher, GRACE)
             break
@@ -175,7 +175,7 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
     first = {one.rank: one.code for one in ended(logs)}.get(0)
     if first == 0 and code == 0:
         return (logs / "result").read_text(encoding="utf-8")
-    # Where a watcher was told to stop, it has given the order; one that is killed is told nothing.
+    # A watcher that is told to stop has given the order; one that is killed could not.
     stopped = ordered or (code in (0, INTERRUPTED) and order_given(logs))
     lost = _lost(logs, ordered)
     if failed(logs) or lost or not stopped:
@@ -184,10 +184,10 @@ def _watched(launcher: "subprocess.Popen[bytes]", logs: Path, asked: list[str]) 
 
 
 def _until_told(logs: Path) -> None:
-    """Wait until the first rank is known to have ended, maybe on another machine."""
+    """Wait until the first rank, possibly on another machine, is known to have ended."""
     deadline = time.monotonic() + UNSEEN
     while not any(one.rank == 0 for one in ended(logs)) and time.monotonic() < deadline:
-        # A folder that is changed from here is looked at anew.
+        # Changing a folder from this machine makes NFS read it again.
         looked = logs / ".looked"
         looked.touch()
         looked.unlink()
@@ -195,9 +195,9 @@ def _until_told(logs: Path) -> None:
 
 
 def _lost(logs: Path, ordered: str) -> str:
-    """How a machine went away; empty if none did, or all are to end.
+    """How a machine was lost; empty if none was, or if all ranks are to end.
 
-    Ranks save and end together, on some machine maybe before its watchers see the order in the shared folder.
+    Ranks save and end together, so on some machine possibly before its watchers see the order in the folder.
     """
     if ordered == END:
         return ""
@@ -206,13 +206,13 @@ def _lost(logs: Path, ordered: str) -> str:
 
 
 def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) -> None:
-    """Raise what the run died of: the first failure that is not itself a consequence.
+    """Raise the error that ended the run: the first failure that is not a consequence of another.
 
     Args:
         failed: The ranks that are known to have failed.
-        logs: What they said.
+        logs: The folder with their output.
         launcher: How the launcher, or its command on a machine, ended.
-        machine: Whether it was that of a machine: the ranks of the others fail for lack of a partner.
+        machine: Whether a machine was lost: the ranks on the others then fail for lack of a partner.
     """
     if not failed or (machine and all(one.code > 0 and _lost_partner(logs, one.rank) for one in failed)):
         raise RunFailed(
@@ -220,11 +220,11 @@ def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) ->
             where=str(logs / LAUNCHER),
             fix="\n".join(["its last lines:", *_lines(logs / LAUNCHER)]),
         )
-    # A rank that lost its partner fails too, a moment later or earlier than the partner's end is noted.
+    # A rank that lost its partner fails too, slightly before or after the partner's end is noted.
     first = min(failed, key=lambda one: (one.code > 0 and _lost_partner(logs, one.rank), one.at))
     log = logs / f"rank-{first.rank}.log"
     said = _lines(log)
-    # What rank 0 says has been passed on already, and most often it has found the same.
+    # The output of rank 0 has already been passed on, and usually shows the same error.
     if from_error(said) != from_error(_lines(logs / "rank-0.log")):
         sys.stderr.write("\n".join([*from_error(said), ""]))
     if first.code == 2:
@@ -233,7 +233,7 @@ def _report(failed: list[Ended], logs: Path, launcher: str, *, machine: bool) ->
     newest = logs.parent / "checkpoints/newest"
     if not any(TRIES in line for line in said):
         fix = "fix what it says above, then --resume continues from the last checkpoint"
-    else:  # a resume takes no other file than the run began with
+    else:  # a run resumes only with the file that it began with
         fix = "fix what it says above, then start a new run with another --out"
         fix += f", from what this one has learnt: --set model={newest}" if newest.exists() else ""
     if first.code == -9:
@@ -247,13 +247,13 @@ def _lost_partner(logs: Path, rank: int) -> bool:
 
 
 def from_error(lines: Sequence[str]) -> Sequence[str]:
-    """From the last traceback or `error:` on; all where there is none."""
+    """The lines from the last traceback or `error:` on; all lines if there is none."""
     starts = [i for i, line in enumerate(lines) if line.startswith(("error: ", "Traceback "))]
     return lines[starts[-1] :] if starts else lines
 
 
 def _lines(log: Path) -> list[str]:
-    """The last lines since the newest start."""
+    """The last lines since the latest start."""
     if not log.exists():
         return []
     _, start, text = log.read_text(encoding="utf-8", errors="replace").rpartition(START)
@@ -266,13 +266,13 @@ def _until_quiet(launcher: "subprocess.Popen[bytes]", seconds: float) -> None:
 
 
 def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
-    """Nothing of the run is left: on this machine by force, on others by order."""
+    """Make sure that nothing of the run is left: on this machine by force, on others by order."""
     if launcher.poll() != 0:
-        # Also where the launcher is gone: ranks of other machines may not be.
+        # Also if the launcher is gone: ranks on other machines may still run.
         give_order(logs, END)
         _until_quiet(launcher, GRACE)
-    # Everything that the launcher started is in its group, but for the ranks and the ssh of each machine:
-    # they have sessions of their own, and end by the order or below.
+    # Everything that the launcher started is in its group, except the ranks and the ssh of each machine: they
+    # have separate sessions, and end by the order or below.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(launcher.pid, signal.SIGKILL)
     launcher.wait()
@@ -280,11 +280,11 @@ def _end(launcher: "subprocess.Popen[bytes]", logs: Path) -> None:
 
 
 class Voice:
-    """What another process adds to its log, passed on to stderr as it comes.
+    """Passes on to stderr what another process adds to its log, as it arrives.
 
     Args:
         log: The file.
-        title: Stands before each line, which then is passed on when it has ended; empty: nothing does.
+        title: Prefix of each line, which is then passed on only when complete; empty: no prefix.
     """
 
     def __init__(self, log: Path, title: str = "") -> None:
@@ -293,7 +293,7 @@ class Voice:
         self._at = log.stat().st_size if log.exists() else 0
 
     def pass_on(self, *, ended: bool = False) -> None:
-        """Pass on what was added since the last time; `ended`: a last line without an end, too."""
+        """Pass on what was added since the last call; `ended`: also an incomplete last line."""
         if not self._log.exists():
             return
         with self._log.open("rb") as file:
@@ -326,11 +326,11 @@ def _command(words: Sequence[str], logs: Path, processes: int, hostfile: Path | 
 
 
 def processes_of(gpus: int | None, hostfile: Path | None) -> int | None:
-    """Processes of a run on all its machines together; None where no launch is asked for.
+    """Number of processes of a run on all its machines; None if no launch is requested.
 
     Raises:
-        RecipeError: If a hostfile comes without a number of GPUs, cannot be read, names no machine, or gives
-            fewer of one.
+        RecipeError: If a hostfile comes without a number of GPUs, cannot be read, names no machine, or lists
+            fewer GPUs for one of them.
     """
     if hostfile is None:
         return gpus

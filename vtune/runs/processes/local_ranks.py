@@ -1,6 +1,6 @@
 """The ranks of a run on one machine, each with a watcher, started without importing torch.
 
-`vtune` starts this here where it runs on one machine, and through pdsh on every machine of a hostfile.
+`vtune` starts this module directly for a run on one machine, and through pdsh on every machine of a hostfile.
 """
 
 import json
@@ -18,20 +18,20 @@ from vtune.runs.processes.watcher import GRACE, LOOK, die_with_parent
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """How many processes a run has, and where they meet."""
+    """The number of processes in a run, and where they meet."""
 
     port: int
-    """Where the first process listens: free on the machine that starts the run."""
+    """Port on which the first process listens; free on the machine that starts the run."""
     processes: int
-    """On each machine."""
+    """Number of processes on each machine."""
     address: str = "127.0.0.1"
-    """Of the first machine."""
+    """Address of the first machine."""
     machines: int = 1
     gpus: str = ""
-    """Those of each machine, as `CUDA_VISIBLE_DEVICES` has them; empty: as the environment says."""
+    """GPUs of each machine, in the form of `CUDA_VISIBLE_DEVICES`; empty: as the environment says."""
 
     def environment(self, machine: int, local: int) -> dict[str, str]:
-        """What torch and DeepSpeed read in a rank: the `local`th of the machine with this number."""
+        """The variables that torch and DeepSpeed read in a rank: number `local` on the given machine."""
         return {
             "MASTER_ADDR": self.address,
             "MASTER_PORT": str(self.port),
@@ -43,30 +43,30 @@ class Rendezvous:
 
 
 def command(rendezvous: Rendezvous, words: Sequence[str], *, machine: str = "0") -> list[str]:
-    """The command that starts the ranks of a machine.
+    """The command that starts the ranks on one machine.
 
     Args:
-        rendezvous: Of all ranks.
-        words: What a watcher is given.
-        machine: The machine's number, or what will be replaced by it.
+        rendezvous: The rendezvous of all ranks.
+        words: Arguments of the watchers.
+        machine: The machine's number, or a placeholder for it.
     """
     module = "vtune.runs.processes.local_ranks"
     return [sys.executable, "-m", module, machine, json.dumps(asdict(rendezvous)), *words]
 
 
 def start_all(machine: int, rendezvous: Rendezvous, words: Sequence[str]) -> int:
-    """Start the watchers and wait for them; in a process of its own.
+    """Start the watchers and wait for them; runs in a separate process.
 
-    Once one of them has failed, the others see it in the run's folder and end their ranks; what is not gone
-    some seconds later ends with this process. SIGTERM, which is for the watchers, is blocked here.
+    Once one of them has failed, the others see it in the run's folder and end their ranks; whatever is left
+    some seconds later ends with this process. SIGTERM is meant for the watchers, and is blocked here.
 
     Args:
         machine: The number of this machine.
-        rendezvous: Of all ranks.
-        words: What a watcher is given.
+        rendezvous: The rendezvous of all ranks.
+        words: Arguments of the watchers.
 
     Returns:
-        0, or the exit status of the first that failed.
+        0, or the exit status of the first watcher that failed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

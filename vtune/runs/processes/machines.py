@@ -11,16 +11,17 @@ from vtune.errors import RecipeError
 from vtune.files.reading import read_text, why_unread
 
 DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
-"""What drivers of GPUs open: NVIDIA's, AMD's, and that of Linux on Windows."""
+"""Device files of GPU drivers: NVIDIA's, AMD's, and that of Linux on Windows."""
 SLOTS = "write one line per machine: `name slots=8`"
-"""What a hostfile holds."""
+"""The format of a hostfile."""
 NAME = re.compile(r"([\w.-]+@)?\w[\w.-]*")
-"""Of a machine, maybe with its user. pdsh reads ranges in `[]`, and before `:` a way to connect."""
+"""A machine's name, optionally with a user. pdsh would read ranges in `[]`, and a connection type before
+`:`."""
 ALIAS = "give it a name: `Host NAME` with HostName in ~/.ssh/config; a line for each machine"
-"""For addresses of IPv6 and for ranges."""
+"""The remedy for IPv6 addresses and ranges."""
 
 ENVIRONMENT = "environment.json"
-"""In the folder `logs`, readable by its owner alone, while a run on many machines lasts."""
+"""In the folder `logs`, readable only by its owner, while a run on several machines lasts."""
 
 DEEPSPEED_ENV = ".deepspeed_env"
 """In the home folder or the working directory."""
@@ -50,19 +51,19 @@ FORWARDED = (
     "UCX_",
     "XDG_CACHE_HOME",
 )
-"""Beginnings of the names of variables that mean the same on every machine of a run."""
+"""Prefixes of the names of variables that mean the same on every machine of a run."""
 
 
 OWN = ("VLLM_HOST_IP",)
-"""Those of them that each machine has of its own."""
+"""Variables among them that differ between machines."""
 
 
 def machines_of(hostfile: Path) -> dict[str, int]:
-    """Machine -> GPUs that a hostfile (`name slots=N` a line) gives of it, in order.
+    """Machine -> GPUs that a hostfile (one line `name slots=N` per machine) lists for it, in order.
 
     Raises:
-        RecipeError: If it cannot be read, or names no machine, or one twice, without slots, with more than
-            these, or by what the launcher does not take for a name.
+        RecipeError: If it cannot be read, names no machine, or names one twice, without slots, with anything
+            after them, or by something that the launcher does not accept as a name.
     """
     try:
         lines = read_text(hostfile).splitlines()
@@ -79,7 +80,7 @@ def machines_of(hostfile: Path) -> dict[str, int]:
         if not words or words[0].startswith("#"):
             continue
         name, (key, _, slots) = words[0], (words[1] if len(words) > 1 else "").partition("=")
-        # `#` begins a remark; anything else would have been meant to do something.
+        # `#` begins a comment; anything else would have been meant to do something.
         more = len(words) > 2 and not words[2].startswith("#")
         if key != "slots" or more or not slots.isdecimal() or int(slots) == 0 or name in found:
             what = f"{name} a second time" if name in found else f"{line.strip()!r}, not a name and its GPUs"
@@ -94,12 +95,12 @@ def machines_of(hostfile: Path) -> dict[str, int]:
 
 
 def included(hostfile: Path, processes: int) -> str:
-    """The GPUs that a run takes on each machine, as `CUDA_VISIBLE_DEVICES` has them.
+    """The GPUs that a run uses on each machine, in the form of `CUDA_VISIBLE_DEVICES`.
 
-    Those that `CUDA_VISIBLE_DEVICES` names here, or the first ones where it is not set.
+    Those in this machine's `CUDA_VISIBLE_DEVICES`, or the first ones if it is not set.
 
     Raises:
-        RecipeError: If a machine does not have them, or they are not named by numbers.
+        RecipeError: If a machine does not have them, or they are not given by number.
     """
     wanted = _visible(processes)
     for name, slots in machines_of(hostfile).items():
@@ -113,7 +114,7 @@ def included(hostfile: Path, processes: int) -> str:
 
 
 def _visible(processes: int) -> list[int]:
-    """Numbers of the GPUs to take on each machine."""
+    """Numbers of the GPUs to use on each machine."""
     said = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     if not said:
         return list(range(processes))
@@ -132,7 +133,7 @@ def _visible(processes: int) -> list[int]:
 
 
 def gpus_here() -> int:
-    """How many GPUs this machine has; without torch, which takes long to load, where it has no driver."""
+    """Number of GPUs of this machine; if there is no driver, without loading torch, which takes long."""
     if not any(Path(driver).exists() for driver in DRIVERS):
         return 0
     import torch
@@ -141,16 +142,16 @@ def gpus_here() -> int:
 
 
 def places(runs: int, processes: int) -> list[dict[str, str]]:
-    """Environment variables for each of several runs at the same time on this machine: GPUs of its own where
-    there are any, else its share of the cores.
+    """Environment variables for each of several simultaneous runs on this machine: separate GPUs if there are
+    any, otherwise its share of the cores.
 
     Args:
-        runs: How many, at least one.
-        processes: Of each: it gets as many GPUs. On a CPU the user's `OMP_NUM_THREADS` holds where it is less
-            than the share.
+        runs: Number of runs, at least one.
+        processes: Processes per run, which gets as many GPUs. On a CPU, the user's `OMP_NUM_THREADS` applies
+            if it is less than the share.
 
     Raises:
-        RecipeError: If there are GPUs, and too few.
+        RecipeError: If there are GPUs, but too few.
     """
     if runs == 1:
         return [{}]
@@ -170,7 +171,7 @@ def places(runs: int, processes: int) -> list[dict[str, str]]:
 
 
 def variables(values: Mapping[str, Any]) -> set[str]:
-    """Names of environment variables that a recipe reads, e.g. keys: those under `*_env`, at any depth."""
+    """Names of environment variables that a recipe reads, e.g. API keys: values of `*_env`, at any depth."""
     found = {
         value
         for key, value in values.items()
@@ -187,13 +188,13 @@ def _sections(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def write_environment(logs: Path, names: Collection[str]) -> None:
-    """Write down, for the other machines, the variables of this one that mean the same there.
+    """Write this machine's variables that mean the same on the other machines to a file for them.
 
-    By a file and not by the launcher's command, which every user of either machine can read.
+    A file and not the launcher's command line, which every user of either machine could read.
 
     Args:
         logs: The folder that all machines see.
-        names: Variables beside those that are always forwarded.
+        names: Variables in addition to those that are always forwarded.
     """
     chosen = {
         name: value
@@ -208,7 +209,7 @@ def write_environment(logs: Path, names: Collection[str]) -> None:
 
 
 def _of_deepspeed() -> dict[str, str]:
-    """What users of DeepSpeed have their other machines given: `NAME=value` a line."""
+    """Variables that DeepSpeed users define for their other machines: one `NAME=value` per line."""
     found: dict[str, str] = {}
     for file in (folder / DEEPSPEED_ENV for folder in (Path.home(), Path.cwd())):
         lines = read_text(file).splitlines() if file.is_file() else []
@@ -219,6 +220,6 @@ def _of_deepspeed() -> dict[str, str]:
             if not equals:
                 what = f"{file}, line {number} has {name!r}"
                 raise RecipeError(what, fix="one line per variable: `NAME=value`")
-            # As a shell has it, which DeepSpeed hands the line to.
+            # With the syntax of a shell, to which DeepSpeed passes the line.
             found[name.removeprefix("export ").lstrip()] = value
     return found

@@ -18,28 +18,28 @@ from vtune.runs.processes.machines import ENVIRONMENT
 from vtune.runs.processes.watcher import END, GRACE, LOOK, alone, die_with_parent, give_order
 
 NUMBER = "%n"
-"""In a word of the command: the machine's number, which pdsh puts there."""
+"""Placeholder in the command for the machine's number; pdsh fills it in."""
 FAN_OUT = 1024
-"""Machines that pdsh speaks to at a time: all."""
+"""Machines that pdsh connects to at a time: all."""
 OVER_SSH = {"PDSH_RCMD_TYPE": "ssh"}
-"""What makes a pdsh that was built for rsh use ssh."""
+"""Makes a pdsh that was built for rsh use ssh."""
 BEFORE_PYTHON = "PYTHON"
-"""Begins names of variables that Python reads as it starts: those of this machine hold on the others."""
+"""Prefix of variables that Python reads at its start: this machine's values are used on the others."""
 ENDED = re.compile(r"pdsh@\S+: (\S+): (ssh (?:exited with exit code (\d+)|killed by signal \d+))")
-"""What pdsh says where the command of a machine has not ended well; it goes on with the others."""
+"""pdsh's message if the command on a machine has failed; it continues with the other machines."""
 SSH_SECONDS = 60.0
-"""Ours: what a machine has to answer, one that wakes its home folder up among them."""
+"""Ours: time for a machine to answer, including one that first has to mount its home folder."""
 
 
 def on_every_machine(machines: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The command that runs one on all machines, in the working directory of this process.
+    """The command that runs another on all machines, in the working directory of this process.
 
     Args:
         machines: Their names, as ssh knows them.
-        words: The command; `NUMBER` stands for the number of a machine.
+        words: The command; `NUMBER` is replaced by the number of the machine.
     """
     settings = [f"{name}={value}" for name, value in os.environ.items() if name.startswith(BEFORE_PYTHON)]
-    # `env`, for not every shell knows `export`.
+    # `env`, since not every shell has `export`.
     line = " ".join(map(_quoted, ("exec", "env", *settings, *words)))
     return [
         "pdsh",
@@ -58,13 +58,13 @@ def leashed(logs: Path, command: Sequence[str]) -> list[str]:
 
 
 def run_leashed(logs: Path, command: Sequence[str]) -> int:
-    """Run pdsh; in a process of its own, whose stdin tells of the end of the command that started everything.
+    """Run pdsh in a separate process, whose stdin closes when the command that started everything ends.
 
-    Nothing tells the ranks of other machines of it. Once it is gone they are ordered to end.
+    Nothing else tells the ranks on other machines about that end. They are then ordered to end.
 
     Args:
         logs: The folder that all processes of the run share.
-        command: That of pdsh.
+        command: The pdsh command.
 
     Returns:
         Its exit status.
@@ -86,22 +86,22 @@ def run_leashed(logs: Path, command: Sequence[str]) -> int:
 
 
 def _not_by_sigterm(parent: int) -> None:
-    """Ignored, not only blocked: ssh unblocks SIGTERM once it is connected, and leaves what is ignored so."""
+    """Ignore SIGTERM instead of blocking it: ssh unblocks it once connected, but keeps it ignored."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     die_with_parent(parent)
 
 
 def _quoted(word: str) -> str:
-    """A word that neither pdsh nor a shell changes."""
+    """A word quoted so that neither pdsh nor a shell changes it."""
     return NUMBER if word == NUMBER else shlex.quote(word).replace("%", "%%")
 
 
 def lost(said: Iterable[str], *, well: Collection[int] = ()) -> str:
-    """The machine that was the first without its command, and how that ended; empty if none was.
+    """The first machine whose command failed, and how; empty if there is none.
 
     Args:
-        said: Lines of pdsh.
-        well: Exit codes that are no loss.
+        said: Output lines of pdsh.
+        well: Exit codes that do not count as a failure.
     """
     lines = filter(None, map(ENDED.fullmatch, said))
     found = next((line for line in lines if line[3] is None or int(line[3]) not in well), None)
@@ -109,10 +109,10 @@ def lost(said: Iterable[str], *, well: Collection[int] = ()) -> str:
 
 
 def addresses(machines: Sequence[str]) -> list[str]:
-    """The first address of each machine, as it says itself: the others may not know the name that ssh knows.
+    """The first address of each machine, as it reports itself: the others may not know the name used by ssh.
 
     Raises:
-        RecipeError: If ssh does not get to one of them without being asked for anything.
+        RecipeError: If ssh cannot reach one of them without interaction.
     """
     with TemporaryDirectory() as folder:
         places = [Path(folder) / str(number) for number in range(len(machines))]
@@ -120,20 +120,20 @@ def addresses(machines: Sequence[str]) -> list[str]:
         try:
             return [_first_address(*one) for one in zip(machines, places, asked, strict=True)]
         finally:
-            # Where one is not reached, nobody waits for the others.
+            # If one is not reached, do not wait for the others.
             for process in asked:
                 process.kill()
                 process.wait()
 
 
 def _asked(machine: str, said: Path) -> "subprocess.Popen[bytes]":
-    """An ssh that asks a machine for its addresses.
+    """Start an ssh that asks a machine for its addresses.
 
-    It writes to files: a connection that it keeps open for others (ControlPersist) may hold a pipe open.
+    It writes to files: an ssh connection that is kept open for reuse (ControlPersist) may hold a pipe open.
 
     Args:
         machine: The machine.
-        said: Gets its stdout; that name with `.err` its stderr.
+        said: Receives its stdout; the same name with `.err` its stderr.
     """
     with said.open("wb") as out, said.with_suffix(".err").open("wb") as err:
         return subprocess.Popen(
@@ -145,7 +145,7 @@ def _asked(machine: str, said: Path) -> "subprocess.Popen[bytes]":
 
 
 def _last_line(file: Path) -> str:
-    """Of what a process has written; a banner before it may be in any encoding."""
+    """The last line that a process has written; a banner before it may be in any encoding."""
     return file.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
 
 
@@ -154,7 +154,7 @@ def _first_address(machine: str, said: Path, process: "subprocess.Popen[bytes]")
         process.wait(SSH_SECONDS)
     except subprocess.TimeoutExpired:
         raise _unreached(machine, f"no answer within {SSH_SECONDS:g} s") from None
-    # What a profile prints comes first.
+    # Output of the shell's profile comes first.
     last = _last_line(said)
     if process.returncode == 0 and (found := next(filter(_is_address, last.split()), "")):
         return found

@@ -1,7 +1,7 @@
 """One rank of a run and the process that watches it: its log, its end, and the orders that it receives.
 
-Watchers and the command that started them speak through files of the run's folder `logs`, which all machines
-see. This file imports nothing large: there is a watcher beside every rank.
+Watchers and the command that started them communicate through files in the run's folder `logs`, which all
+machines see. This file imports nothing large: there is a watcher for every rank.
 """
 
 import base64
@@ -22,21 +22,21 @@ from typing import Any, NamedTuple
 from vtune.errors import INTERRUPTED, WITHIN
 
 LOOK = 0.2
-"""Seconds between two looks at the folder."""
+"""Seconds between checks of the folder."""
 GRACE = 10.0
-"""Seconds that ranks have to end after another has failed, or after Ctrl-C."""
+"""Seconds that ranks have to end after another one has failed, or after Ctrl-C."""
 
 ORDER = "order"
 END, SAVE = "end", "save"
-"""Orders: stop where you are; write a checkpoint at the end of the step, then stop."""
+"""Orders: stop at once; write a checkpoint at the end of the step, then stop."""
 
 LEASHED, FREE = "leashed", "free"
-"""Whether stdin of a rank's watcher tells of the end of the command: not through ssh."""
+"""Whether stdin of a rank's watcher closes when the command ends: not through ssh."""
 
 PR_SET_PDEATHSIG = 1
 
 START = "=== started "
-"""Begins the line between two starts in a log."""
+"""Start of the line between two starts in a log."""
 
 
 class Ended(NamedTuple):
@@ -44,24 +44,24 @@ class Ended(NamedTuple):
 
     rank: int
     code: int
-    """Exit status; negative: the signal that killed it."""
+    """Exit status; negative: killed by that signal."""
     at: float
     """Seconds since 1970."""
 
 
 def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
-    """Run one rank and watch it; in a process of its own, which a launcher starts.
+    """Run one rank and watch it; runs in a separate process, started by a launcher.
 
-    Its output goes to its log, its end is noted. It is ended when another rank has failed, when it is ordered
-    so, and when the command that started everything is gone.
+    The rank's output goes to its log, and its end is noted. It is ended if another rank has failed, if that
+    is ordered, or if the command that started everything is gone.
 
     Args:
         logs: The folder that all processes of the run share.
         words: The command line of the rank.
-        leashed: Whether stdin tells of the end of the command that started everything.
+        leashed: Whether stdin closes when the command that started everything ends.
     """
     rank = int(os.environ["RANK"])
-    # A scheduler may tell every process to stop: all save together then, as if the command alone was told.
+    # A scheduler may signal every process: all then save together, as if only the command had been signalled.
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -75,7 +75,7 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
         if order == SAVE and not saving:
             saving = True
             child.send_signal(signal.SIGTERM)
-        # Where its partners are gone, it may wait for them in a place where no Python runs.
+        # If its partners are gone, the rank may be blocked outside Python, where it does not react to SIGINT.
         if deadline == float("inf") and (order == END or failed(logs) or (leashed and alone())):
             child.send_signal(signal.SIGINT)
             deadline = time.monotonic() + GRACE / 2
@@ -97,18 +97,18 @@ def keep(logs: Path, words: Sequence[str], *, leashed: bool) -> int:
 
 
 def packed(words: Sequence[str]) -> str:
-    """Words as one that no shell changes: pdsh hands a command to that of every machine."""
+    """Words packed into one that no shell changes: pdsh passes a command to the shell of every machine."""
     return base64.urlsafe_b64encode(json.dumps(list(words)).encode()).decode()
 
 
 def unpacked(word: str) -> list[str]:
-    """What `packed` was given."""
+    """The words that were passed to `packed`."""
     found: list[str] = json.loads(base64.urlsafe_b64decode(word))
     return found
 
 
 def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[bytes]":
-    """A rank, in a session of its own; a note in `logs` says which."""
+    """Start a rank in a new session; a note in `logs` says which."""
     log = logs / f"rank-{rank}.log"
     with log.open("ab") as said, (logs / "result" if rank == 0 else log).open("ab") as result:
         said.write(start_line())
@@ -119,7 +119,7 @@ def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[b
             stdout=result,
             stderr=said,
             env={**os.environ, **_forwarded(logs), WITHIN: "1"},
-            # All that a rank starts, such as an engine, is in its session, and ends with it.
+            # Everything that a rank starts, such as an engine, belongs to its session, and ends with it.
             start_new_session=True,
             preexec_fn=partial(_hears_ctrl_c, os.getpid()),
         )
@@ -128,17 +128,17 @@ def _started(rank: int, logs: Path, words: Sequence[str]) -> "subprocess.Popen[b
 
 
 def start_line() -> bytes:
-    """What a log has before all that this start adds."""
+    """The line that separates this start from earlier ones in a log."""
     return f"{START}{time.strftime('%Y-%m-%d %H:%M:%S')} on {socket.gethostname()}\n".encode()
 
 
 def _session_of(logs: Path, rank: int) -> Path:
-    """The note of the machine and the process that leads a rank's session, while it runs."""
+    """The file that notes machine and leading process of a rank's session, while it runs."""
     return logs / f"rank-{rank}.session"
 
 
 def _forwarded(logs: Path) -> dict[str, str]:
-    """Variables of the machine that started everything; none where that is this one."""
+    """Variables of the machine that started everything; empty if that is this machine."""
     try:
         found: dict[str, str] = json.loads((logs / "environment.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -147,13 +147,13 @@ def _forwarded(logs: Path) -> dict[str, str]:
 
 
 def _end_session(leader: int) -> None:
-    """End whatever is left of a rank and of what it has started."""
+    """Kill whatever is left of a rank and of the processes it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
 
 def end_sessions(logs: Path) -> None:
-    """End what is left of ranks of this machine whose watchers are gone."""
+    """Kill what is left of this machine's ranks whose watchers are gone."""
     for file in logs.glob("rank-*.session"):
         host, leader = json.loads(file.read_text(encoding="utf-8"))
         if host == socket.gethostname():
@@ -162,19 +162,19 @@ def end_sessions(logs: Path) -> None:
 
 
 def give_order(logs: Path, order: str) -> None:
-    """Tell all watchers."""
+    """Give an order to all watchers."""
     _write(logs / ORDER, order)
 
 
 def _write(file: Path, text: str) -> None:
-    """A file that is there completely or not at all, also where others write it at the same time."""
+    """Write a file atomically, even if others write it at the same time."""
     part = file.with_name(f".{file.name}.{socket.gethostname()}-{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(file)
 
 
 def order_given(logs: Path) -> str:
-    """The order that stands, empty if none does."""
+    """The current order, empty if there is none."""
     try:
         return (logs / ORDER).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -182,7 +182,7 @@ def order_given(logs: Path) -> str:
 
 
 def alone() -> bool:
-    """Whether the command at the other end of stdin is gone."""
+    """Whether the command at the other end of stdin has ended."""
     os.set_blocking(0, False)
     try:
         return os.read(0, 1) == b""
@@ -191,18 +191,18 @@ def alone() -> bool:
 
 
 def _hears_ctrl_c(parent: int) -> None:
-    """A rank ends in order by SIGINT, which its watcher ignores and would hand down ignored."""
+    """Let SIGINT end the rank properly; its watcher ignores the signal, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # It waits until the rank heeds it: while Python starts it would be a traceback of ours in the log.
+    # Blocked until the rank handles it: during Python's start it would leave a traceback in the log.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     die_with_parent(parent)
 
 
 def die_with_parent(parent: int) -> None:
-    """SIGKILL when the parent ends, however it ends.
+    """Ask for SIGKILL when the parent ends, however it ends.
 
     Args:
-        parent: Its process id: one that has ended by now gives no signal.
+        parent: Its process id: if it has already ended, there is no signal.
     """
     libc: Any = CDLL(None)
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -211,7 +211,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def ended(logs: Path) -> list[Ended]:
-    """The ranks that have ended, in no order."""
+    """The ranks that have ended, in no particular order."""
     found = []
     for path in logs.glob("rank-*.ended"):
         with contextlib.suppress(FileNotFoundError):
@@ -220,7 +220,7 @@ def ended(logs: Path) -> list[Ended]:
 
 
 def failed(logs: Path) -> list[Ended]:
-    """Those of them that did not end well, nor were told to end."""
+    """The ranks that ended with an error and were not told to end."""
     return [one for one in ended(logs) if one.code not in (0, INTERRUPTED)]
 
 
