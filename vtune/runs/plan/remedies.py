@@ -39,7 +39,7 @@ MOST_SHARES = tuple(round(0.9 - 0.05 * step, 2) for step in range(18))
 """Shares of a GPU's memory that advice may give a vLLM, largest first. Ours; vLLM's own default is 0.9."""
 SHARE, TOGETHER = "rollout.gpu_memory", "rollout.tensor_parallel"
 WORTH = 0.9
-"""Factor on the seconds of a step that more GPUs per vLLM must reach: the estimate ignores their
+"""More GPUs per vLLM must cut a step's seconds to less than this share: the estimate ignores their
 communication. Ours."""
 LEAST_PIXELS = 500_000
 LEAST_TOKENS = 2048

@@ -72,7 +72,7 @@ class OnlineEvaluation:
         ranks: This process and the others.
         out: The run folder.
         record: Records the metrics.
-        checkpoints: Is told about each evaluation.
+        checkpoints: Points its link `best` to the best checkpoint after each evaluation.
         done: Number of steps done before this run resumed.
         stop_requested: Whether this process is to stop: an evaluation in progress is then abandoned, and
             repeated when the run resumes.

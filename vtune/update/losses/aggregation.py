@@ -15,10 +15,10 @@ def token_weights(
     """The factor applied to each token's loss before the sum, which is then divided by `denominator`.
 
     - `token_mean`: 1; the sum is divided by the tokens of the update (DAPO, "Token-Level Policy Gradient
-    Loss": every token counts equally).
+      Loss": every token counts equally).
     - `sequence_mean`: 1 / tokens of the sequence; divided by the sequences (GRPO, GSPO, SAPO).
     - `fixed_length`: 1 / length; divided by the sequences (Dr. GRPO, Liu et al. 2025: a constant, so that
-    neither short nor long replies are favoured).
+      neither short nor long replies are favoured).
 
     Args:
         sequence: Index of the sequence that each token belongs to; sequences are complete.

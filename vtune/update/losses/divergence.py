@@ -18,7 +18,7 @@ def kl(
     """Estimate of KL(policy || reference) for each sampled token, in nats, with d = logprobs - reference.
 
     - `k1`: d. Unbiased, may be negative, high variance. Of little use as a loss: the expectation of its
-    gradient is 0, whatever the distance.
+      gradient is 0, whatever the distance.
     - `k2`: d² / 2. Biased, low variance; the expectation of its gradient is that of the KL itself.
     - `k3`: exp(-d) + d - 1. Unbiased, never negative, low variance: GRPO's choice.
 
