@@ -55,7 +55,7 @@ Style = Annotated[str, AfterValidator(STYLES.known)]
 PLAIN = "plain"
 """The style that adds nothing."""
 OF_TRACES = "codev"
-"""The default style for collecting traces on a user's own samples, in which looks are code."""
+"""The default style of traces made from a user's own samples, in which looks are code."""
 
 PYTHON_RULES = """**Python execution rules**:
 - The Python code will be executed by an external sandbox, and its output will be returned to you in the format \
