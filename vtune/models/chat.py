@@ -133,7 +133,7 @@ class Chat:
 
     def _clean(self, text: str) -> str:
         """Text in which no special token is spelt out, so that data and tool output cannot forge a turn."""
-        # A mark is replaced, not removed: the text around it must not join up to a token.
+        # A mark is replaced, not removed: the text around it must not combine into a token.
         plain = text.replace(_MARK, "\ufffd")
         return self._special.sub(lambda found: found[0].replace(*self.family.tokens.inert), plain)
 

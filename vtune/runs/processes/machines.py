@@ -15,8 +15,7 @@ DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 SLOTS = "write one line per machine: `name slots=8`"
 """The format of a hostfile."""
 NAME = re.compile(r"([\w.-]+@)?\w[\w.-]*")
-"""A machine's name, optionally with a user. pdsh would read ranges in `[]`, and a connection type before
-`:`."""
+"""A machine's name, optionally with a user. pdsh would read ranges in `[]`, and a transport before `:`."""
 ALIAS = "give it a name: `Host NAME` with HostName in ~/.ssh/config; a line for each machine"
 """The remedy for IPv6 addresses and ranges."""
 

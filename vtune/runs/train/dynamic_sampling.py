@@ -30,7 +30,7 @@ class DynamicSampling:
     DAPO §3.2: a group whose rewards are all equal has no advantage to learn from, so it is replaced by a
     group of the next prompt. Every process takes the next of its own prompts, so none waits for another, and
     the next step begins where this one ended. If groups are still missing after `rounds` more rounds,
-    zero-variance groups fill up, the earliest first: a step always has the same number of rollouts. An
+    zero-variance groups take their place, the earliest first: a step always has the same number of rollouts. An
     unscored group is not replaced: the next one would meet the same judge.
 
     Args:
