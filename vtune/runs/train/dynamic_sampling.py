@@ -30,8 +30,8 @@ class DynamicSampling:
     DAPO §3.2: a group whose rewards are all equal has no advantage to learn from, so it is replaced by a
     group of the next prompt. Every process takes the next of its own prompts, so none waits for another, and
     the next step begins where this one ended. If groups are still missing after `rounds` more rounds,
-    zero-variance groups take their place, the earliest first: a step always has the same number of rollouts. An
-    unscored group is not replaced: the next one would meet the same judge.
+    zero-variance groups take their place, the earliest first: a step always has the same number of rollouts.
+    An unscored group is not replaced: the next one would meet the same judge.
 
     Args:
         draw: (step, numbers of this process's prompts) -> their scored rollouts.
