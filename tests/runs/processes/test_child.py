@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from vtune.runs.processes.child import Child, last_words, noted_signals
+from vtune.runs.processes.launch import Voice
 
 OBEDIENT = """#!/bin/sh
 trap 'echo told >&2; exit 130' INT TERM
@@ -81,3 +82,17 @@ def test_who_interrupts_the_command_interrupts_the_child_and_waits_for_it(
     thread.join()
     assert log.read_text() == "begun\ntold\n"
     assert signal.getsignal(number) is before
+
+
+def test_a_character_that_is_written_in_two_halves_is_passed_on_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "rank-0.log"
+    voice = Voice(log)
+    first, second = "é".encode()[:1], "é".encode()[1:]
+    for piece in (b"caf" + first, second + b"\n", first):
+        with log.open("ab") as file:
+            file.write(piece)
+        voice.pass_on()
+    voice.pass_on(ended=True)
+    assert capsys.readouterr().err == "café\n�"

@@ -5,6 +5,7 @@ The processes of a run communicate through its folder `logs`: `rank-N.log` is th
 watched by a small process, which notices any way of ending, on whatever machine it runs.
 """
 
+import codecs
 import contextlib
 import os
 import re
@@ -291,6 +292,8 @@ class Voice:
         self._log = log
         self._title = title
         self._at = log.stat().st_size if log.exists() else 0
+        # A read may end in the middle of a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def pass_on(self, *, ended: bool = False) -> None:
         """Pass on what was added since the last call; `ended`: also an incomplete last line."""
@@ -302,7 +305,7 @@ class Voice:
         if self._title and not ended:
             text = text[: text.rfind(b"\n") + 1]
         self._at += len(text)
-        said = HEAD.sub("", text.decode("utf-8", errors="replace"))
+        said = HEAD.sub("", self._decoder.decode(text, final=ended))
         if self._title and said:
             said = "".join(f"{self._title}: {line}\n" for line in said.removesuffix("\n").split("\n"))
         sys.stderr.write(said)
