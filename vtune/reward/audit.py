@@ -24,7 +24,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Call, Trajectory
 
 REPEATS = frozenset({"repeated_crop", "repeated_search", "scratchpad"})
-"""Red flags of calls that show what was shown before."""
+"""Red flags for calls that show something already shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,55 +34,56 @@ class AuditRow:
     sample_id: str
     source: str
     cluster: str
-    """Rows of one cluster belong together (`vtune.schema.clusters`)."""
+    """Rows with the same cluster are about the same pictures or problem (`vtune.schema.clusters`)."""
     correct: bool | None
-    """Whether the answer is right (accuracy >= `RIGHT`); None where it is unscored."""
+    """Whether the answer is right (accuracy >= `RIGHT`); None if it is unscored."""
     calls: int
     any_faithful: bool | None
-    """Whether a call shows a target; False without calls, None where the judge could not tell."""
+    """Whether a call shows a target; False without calls, None if the judge could not tell."""
     flagged: int
     """Calls with a red flag."""
     small: bool = False
-    """No call shows a target, but one shows all of it, too small to count: by boxes alone."""
+    """No call shows a target, but one shows all of it too small to count; only boxes can tell."""
     helpful: int | None = None
-    """Calls that show a target; None if the judge was not asked about each, or could not tell."""
+    """Number of calls that show a target; None if the judge was not asked about every call, or could not
+    tell."""
     first: int | None = None
-    """Number of the first call that shows a target, counted from 1; None where none does."""
+    """Number of the first call that shows a target, counted from 1; None if no call does."""
     unused: int = 0
     """Calls that cut out a region but never show it."""
     repeated: int = 0
-    """Calls that show what was already shown (red flags `REPEATS`)."""
+    """Calls that show something already shown (red flags `REPEATS`)."""
     judged: bool = False
-    """Whether its judge has said what is known of its looks. A model is not asked about calls that are no
-    looks by the rules, as those without a picture, or with a whole one: of those all is known without it."""
+    """Whether its calls were judged. A model is not asked about calls that the rules already rule out as
+    looks (no picture, or only a whole one), so a trajectory with only such calls was not judged."""
     looked: bool = False
-    """A call has given back a picture."""
+    """Whether a call returned a picture."""
     accepted: bool | None = None
     """Whether a picture shows a target and the conversation itself does not call it unhelpful; None if there
-    is no such picture, or nobody could tell."""
+    is no picture, or the judge could not tell."""
     target: float | None = None
     """Share of its picture that the largest evidence box covers; None if there is no box."""
     whole: bool = False
     """A call shows (nearly) a whole picture."""
     by_cue: bool | None = None
-    """Whether the answer is what a misleading cue in the picture suggests; None if there is no cue, or if the
-    cue is right: then nobody knows what the answer follows."""
+    """Whether the answer is the one that a misleading cue in the picture suggests; None if there is no cue,
+    or if the cue is right, since then the answer reveals nothing."""
     by: str | None = None
-    """The name of the judge of its looks; None where there was none."""
+    """Name of the judge of its calls; None if there was no judge."""
     rollout: int = 0
     """Number of the rollout."""
     silent: bool = False
-    """Nobody could tell, because the judging model gave no reply: a retry may get one."""
+    """Unscored because the judging model gave no reply: a retry may get one."""
     why: str = ""
-    """Why something is None."""
+    """Why the answer or the looks are unscored."""
     targets: tuple[Target, ...] = ()
     """Its evidence boxes."""
     looks: tuple[CallLooks, ...] | None = None
-    """What its calls claim to show; None where boxes have not said what they do, and there are calls."""
+    """What its calls claim to show; None if it has calls and boxes did not judge them."""
     by_chance: float | None = None
     """Share of other questions whose targets the same looks would have shown (`with_chance`)."""
     no_chance: str = "not compared with others"
-    """Why that is None."""
+    """Why `by_chance` is None."""
 
 
 async def audit(
@@ -98,12 +99,12 @@ async def audit(
     Questions that need none are left out: no crop could show their target.
 
     Args:
-        samples: At least those that the trajectories answer.
+        samples: Must include those that the trajectories answer.
         trajectories: Scored ones: correctness and red flags are read from what `Scorer.score` filled in.
         judges: The judges of the reward (`Scorer.judges`).
-        at_once: Trajectories that are audited at the same time.
-        every: Whether a model is asked of the calls after the first that shows a target, too; others are
-            asked of each call anyway.
+        at_once: Number of trajectories audited concurrently.
+        every: Whether a model is also asked about the calls after the first that shows a target; other judges
+            always judge every call.
 
     Raises:
         DataError: If a trajectory answers none of the samples.
@@ -128,7 +129,7 @@ async def audit(
             ]
     except ExceptionGroup as failures:
         first = failures.exceptions[0]
-        raise first from first.__cause__  # what it says of its own cause is kept
+        raise first from first.__cause__  # keep the error's own cause
     return [task.result() for task in tasks]
 
 
@@ -136,8 +137,8 @@ def with_chance(rows: Sequence[AuditRow], levels: EvidenceLevels) -> list[AuditR
     """The rows with their chance level (`vtune.reward.chance`).
 
     Args:
-        rows: Of the whole audit: others are drawn from them.
-        levels: Of the recipe.
+        rows: All rows of the audit: other questions are sampled from them.
+        levels: Those of the recipe.
     """
     return [
         replace(row, by_chance=None, no_chance=one)
@@ -148,8 +149,8 @@ def with_chance(rows: Sequence[AuditRow], levels: EvidenceLevels) -> list[AuditR
 
 
 def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
-    """How many trajectories with calls each judge has judged: boxes and a model always, others if they judged
-    any.
+    """Number of trajectories with calls that each judge has judged: always for boxes and a model, for other
+    judges only if they judged any.
 
     A model is not asked about calls that are no looks by the rules (`AuditRow.judged`).
     """
@@ -159,11 +160,12 @@ def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
 
 
 def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
-    """Who judged what calls show, and whether shares compare with CodeV's Table 5, where GPT-4o judges.
+    """Who judged what calls show, and whether the shares are comparable with CodeV's Table 5, judged by
+    GPT-4o.
 
     Args:
         judged_by: See `judges_of`.
-        models: Names of the models that were asked; several judge by majority.
+        models: Names of the models that were asked; several models decide by majority.
     """
     boxes, together = judged_by[evidence_boxes.NAME], sum(judged_by.values())
     if own := sorted(set(judged_by) - set(OURS["evidence"])):
@@ -183,7 +185,7 @@ def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
 
 
 def unscored_reasons(rows: Iterable[AuditRow]) -> list[tuple[str, int]]:
-    """Why rows are unscored, by answer or looks: each reason with its number of rows, most common first."""
+    """Reasons why rows are unscored (answer or looks), each with its number of rows, most common first."""
     why = (row.why for row in rows if row.correct is None or row.any_faithful is None)
     return Counter(why).most_common()
 
@@ -196,16 +198,16 @@ def check_audited(rows: Sequence[AuditRow], max_unscored: float) -> None:
         max_unscored: `max_unscored` of the reward recipe, a share in [0, 1].
 
     Raises:
-        RunFailed: If a larger share of the rows is unscored, with the commonest reason.
+        RunFailed: If the share of unscored rows is larger, with the most common reason.
     """
     _check(unscored_reasons(rows), len(rows), max_unscored)
 
 
 def check_scored(rows: Sequence[AuditRow], max_unscored: float) -> None:
-    """The same for the answers alone.
+    """Like `check_audited`, but for the answers alone.
 
     Raises:
-        RunFailed: If a larger share of the answers is unscored, with the commonest reason.
+        RunFailed: If the share of unscored answers is larger, with the most common reason.
     """
     _check(unscored_reasons([row for row in rows if row.correct is None]), len(rows), max_unscored)
 
@@ -223,10 +225,10 @@ def _check(reasons: list[tuple[str, int]], count: int, max_unscored: float) -> N
 
 
 def nobody_audited(rows: Sequence[AuditRow]) -> RunFailed | None:
-    """The failure of an audit that could judge no call; None if it could, or if there was none to judge.
+    """The error for an audit that could judge no call; None if some call was judged, or none needed judging.
 
-    Trajectories whose answer is unscored do not count: `check_scored` says how many may be. Nor do those
-    of which all is known without a judge.
+    Trajectories with an unscored answer do not count (`check_scored` limits those), nor do trajectories that
+    the rules settle without a judge.
     """
     users = [row for row in rows if row.calls and row.correct is not None]
     if any(row.judged for row in users):
@@ -293,23 +295,23 @@ async def _audit(sample: Sample, trajectory: Trajectory, judges: Judges, *, ever
 
 
 async def _shows(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> bool | Unscored | None:
-    """Whether call `k` shows a target, or why nobody could tell; None: no, and no model was asked."""
+    """Whether call `k` shows a target, or why the judge could not tell; None: no, without asking a model."""
     call = trajectory.calls[k]
     try:
         shows = None if call.unseen else await judges.of(sample).shows_target(sample, trajectory, k)
     except RunFailed:
-        raise  # a judge of the user's is broken
+        raise  # the user's own judge is broken
     except VtuneError as error:
         return unscored(error)
     if not shows and call.status == "infra":
-        if trajectory.stop_reason == "error":  # also where its model gave no reply: that is noted as a call
+        if trajectory.stop_reason == "error":  # also if its model gave no reply: that is recorded as a call
             return Unscored(failure_of(trajectory))
         return Unscored(f"the sandbox failed: {call.error or 'no reason given'}")
     return shows if shows is None else bool(shows)
 
 
 def _accepted(trajectory: Trajectory, shows: Sequence[bool | None]) -> bool | None:
-    """See `AuditRow.accepted`; `shows` are the calls that were judged, in order."""
+    """See `AuditRow.accepted`; `shows` covers the judged calls, in order."""
     dropped = called_unhelpful(trajectory)
     counted = [k for k, call in enumerate(trajectory.calls) if call.images and k not in dropped]
     known = [shows[k] if k < len(shows) else None for k in counted]
@@ -319,7 +321,7 @@ def _accepted(trajectory: Trajectory, shows: Sequence[bool | None]) -> bool | No
 
 
 def _unused(call: Call) -> bool:
-    """Whether a call cuts out a region and shows none."""
+    """Whether a call cuts out a region but returns no picture."""
     return bool(call.crops) and not call.images
 
 
@@ -332,7 +334,7 @@ async def _looks(
 
 
 async def _any_small(sample: Sample, trajectory: Trajectory, judges: Judges) -> bool:
-    """Whether a call shows all of a target, too small to count."""
+    """Whether a call shows all of a target, but too small to count."""
     judge = judges.of(sample)
     for k in range(len(trajectory.calls)):
         if await judge.shows_small(sample, trajectory, k):
@@ -341,7 +343,7 @@ async def _any_small(sample: Sample, trajectory: Trajectory, judges: Judges) -> 
 
 
 def _any_whole(trajectory: Trajectory, least: float) -> bool:
-    """Whether the regions of a call, or what its red flags say, are (nearly) a whole picture."""
+    """Whether a call's region, or its red flags, amount to (nearly) a whole picture."""
     for call in trajectory.calls:
         if WHOLE_IMAGE in call.flags:
             return True

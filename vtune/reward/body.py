@@ -1,7 +1,7 @@
 """Request bodies, read within memory limits and parsed without holding up other requests.
 
-Python's JSON parser keeps the interpreter to itself until it is done, in a thread as well. So what could take
-long is counted first, at the speed of memory, and refused.
+Python's JSON parser holds the interpreter lock until it is done, even in a thread. So anything that could
+take long is counted first, which is fast, and refused.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ from starlette.types import Receive
 from vtune.errors import DataError, ServiceError
 
 ELEMENTS = 300_000
-"""Limit on values in one JSON text, ours: twice what a thousand trajectories with four calls each have; this
+"""Limit on values in one JSON text; ours: twice what a thousand trajectories with four calls each have. This
 many lists are parsed in a tenth of a second."""
 
 DEPTH = 48
-"""Limit on nested lists and objects, ours: a box of a crop of a call of an item is 10 deep."""
+"""Limit on the nesting of lists and objects; ours: the box of a crop of a call of an item is 10 deep."""
 
 SMALL_BYTES, SMALL_ELEMENTS = 2**20, 2_500
-"""What is parsed where it arrives, in milliseconds; ours: the trip to a thread costs as much."""
+"""Bodies up to this size are parsed on the event loop, in milliseconds; ours: a thread costs as much."""
 
 MARKS = 20 * ELEMENTS
-"""Limit on commas and opening brackets in one body, including those in texts; ours: with more, the rest of a
-body is refused before it is received."""
+"""Limit on commas and opening brackets in one body, including those in strings; ours. Beyond it, the rest of
+the body is refused before it is received."""
 
 HELD = 2**30
-"""Limit on bytes of all bodies being received or scored, ours; less would turn away 64 clients with 8 MiB of
-pictures each."""
+"""Limit on the total bytes of all bodies being received or scored; ours. Less would turn away 64 clients with
+8 MiB of pictures each."""
 
 FEWER = "send fewer trajectories at once"
 
@@ -38,21 +38,21 @@ T = TypeVar("T")
 
 
 class Busy(ServiceError):
-    """There is no room now; there may be later."""
+    """There is no room now; retrying later may work."""
 
 
 class TooMuch(DataError):
-    """A body that is refused before it has arrived completely."""
+    """A body that is refused before all of it has arrived."""
 
 
 class Bodies:
     """Reads the bodies of requests to one service."""
 
     def __init__(self, *, held: int = HELD) -> None:
-        """Prepare.
+        """Create a reader that has read nothing yet.
 
         Args:
-            held: Bytes of all bodies at a time, at most.
+            held: Limit on the total bytes of all bodies at a time.
         """
         self._held = 0
         self._most = held
@@ -62,8 +62,8 @@ class Bodies:
         """Answer a body once it has arrived; None if the client has disconnected.
 
         Raises:
-            Busy: If too much is held already; the rest of the body stays unread.
-            TooMuch: If it can be no request; the rest stays unread, too.
+            Busy: If too many bytes are held already; the rest of the body stays unread.
+            TooMuch: If it cannot be a valid request; the rest stays unread, too.
         """
         parts: list[bytes] = []
         size = marks = 0
@@ -86,14 +86,14 @@ class Bodies:
             self._held -= size
 
     async def parse(self, body: bytes, read: Callable[[Any], T]) -> T:
-        """What `read` makes of a JSON body; large ones are parsed and read in a thread, one at a time.
+        """The result of `read` for a JSON body; large ones are parsed and read in a thread, one at a time.
 
         Args:
-            body: As it came.
-            read: Makes something of the parsed value; a function of it alone.
+            body: As received.
+            read: Converts the parsed value; must depend on nothing else.
 
         Raises:
-            DataError: If it is not JSON, or too much of it, and whatever `read` raises.
+            DataError: If it is not JSON, or too large, and whatever `read` raises.
         """
         if len(body) <= SMALL_BYTES and _count(body) <= SMALL_ELEMENTS:
             return read(parse_json(body))
@@ -111,7 +111,7 @@ def parse_json(body: bytes) -> Any:
     check_structure(body)
     try:
         return json.loads(body.decode(), parse_constant=_no_number, object_pairs_hook=_object)
-    except (ValueError, RecursionError) as error:  # of json, and of text that is no UTF-8
+    except (ValueError, RecursionError) as error:  # from json, and from text that is not UTF-8
         raise DataError(f"the request is not JSON: {error}", fix="send a JSON object") from None
 
 
@@ -119,12 +119,12 @@ def check_structure(body: bytes) -> None:
     """Check that a JSON text parses in negligible time, and that reading its value cannot exhaust the stack.
 
     Raises:
-        DataError: If it has more than `ELEMENTS` values, or more than `DEPTH` of them in each other.
+        DataError: If it has more than `ELEMENTS` values, or more than `DEPTH` levels of nesting.
     """
     openers = body.count(b"[") + body.count(b"{")
     if openers <= DEPTH and _count(body) <= ELEMENTS:
         return
-    # Only what stands outside of strings counts.
+    # Only what is outside strings counts.
     quotes = body.count(b'"')
     if quotes > 4 * ELEMENTS and quotes - body.count(b'\\"') > 4 * ELEMENTS:
         raise _too_many()
@@ -138,12 +138,13 @@ def check_structure(body: bytes) -> None:
 
 
 def _count(body: bytes) -> int:
-    """Values in a JSON text, at most."""
+    """Upper bound on the number of values in a JSON text."""
     return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def _is_too_deep(bare: bytes) -> bool:
-    """Whether brackets are nested too deeply, up to where more are closed than opened: that is no JSON."""
+    """Whether brackets are nested too deeply, up to the first unmatched closing one: after that it is not
+    JSON."""
     depth = 0
     for mark in bare.translate(None, delete=_NO_BRACKETS):
         depth += 1 if mark in b"[{" else -1
@@ -166,7 +167,7 @@ def _no_number(name: str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        # All at once: to count each of 300,000 keys among the others takes an hour.
+        # Counted in one pass: calling count() for each of 300,000 keys would take an hour.
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
         raise DataError(f"an object has the key {twice!r:.60} twice", fix="send it once")
     return found

@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 FAILURES = 3
-"""Consecutive failures after which a server is left alone for a while; ours."""
+"""Consecutive failures after which a server gets a pause; ours."""
 
 FIRST_PAUSE = 0.5
 """Seconds of the first pause; each failed probe doubles it."""
 
 LONGEST_PAUSE = 15.0
-"""Seconds; ours: a restarted server is found within them."""
+"""Upper bound on a pause, in seconds; ours: a restarted server is noticed within this time."""
 
 
 @dataclass(slots=True)
 class Breaker:
-    """Whether a server may be asked: yes if closed, no if open; if half open, one request may try.
+    """Whether a server may be asked: yes if closed, no if open; if half open, a single request may probe it.
 
     All times are seconds of one monotonic clock.
     """
@@ -49,15 +49,15 @@ class Breaker:
         self.failures, self.why, self._pause, self._probing = 0, "", 0.0, False
 
     def failed(self, why: str, now: float) -> None:
-        """The server gave no usable answer. Of many requests that fail at once, each counts."""
+        """The server gave no usable answer. If several concurrent requests fail, each one counts."""
         probe, self._probing = self._probing, False
         if self.is_open and not probe:
-            return  # asked before it opened: the pause runs already
+            return  # sent before the breaker opened: the pause is already running
         self.failures, self.why = self.failures + 1, why
         if self.is_open:
             self._pause = min(2 * self._pause, LONGEST_PAUSE) or FIRST_PAUSE
             self._again = now + self._pause
 
     def given_up(self) -> None:
-        """A request was cancelled before its answer; nothing was learnt."""
+        """A request was cancelled before its answer; this says nothing about the server."""
         self._probing = False

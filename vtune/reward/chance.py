@@ -1,7 +1,7 @@
 """The chance level of an audit: how often the same looks would have shown another question's target.
 
-One call may show half of a picture, so two calls show any target: faithful, and blind. A look that was made
-for its question shows the targets of others far more rarely. Neither CodeV nor its Table 5 has such a number;
+Two calls that show half of a picture each show any target: faithful, but blind. A look that was made for its
+question shows the targets of other questions far more rarely. Neither CodeV nor its Table 5 has this number;
 it is ours.
 """
 
@@ -23,13 +23,14 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Crop, Trajectory
 
 OTHERS = 16
-"""Largest number of other questions that looks are compared with; ours."""
+"""Limit on the number of other questions that looks are compared with; ours."""
 FEWEST = 8
-"""With fewer other questions, no chance level is given; ours."""
+"""Fewest other questions for which a chance level is reported; ours."""
 
 LITTLE = 0.5
-"""Of what is too much of a picture: regions that cover less side by side are not that, nor an overview, and
-need not be laid together, which takes longer than all else; ours."""
+"""Fraction of the limits on showing too much of a picture. If the areas of a call's regions add up to less,
+they cannot exceed a limit even without overlap, so the union, the slowest step by far, is not computed;
+ours."""
 
 BY_ANOTHER = "not judged by boxes"
 TOO_FEW = f"of a source with fewer than {FEWEST} other questions with boxes"
@@ -42,7 +43,7 @@ class Target:
     image: int
     """Index into the question's pictures."""
     box: Box
-    """In shares of the picture's width and height."""
+    """As fractions of the picture's width and height."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +52,16 @@ class Look:
 
     image: int
     box: Box
-    """In shares of the picture's width and height."""
+    """As fractions of the picture's width and height."""
     spans: float
-    """Share of that picture that would fill the returned one; infinite where nothing counts as shown."""
+    """Fraction of the source picture that would fill the returned one; infinite if it counts as showing
+    nothing."""
     shows: float
-    """Share of the returned picture that shows something (`vtune.reward.glimpses.showing_share`)."""
+    """Fraction of the returned picture that shows something (`vtune.reward.glimpses.showing_share`)."""
     as_large: bool
-    """Whether the picture is seen no smaller there than in the question."""
+    """Whether the policy sees the region no smaller there than in the question's picture."""
     pointed: bool
-    """False: an overview beside a crop, which counts only for a target that fills it."""
+    """False for an overview beside a crop, which counts only for a target that fills it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +70,35 @@ class CallLooks:
 
     looks: tuple[Look, ...]
     large: tuple[tuple[int, float], ...]
-    """Pictures of which it shows more than `most_of_input`, and how much of them."""
+    """Pictures of which it shows more than `most_of_input`, each with the fraction shown."""
 
 
 class Held(Protocol):
-    """What the chance level needs of an audited trajectory."""
+    """What the chance level needs to know about an audited trajectory."""
 
     @property
     def sample_id(self) -> str:
-        """The sample of its question."""
+        """ID of the sample that it answers."""
         ...
 
     @property
     def source(self) -> str:
-        """Only questions of the same source are compared."""
+        """Only questions from the same source are compared."""
         ...
 
     @property
     def cluster(self) -> str:
-        """Questions of one cluster may share a target, so they are not compared with each other."""
+        """Questions in the same cluster may share a target, so they are not compared with each other."""
         ...
 
     @property
     def any_faithful(self) -> bool | None:
-        """Whether a call shows a target; None = unscored."""
+        """Whether a call shows a target; None if unscored."""
         ...
 
     @property
     def looks(self) -> tuple[CallLooks, ...] | None:
-        """Those of its calls; None if another judge than boxes decided what they show."""
+        """Those of its calls; None if a judge other than boxes decided what they show."""
         ...
 
     @property
@@ -106,7 +108,7 @@ class Held(Protocol):
 
 
 def targets_of(sample: Sample, trajectory: Trajectory) -> tuple[Target, ...]:
-    """The evidence boxes of a question, for pictures of any size.
+    """The evidence boxes of a question, in fractions of the picture's size.
 
     Raises:
         DataError: If a picture cannot be read.
@@ -119,11 +121,11 @@ def targets_of(sample: Sample, trajectory: Trajectory) -> tuple[Target, ...]:
 
 
 def looks_of(trajectory: Trajectory, levels: EvidenceLevels) -> tuple[CallLooks, ...]:
-    """What its calls claim to show, as far as the policy saw it.
+    """What its calls claim to show, if the policy saw it.
 
     Args:
-        trajectory: With red flags, so that pixels are not compared for them again.
-        levels: Of the recipe.
+        trajectory: With red flags filled in, so that pixels need not be compared again.
+        levels: Those of the recipe.
 
     Raises:
         DataError: If a picture cannot be read.
@@ -162,7 +164,7 @@ def _looks(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> CallLooks:
 
 
 def _spans(trajectory: Trajectory, crop: Crop, shown: int, *, verified: bool) -> float:
-    """Pixels of the cropped picture that would fill the returned one."""
+    """Area of the source picture that would fill the returned one, in pixels."""
     if crop.matrix is None or not verified:
         return area(crop.bbox)
     claim = map_of(crop.matrix)
@@ -171,7 +173,7 @@ def _spans(trajectory: Trajectory, crop: Crop, shown: int, *, verified: bool) ->
 
 
 def shows(call: CallLooks, targets: Iterable[Target], levels: EvidenceLevels) -> bool:
-    """Whether a call would show one of some targets, by the box judge's rules except those about pixels."""
+    """Whether a call would show one of these targets, by the box judge's rules except those about pixels."""
     targets = list(targets)
     for image, share in call.large:  # see `vtune.reward.looks.shows_everything`
         filling = [one for one in targets if one.image == image]
@@ -190,31 +192,32 @@ def shows(call: CallLooks, targets: Iterable[Target], levels: EvidenceLevels) ->
 
 
 def _size(target: Target, look: Look, levels: EvidenceLevels) -> float:
-    """How large a target is in what is shown, as the box judge measures it."""
+    """Size of a target in the returned picture, as the box judge measures it."""
     of_picture = intersection(target.box, look.box) / look.spans
     return of_picture if of_picture < levels.partial_size and not look.as_large else of_picture / look.shows
 
 
 def _held(target: Target, look: Look) -> float:
-    """How much of a target a region contains."""
+    """Fraction of a target that a region contains."""
     return intersection(target.box, look.box) / area(target.box)
 
 
 def chances(rows: Sequence[Held], levels: EvidenceLevels) -> list[float | str]:
-    """For each trajectory, the share of other questions of its source whose targets its looks would have
+    """For each trajectory, the fraction of other questions of its source whose targets its looks would have
     shown.
 
-    Others are up to `OTHERS` of the questions that the rows answer, drawn by the name of its own: in whatever
-    order rows come, and whoever has audited which of them, the shares are the same. A box of another question
-    is laid on this one's picture in the same place and size, relative to its own, and at most on the last
-    that has a box here. Nothing is shown by chance without a look.
+    Up to `OTHERS` other questions are sampled from those that the rows answer, seeded with the trajectory's
+    sample id: the result depends neither on the order of the rows nor on which judge audited them. The box of
+    another question keeps its relative place and size on this question's picture; if its picture index is
+    higher than any with a box here, that last picture is used. A trajectory without looks shows nothing by
+    chance.
 
     Args:
-        rows: All that were audited.
-        levels: Of the recipe.
+        rows: All rows of the audit.
+        levels: Those of the recipe.
 
     Returns:
-        Shares in [0, 1], or why there is none.
+        Fractions in [0, 1], or a reason why there is none.
     """
     sources: dict[str, dict[str, Held]] = {}
     for row in rows:
@@ -225,7 +228,7 @@ def chances(rows: Sequence[Held], levels: EvidenceLevels) -> list[float | str]:
 
 
 class _Pool:
-    """The questions of a source, to draw from."""
+    """The questions of one source, for sampling."""
 
     def __init__(self, held: Mapping[str, Held]) -> None:
         self._rows = [held[name] for name in sorted(held)]

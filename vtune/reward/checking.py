@@ -19,7 +19,7 @@ from vtune.uses import used
 from vtune.verifiers import check_ground_truth, verifier_of
 
 _NAMED = re.compile(r"'[^']*'|\d+")
-"""What a reason quotes, and its numbers."""
+"""Quoted names and numbers in a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +27,26 @@ class ToolSamples:
     """How many samples the tool part of the reward concerns."""
 
     paid: int
-    """Samples that offer a tool and give weight to what its calls show."""
+    """Samples that offer a tool and give the tool part a weight."""
     looks: int
-    """Those of them whose questions need a look; calls on the others earn 0, or a red flag."""
+    """Those whose questions need a look; on the others, calls earn 0, or a red flag."""
     judged_looks: int = 0
-    """Those of them whose calls a model judges, because they have no boxes."""
+    """Those whose calls a model judges, because they have no evidence boxes."""
     judged_answers: int = 0
-    """Samples whose answers a model compares, because no rule decides, or checks against their thoughts."""
+    """Samples whose answers a model compares, because no rule decides, or checks against the thoughts."""
 
 
 def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSamples:
     """Check, before a run, that every sample can be scored. Main thread only (see `check_ground_truth`).
 
     Returns:
-        What `check_evidence` asks for, counted on the way.
+        Counts for `check_evidence`.
 
     Raises:
-        DataError: If a sample names no verifier, or one that rejects its ground truth, or lacks what a
-        part of the user's own needs.
+        DataError: If a sample names no verifier, its verifier rejects the ground truth, or it lacks what a
+            user's own part needs.
         RecipeError: If a sample's calls or answers need a judge, or its boxes a threshold, and the recipe
-        has none.
+            has none.
     """
     paid = looks = judged_looks = judged_answers = 0
     by_model = recipe.consistency is not None and recipe.consistency.by == "model"
@@ -57,7 +57,7 @@ def check_samples(samples: Iterable[Sample], recipe: RewardRecipe) -> ToolSample
             if (needs := REWARDS[name].check_sample) is not None:
                 needs(section, sample)
         judged_answers += by_model or verifier_of(sample).asks_judge
-        # In another environment the tool part is 0 whatever is done, and no call has a red flag.
+        # In other environments the tool part is always 0, and no call has a red flag.
         offers = sample.tools and name_of(sample) == DEFAULT
         if not offers or not weights_of(sample, recipe).tool:
             continue
@@ -86,7 +86,7 @@ def _unjudged(sample: Sample, recipe: RewardRecipe) -> str:
 
 
 def _check_verifier(sample: Sample, recipe: RewardRecipe) -> None:
-    """Check that the recipe has what the sample's verifier needs beside the sample."""
+    """Check that the recipe has what the sample's verifier needs in addition to the sample."""
     verifier = verifier_of(sample)
     place = f"sample {sample.id!r}, source {sample.source!r}"
     if verifier.asks_judge and recipe.judge is None:
@@ -107,7 +107,7 @@ def check_keys(recipe: RewardRecipe) -> None:
     """Check, before a run, that the keys and tokens for its judge and services are set.
 
     Raises:
-        RecipeError: If an environment variable is not set, or holds what no header can.
+        RecipeError: If an environment variable is not set, or its value cannot be sent in a header.
     """
     wanted = {
         "the judge's key": recipe.judge.api_key_env if recipe.judge is not None else None,
@@ -118,7 +118,7 @@ def check_keys(recipe: RewardRecipe) -> None:
 
 
 def check_evidence(samples: ToolSamples) -> None:
-    """Check, before training, that some call can earn something. An evaluation does not need it.
+    """Check, before training, that some call can earn something. Evaluation does not need this.
 
     Raises:
         RecipeError: If the tool part has weight and tools are offered, but no question needs a look: then
@@ -134,7 +134,7 @@ def check_evidence(samples: ToolSamples) -> None:
 
 
 def unscored_share(trajectories: Sequence[Trajectory]) -> float:
-    """Share of the trajectories whose total is None, in [0, 1]; 0 where there are none."""
+    """Share of the trajectories whose total is None, in [0, 1]; 0 if there are no trajectories."""
     return len(_unscored(trajectories)) / len(trajectories) if trajectories else 0.0
 
 
@@ -142,11 +142,11 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
     """Stop the run if too many trajectories of a step are unscored.
 
     Raises:
-        RunFailed: If their share exceeds `max_unscored`, with the commonest reason.
+        RunFailed: If their share exceeds `max_unscored`, with the most common reason.
     """
     share = unscored_share(trajectories)
     if share > max_unscored:
-        # Reasons name samples and sizes: those that differ in nothing else are one.
+        # Reasons that differ only in sample names and numbers count as one.
         whys = _unscored(trajectories)
         kinds = Counter(_NAMED.sub("", why) for why in whys)
         (kind, times), *_ = kinds.most_common(1)
@@ -159,7 +159,7 @@ def check_unscored(trajectories: Sequence[Trajectory], max_unscored: float) -> N
 
 
 def _remedy(why: str) -> str:
-    """What helps when trajectories are unscored for a given reason; it may name a user's own file."""
+    """What helps against a given reason for unscored trajectories; it may name a user's own file."""
     if own := next((file for file in used() if f" of {file.name}" in why), None):
         return (
             f"correct {own.path}, so that no reply takes it long, and start a new run with another --out: "
@@ -175,7 +175,7 @@ def silent_line(silent: Sequence[Mapping[tuple[str, int], str]], total: int) -> 
     """The message about trajectories whose judge gave no reply; None if there are none.
 
     Args:
-        silent: (sample, rollout) -> why, of each process.
+        silent: (sample, rollout) -> why, one mapping per process.
         total: Trajectories of the step.
     """
     whys = Counter(why for share in silent for why in share.values())

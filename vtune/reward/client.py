@@ -17,19 +17,21 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 AT_ONCE = 4
-"""Concurrent requests to one server, ours: what arrives meanwhile shares the next one."""
+"""Concurrent requests per server; ours. Trajectories that arrive meanwhile share the next request."""
 
 ITEMS = 32
 """Limit on trajectories in one request, ours."""
 
 BYTES = 8 * 2**20
-"""Of one request at most, unless a single trajectory is larger; ours, well below what a service takes."""
+"""Limit on the bytes of one request, unless a single trajectory is larger; ours, well below a service's
+limit."""
 
 SMALL = 2**20
-"""Bytes of pictures that are encoded at once, in a millisecond, ours; a thread for less costs more."""
+"""Up to this many bytes of pictures are encoded on the event loop, in a millisecond; ours. A thread costs
+more."""
 
 ATTEMPTS = 3
-"""For one trajectory whose worker or judge failed although its service is up; ours."""
+"""Attempts per trajectory if its worker or judge failed although the service is up; ours."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,21 +42,21 @@ class _Item:
     found: asyncio.Future[Mapping[str, Any]]
     attempts: int = 0
     ends: float | None = None
-    """Its deadline, counted from the first request on, so that a long queue costs nobody."""
+    """Deadline, counted from its first request, so that waiting in a long queue does not count."""
 
 
 class RewardClient:
     """Has services score trajectories; an async context manager.
 
-    `Servers` decides which server is asked, and what becomes of those that fail.
+    `Servers` chooses the server for each request and handles failures.
     """
 
     def __init__(self, service: RewardService, settings: Mapping[str, Any]) -> None:
-        """Prepare, without connecting.
+        """Create a client that is not connected yet.
 
         Args:
             service: Where the servers are.
-            settings: `settings_of` the recipe: what the servers are to score by.
+            settings: `settings_of` the recipe, by which the servers score.
         """
         self._deadline_s = service.deadline_s
         self._most = AT_ONCE * len(service.urls)
@@ -63,10 +65,11 @@ class RewardClient:
         self._queue: deque[_Item] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self.silent: dict[tuple[str, int], str] = {}
-        """(sample, rollout) -> why the judge of a service gave no reply, of what has no score for it."""
+        """(sample, rollout) -> why the service's judge gave no reply, for trajectories left unscored by
+        that."""
 
     async def __aenter__(self) -> Self:
-        """Open.
+        """Open the connections.
 
         Raises:
             RecipeError: If the environment variable of the token is not set.
@@ -83,10 +86,10 @@ class RewardClient:
     async def score(self, sample: Sample, trajectory: Trajectory) -> Trajectory:
         """The trajectory with `reward`, `tool_scores` and the flags of its calls filled in.
 
-        Where no service could tell, all of them are None, with the reason.
+        If no service could score it, all of them are None, with the reason.
 
         Raises:
-            RunFailed: If a part of the user's is broken.
+            RunFailed: If a user's own part is broken.
         """
         try:
             if _is_small(sample, trajectory):
@@ -103,19 +106,19 @@ class RewardClient:
                 self.silent[trajectory.sample_id, trajectory.rollout] = done.reward.why
             return done
         except RunFailed:
-            raise  # a part of the user's is broken: that is no reason of this trajectory's
+            raise  # a user's own part is broken: not a reason to leave just this trajectory unscored
         except (VtuneError, Unusable, Refused) as error:
             return _unscored(trajectory, str(error).splitlines()[0])
 
     async def _ask(self, body: bytes) -> Mapping[str, Any]:
         item = _Item(body, asyncio.get_running_loop().create_future())
         self._queue.append(item)
-        # In the next turn of the loop, so that those who ask in this one share a request.
+        # On the next iteration of the loop, so that trajectories queued in this one share a request.
         asyncio.get_running_loop().call_soon(self._send_more)
         try:
             return await item.found
         finally:
-            item.found.cancel()  # nobody waits any more: it is not sent
+            item.found.cancel()  # nobody is waiting any more: do not send it
 
     def _send_more(self) -> None:
         while self._queue and len(self._senders) < self._most:
@@ -126,7 +129,8 @@ class RewardClient:
                 task.add_done_callback(partial(self._sent, items))
 
     def _next(self) -> list[_Item]:
-        """The next items to share a request: the queue is spread over the requests that are allowed."""
+        """The next items to share a request; the queue is divided among the requests that may still be
+        started."""
         most = min(ITEMS, -(-len(self._queue) // (self._most - len(self._senders))))
         items = [self._queue.popleft()]
         size = len(items[0].body)
@@ -155,7 +159,7 @@ class RewardClient:
             items = [item for item in items if item not in late]
             if not items:
                 return
-        # One that is sent again has little time left; its mates keep theirs.
+        # A retried item has little time left; the others keep their full deadline.
         ends = max(item.ends or 0.0 for item in items)
         try:
             body = request_of(self._settings, [item.body for item in items])
@@ -182,7 +186,7 @@ class RewardClient:
 
 
 def _is_small(sample: Sample, trajectory: Trajectory) -> bool:
-    """Whether its pictures, if any are sent, are quick to encode; one to be read from a file is not."""
+    """Whether its pictures, if any are sent, are quick to encode; one still on disk is not."""
     shown = looked_at(sample, trajectory)
     sizes = [SMALL + 1 if picture.data is None else len(picture.data) for picture in shown]
     return sum(sizes) <= SMALL
@@ -199,7 +203,7 @@ def _fail(items: Sequence[_Item], error: BaseException) -> None:
 
 
 def _broken(said: Mapping[str, Any]) -> RunFailed:
-    """The error of a user's own part, which broke in the service."""
+    """The error for a user's own part that broke in the service."""
     where = f"{said.get('where') or ''} of the reward service, whose log has the traceback".strip()
     return RunFailed(str(said["what"]), where=where, fix=str(said.get("fix") or ""))
 

@@ -19,7 +19,7 @@ class Weights:
     tool: float
     consistency: float = 0.0
     own: Mapping[str, float] = field(default_factory=dict)
-    """For the parts from files under `uses`."""
+    """Weights of the user's own parts, from files under `uses`."""
 
     def of(self, name: str) -> float:
         """The weight of a part."""
@@ -29,7 +29,7 @@ class Weights:
 def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
     """The weights for a sample, from the recipe or from the sample, as `weighting` says.
 
-    Parts that samples have no weight for always use the recipe's.
+    Parts without a weight in samples always use the recipe's.
     """
     consistency = 0.0 if recipe.consistency is None else recipe.consistency.weight
     own = {name: section.weight for name, section in recipe.parts.given.items()}
@@ -44,16 +44,16 @@ def weights_of(sample: Sample, recipe: RewardRecipe) -> Weights:
 def combine(parts: Mapping[str, Verdict | Unscored], weights: Weights, recipe: RewardRecipe) -> Reward:
     """One reward from its parts; the total is None if a part with a weight is unscored.
 
-    The parts in the reward are what was scored; only the total knows weights and gate. The reason names all
-    parts or, where the total is None, those that keep it so.
+    The reward records each part unweighted; weights and gate affect only the total. The reason names all
+    parts or, if the total is None, those that make it None.
 
     Args:
-        parts: By name, in the order in which the reason names them: accuracy, format and tool, and what else
-            the recipe asks for.
-        weights: Of the parts.
-        recipe: Whether the tool part is gated.
+        parts: By name, in the order in which the reason names them: accuracy, format and tool, then any
+            others that the recipe uses.
+        weights: Weight of each part.
+        recipe: Says whether the tool part is gated.
 
-    Source: CodeV eq. 5, with the format part of its figure 9, and the consistency of its table 2.
+    Source: CodeV eq. 5, with the format part of its figure 9 and the consistency part of its table 2.
     """
     scores = {name: part.score if isinstance(part, Verdict) else None for name, part in parts.items()}
     paid = dict(scores)
@@ -81,10 +81,10 @@ def with_part(reward: Reward, name: str, part: Verdict | Unscored, weight: float
     """A reward with one more part, scored after the others; its total is None if the part is unscored.
 
     Args:
-        reward: With a total.
-        name: Of the part, under which it stands in `own`.
-        part: Its score.
-        weight: Of it.
+        reward: Must have a total.
+        name: Name of the part, its key in `own`.
+        part: The part's score.
+        weight: The part's weight.
     """
     score = part.score if isinstance(part, Verdict) else None
     total = None if reward.total is None or score is None else reward.total + weight * score

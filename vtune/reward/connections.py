@@ -10,15 +10,15 @@ CONNECT = 5.0
 """Seconds to establish a connection; ours."""
 
 KEPT = 60.0
-"""Seconds that an idle connection is kept; ours, shorter than our service keeps it, so that a request seldom
-meets a connection that is being closed."""
+"""Seconds that an idle connection is kept; ours: shorter than our service keeps it, so that a request rarely
+hits a connection that is being closed."""
 
 LARGEST = 256 * 2**20
-"""Limit on an answer's bytes, ours: a result has a thousand."""
+"""Limit on an answer's bytes; ours: the result of one trajectory has about a thousand."""
 
 
 class Answer(NamedTuple):
-    """What a server said."""
+    """A server's answer."""
 
     status: int
     body: bytes
@@ -27,10 +27,10 @@ class Answer(NamedTuple):
 class Connections:
     """Posts JSON to servers directly: without proxies, redirects or cookies.
 
-    Made and used within one event loop.
+    Must be created and used within one event loop.
 
     Args:
-        headers: Of every request.
+        headers: Sent with every request.
     """
 
     def __init__(self, headers: Mapping[str, str]) -> None:
@@ -39,14 +39,14 @@ class Connections:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT),
             headers={"Content-Type": "application/json", "Accept-Encoding": "identity", **headers},
             cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,  # a few bytes may stand for gigabytes
+            auto_decompress=False,  # a few compressed bytes may expand to gigabytes
         )
 
     async def post(self, url: str, body: bytes) -> Answer:
-        """The answer of the server at a URL; cancelling costs the connection.
+        """The server's answer to a POST to this URL; cancelling closes the connection.
 
         Raises:
-            ConnectionError: If it cannot be reached, hangs up, does not speak HTTP, or says too much.
+            ConnectionError: If it cannot be reached, hangs up, does not speak HTTP, or answers too much.
         """
         try:
             try:
@@ -54,7 +54,7 @@ class Connections:
             except aiohttp.ClientConnectorError:
                 raise
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                # It may have been closed for its silence just now; scoring twice does no harm.
+                # The server may just have closed the idle connection; scoring twice does no harm.
                 return await self._once(url, body)
         except aiohttp.ClientError as error:
             raise ConnectionError(f"{type(error).__name__}: {error}") from error

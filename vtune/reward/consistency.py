@@ -17,21 +17,21 @@ _MARKS = re.compile(r"</?think(?:ing)?>")
 async def score_consistency(reply: str, accuracy: float, recipe: Consistency, judges: Judges) -> Verdict:
     """Score 1 if the answer is right and the end of the thoughts draws the same conclusion, else 0.
 
-    Only right answers are asked about: the others earn nothing, whatever their thoughts, so that no policy is
-    rewarded for agreeing with itself. The question and its pictures are not considered.
+    Only right answers are checked: wrong ones earn nothing whatever the thoughts say, so the policy is not
+    rewarded for mere self-agreement. The question and its pictures are not considered.
 
     Args:
-        reply: All that the policy wrote; its thoughts end at the last `</think>` or `</thinking>`. Without
-            thoughts, or without an answer behind them, it scores 0: that is the model's mistake.
-        accuracy: Of the answer, in [0, 1].
-        recipe: Who judges.
-        judges: Of the reward.
+        reply: Everything that the policy wrote; its thoughts end at the last `</think>` or `</thinking>`.
+            Without thoughts, or without an answer after them, it scores 0: that is the model's mistake.
+        accuracy: Score of the answer, in [0, 1].
+        recipe: Says how consistency is judged.
+        judges: Those of the reward.
 
     Raises:
-        ServiceError: If the judge cannot tell; the part is unscored.
+        ServiceError: If the judge cannot tell; the part is then unscored.
 
-    Source: CodeV §5.4 and table 2 ("+ Consistency") say "similar as" Thyme, and give no formula; this is that
-    of Thyme's code (Zhang et al. 2025): weight, criterion, `LAST`, and 0 with a wrong answer. The judge's
+    Source: CodeV §5.4 and table 2 ("+ Consistency") say "similar as" Thyme and give no formula; this follows
+    Thyme's code (Zhang et al. 2025): weight, criterion, `LAST`, and 0 for a wrong answer. The judge's
     prompt is ours.
     """
     if accuracy < RIGHT:

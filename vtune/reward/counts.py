@@ -5,11 +5,11 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from vtune.verifiers import VERIFIERS
 
 BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""Seconds; ours: from a compared letter to a worker that hangs."""
+"""Histogram buckets in seconds; ours: from comparing a letter to a worker that hangs."""
 
 
 class Counts:
-    """Counts by verifier; names that belong to no verifier share the label `unknown`."""
+    """Counts by verifier; names that are not those of verifiers share the label `unknown`."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -40,5 +40,5 @@ class Counts:
             self._errors.labels(name, str(status)).inc()
 
     def text(self) -> bytes:
-        """Everything, in Prometheus' text format."""
+        """All metrics, in Prometheus' text format."""
         return generate_latest(self._registry)

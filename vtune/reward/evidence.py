@@ -22,7 +22,7 @@ from vtune.schema.verdict import Verdict
 from vtune.uses import given
 
 NAME_ONE = "set `reward.judge`; a reward service has that of its --recipe, and no other"
-"""The next step if a model would have to judge, but there is none."""
+"""The next step if a model would have to judge, but none is configured."""
 
 
 class Judges:
@@ -31,9 +31,9 @@ class Judges:
     The model also compares answers, for verifier `judge`, and checks them against their thoughts.
 
     Args:
-        levels: Of the recipe, with the names of its judges.
-        client: Asks the model; None where there is none.
-        only: One judge alone, to compare it with another; None: those of the recipe.
+        levels: Those of the recipe, with the names of its judges.
+        client: Asks the model; None if there is no model.
+        only: Use this judge alone, to compare it with another; None: those of the recipe.
     """
 
     def __init__(self, levels: EvidenceLevels, client: JudgeClient | None, only: str | None = None) -> None:
@@ -51,10 +51,10 @@ class Judges:
         return Judges(self.levels, self._client, only)
 
     def of(self, sample: Sample) -> EvidenceJudge:
-        """The judge of a sample's calls.
+        """The judge for a sample's calls.
 
         Raises:
-            RecipeError: If no judge of the recipe can judge them.
+            RecipeError: If none of the recipe's judges can judge them.
         """
         name = self.who(sample)
         if name is None:
@@ -75,18 +75,18 @@ class Judges:
         """Whether the model finds that an answer means the same as the ground truth; see `compare`.
 
         Raises:
-            ServiceError: If it cannot tell.
+            ServiceError: If the model cannot tell.
             RecipeError: If there is no model to ask.
         """
         return await compare(self._asked(), answer, sample, pictures)
 
     async def same_conclusion(self, thoughts: str, answer: str) -> bool:
-        """Whether the model finds that the thoughts draw the conclusion that the answer gives.
+        """Whether the model finds that the thoughts reach the conclusion that the answer gives.
 
-        Those that are themselves why it cannot tell draw none: see `unconfused`.
+        If the thoughts themselves keep the judge from telling, they reach none: see `unconfused`.
 
         Raises:
-            ServiceError: If it cannot tell.
+            ServiceError: If the model cannot tell.
             RecipeError: If there is no model to ask.
         """
         client = self._asked()
@@ -114,7 +114,7 @@ def judge_of(sample: Sample, names: Sequence[str], *, model: bool) -> str | None
 
     Args:
         sample: What is asked.
-        names: Of the judges.
+        names: Names of the judges.
         model: Whether there is a model to ask.
     """
     return next((name for name in names if _can(EVIDENCE[name], sample, model)), None)
@@ -127,9 +127,9 @@ def _can(part: EvidencePart, sample: Sample, model: bool) -> bool:
 def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
     """Whether the question needs a look at a part of a picture.
 
-    True where the sample carries evidence boxes, its ability is one of `search_abilities`, or its source one
-    of `search_sources` (CodeV's code goes by the source). For all others the best policy is to skip tools
-    (§4.3), so their calls earn nothing. What is done in another environment than our tools is not a look.
+    True if the sample has evidence boxes, its ability is one of `search_abilities`, or its source is one of
+    `search_sources` (CodeV's code goes by the source). For all others the best policy is to skip tools
+    (§4.3), so their calls earn nothing. Actions in any environment other than our tools are not looks.
     """
     return name_of(sample) == DEFAULT and (
         bool(sample.evidence)
@@ -139,18 +139,18 @@ def needs_look(sample: Sample, levels: EvidenceLevels) -> bool:
 
 
 async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Judges) -> Verdict:
-    """What call number `k` earns: the red-flag level; 0 without look, sight or need; otherwise its judge's
-    level.
+    """The score of call `k`: the red-flag level if flagged; 0 if it is no look, was not seen, or none was
+    needed; otherwise its judge's level.
 
     Args:
         sample: What was asked.
         trajectory: With the flags of its calls filled in.
         k: Number of the call.
-        judges: Who judges.
+        judges: Those of the reward.
 
     Raises:
         ServiceError: If it cannot be judged; the call is unscored.
-        RecipeError: If no judge of the recipe can judge it; the call is unscored.
+        RecipeError: If none of the recipe's judges can judge it; the call is unscored.
     """
     call = trajectory.calls[k]
     if call.status == "infra":
@@ -172,25 +172,26 @@ async def score_call(sample: Sample, trajectory: Trajectory, k: int, judges: Jud
 def _errs(sample: Sample, call: Call, share: float) -> bool:
     """Whether a judge with a given error rate errs here.
 
-    The same look at the same question is always judged the same, as by a model at temperature 0.
+    Deterministic: the same look at the same question always gets the same level, as with a model at
+    temperature 0.
     """
-    look = f"{sample.id}\n{call.tool}\n{call.arguments}"  # a client may spell half a surrogate pair
+    look = f"{sample.id}\n{call.tool}\n{call.arguments}"  # a client may send half a surrogate pair
     drawn = hashlib.sha256(look.encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(drawn[:8], "big") < share * 2**64
 
 
 def _turned(verdict: Verdict, levels: EvidenceLevels) -> Verdict:
-    """The level that is as wrong as possible: a miss for a look, a full look for a miss."""
+    """The opposite level: a miss for a full or partial look, a full look for a miss."""
     score = levels.miss if verdict.score > levels.miss else levels.full
     return Verdict(score, f"turned round by `evidence.errs`: {verdict.why}")
 
 
 async def score_calls(scene: Scene, *, paid: bool) -> list[Verdict | Unscored]:
-    """What each call of a trajectory earns.
+    """The score of each call of a trajectory.
 
     Args:
         scene: With the looks and flags of its calls filled in.
-        paid: Whether the tool part has weight: where it has none, no model is asked.
+        paid: Whether the tool part has a weight; if not, no model is asked.
 
     Raises:
         DataError: If one of its pictures cannot be read.

@@ -19,8 +19,8 @@ class BoxJudge:
     """Judges by geometry and pixels, using a sample's evidence boxes as targets.
 
     One target is enough, and the best look counts (§4.3: isolating one correct region is rewarded). Only
-    crops of input pictures that a returned picture shows are looked at. Where there is none, as behind a
-    picture that code made up, the call is no look and earns nothing: a miss would pay for it.
+    crops of input pictures that a returned picture shows are considered. A call without any, such as one that
+    returned a picture made up by code, is no look and earns nothing, not even the level of a miss.
     """
 
     def __init__(self, levels: EvidenceLevels) -> None:
@@ -58,7 +58,8 @@ class BoxJudge:
         return Verdict(levels.miss, f"miss: {why}")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a look has `target_share` of a box, at least `partial_size` large; never a whole image."""
+        """Whether a look holds `target_share` of a box, at least `partial_size` large; never for a whole
+        image."""
         return await asyncio.to_thread(self._shows_target, sample, trajectory, k)
 
     def _shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
@@ -71,7 +72,7 @@ class BoxJudge:
         )
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a look has `full_share` of a box, smaller than `partial_size`."""
+        """Whether a look holds `full_share` of a box, but smaller than `partial_size`."""
         return await asyncio.to_thread(self._shows_small, sample, trajectory, k)
 
     def _shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
@@ -84,7 +85,7 @@ class BoxJudge:
         )
 
     def _pointed(self, sample: Sample, trajectory: Trajectory, k: int) -> list[Glimpse]:
-        """Targets in the regions of call `k`, where these point at something."""
+        """Targets in the regions of call `k`, if these point at something."""
         levels = self._levels
         if shows_everything(trajectory, k, sample.evidence, levels):
             return []
@@ -94,7 +95,7 @@ class BoxJudge:
         ]
 
     def _problem(self, trajectory: Trajectory, k: int, glimpse: Glimpse) -> str:
-        """Why the policy does not see a target where a crop claims to show it; empty where it does."""
+        """Why the policy does not see a target where a crop claims to show it; empty if it does."""
         if self._levels.looks == "claimed":
             return ""
         checked = seen(trajectory, trajectory.calls[k], glimpse.crop, glimpse.box)

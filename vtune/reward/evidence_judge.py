@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class EvidenceJudge(Protocol):
-    """Judges what a call returned; the reward and the faithfulness audit share it."""
+    """Judges what a call returned; shared by the reward and the faithfulness audit."""
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
-        """The level that the pictures of call `k` (at least one) reach. Red flags are handled elsewhere.
+        """The level of the pictures of call `k` (at least one). Red flags are handled elsewhere.
 
         Raises:
             ServiceError: If it cannot tell; the call is unscored.
@@ -33,7 +33,8 @@ class EvidenceJudge(Protocol):
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
         """Whether a picture of call `k` clearly shows something that the question is about.
 
-        None: no, and a judge that asks a model did not ask, for by the rules the call is no look.
+        None: no, and a judge that uses a model did not ask it, because the rules already say that it is no
+        look.
 
         Raises:
             ServiceError: If it cannot tell.
@@ -41,13 +42,13 @@ class EvidenceJudge(Protocol):
         ...
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a picture of call `k` shows all of a target, legibly, but too small for `shows_target`."""
+        """Whether a picture of call `k` shows all of a target, legible but too small for `shows_target`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question and two trajectories about it, for testing a judge."""
+    """A question and two trajectories that answer it, for testing a judge."""
 
     sample: Sample
     gold: Trajectory
@@ -61,28 +62,28 @@ class EvidencePart:
     """An evidence judge as recipes and runs use it."""
 
     about: str
-    """What it judges by, in one line."""
+    """What its judgement is based on, in one line."""
     opened: Callable[["EvidenceLevels", JudgeClient | None], EvidenceJudge]
     """(levels of the recipe, the model of `reward.judge`) -> the judge."""
     judges: Callable[[Sample], bool]
     """Whether it can judge the calls of a sample."""
     lacking: str
-    """What is missing if it cannot, in words: "no evidence boxes"."""
+    """What is missing if it cannot, for messages: "no evidence boxes"."""
     asks_model: bool = False
-    """Whether it asks the model of `reward.judge`: it needs one to judge anything, and that costs calls."""
+    """Whether it asks the model of `reward.judge`: then it needs one, and judging costs calls."""
     reads_text: bool = False
     """Whether it judges the text that a call returns: then calls without a picture are judged, too."""
     reads: tuple[str, ...] = ()
-    """Keys that it reads in a sample's `extra_info`: they are sent to a reward service."""
+    """Keys that it reads from a sample's `extra_info`; they are sent to a reward service."""
     example: Callable[[], Example] | None = None
-    """What it is tested with; None: a sample with an evidence box, and crops on it and beside it."""
+    """What it is tested with; None: a sample with an evidence box, and crops on and beside it."""
     says: Callable[[str, bool], str] | None = None
-    """(a question's text, whether its pictures show the target) -> what the model of `reward.judge` says
-    while a judge that asks it is tested; None: what a look earns is not tested then."""
+    """(a question's text, whether its pictures show the target) -> the reply of the model of `reward.judge`
+    when a judge that asks it is tested; None: the score of a look is not tested."""
 
 
 AUTO, BOTH = "auto", "both"
-"""What `vtune faithfulness --looks` calls the judges of the recipe, and ours one after the other."""
+"""Values of `vtune faithfulness --looks`: the judges of the recipe, or both of ours in turn."""
 
 EVIDENCE: Parts[EvidencePart] = Parts(
     "evidence",
@@ -97,7 +98,7 @@ JudgeName = Annotated[str, AfterValidator(EVIDENCE.known)]
 
 
 class _Own:
-    """A user's own judge: whether its methods are `async` is found out when they are called."""
+    """A user's own judge: whether its methods are `async` is detected when they are called."""
 
     def __init__(self, name: str, judge: EvidenceJudge) -> None:
         self._part = (EVIDENCE.kind, name)
@@ -117,6 +118,6 @@ class _Own:
 
 
 def opened_judge(name: str, levels: "EvidenceLevels", client: JudgeClient | None) -> EvidenceJudge:
-    """A judge by name; `client` is the model of `reward.judge`, None if there is none."""
+    """The judge with this name; `client` is the model of `reward.judge`, None if there is none."""
     judge = EVIDENCE[name].opened(levels, client)
     return judge if name in OURS[EVIDENCE.kind] else _Own(name, judge)

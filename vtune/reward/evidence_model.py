@@ -35,10 +35,11 @@ class ModelJudge:
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         """The level that the model gives to all pictures of the call together (template 13.2).
 
-        With `judge_reads_output` it is told where they lie, too, and is asked again, with what the call
-        printed, where the pictures show something: the lower of the two levels counts. A print is the
-        policy's own writing, so it can take away (it contradicts the pictures), and never give: whatever it
-        says to the judge, a call that printed nothing would have earned as much.
+        With `judge_reads_output` the model is also told where the regions lie. If the pictures show
+        something, it is asked again with what the call printed, and the lower of the two levels counts.
+        Printed text is the policy's own writing, so it can lower the level (by contradicting the pictures)
+        but never raise it: whatever it tells the judge, a call that printed nothing would have earned as
+        much.
         """
         levels = self._levels
         if shows_everything(trajectory, k, (), levels):
@@ -56,7 +57,7 @@ class ModelJudge:
             try:
                 with_output = await self._level(evidence_prompt(sample, places, output), pictures)
             except NoVerdict:
-                # What was printed has confused the judge, and the pictures alone had not.
+                # The printed text has confused the judge; the pictures alone did not.
                 return Verdict(getattr(levels, level), f"{level}: says the judge, by the pictures alone")
             level = max(level, with_output, key=_LOWER.index)
         return Verdict(getattr(levels, level), f"{level}: says the judge")
@@ -65,10 +66,10 @@ class ModelJudge:
         return await self._client.ask_for(prompt, pictures, read_level, ONE_LEVEL)
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
-        """Whether the model finds a target in one of the pictures, each asked about alone (template 8.1).
+        """Whether the model finds a target in one of the pictures, asked about one by one (template 8.1).
 
-        A whole picture, unchanged, or one that was seen before is not asked about: it is not a look. None if
-        no picture is left to ask about.
+        A whole picture, unchanged, or one seen before is skipped: it is not a look. None if no picture is
+        left to ask about.
         """
         if shows_everything(trajectory, k, (), self._levels):
             return None
@@ -79,7 +80,7 @@ class ModelJudge:
         return False if pictures else None
 
     async def shows_small(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Never: the model says itself whether it sees a target, however small."""
+        """Never: the model itself decides whether it sees a target, however small."""
         return False
 
     async def _pictures(self, trajectory: Trajectory, k: int, skipped: frozenset[int]) -> list[Picture]:
@@ -103,7 +104,7 @@ def _places(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[str]
 
 
 def _unseen(call: Call) -> str:
-    """Why a judge is shown nothing of a call."""
+    """Why a judge is shown nothing of this call."""
     looks = sorted({crop.look for crop in call.crops if crop.look is not None})
     return f"no region of an input is verified ({', '.join(looks)})" if looks else "no region of an input"
 
@@ -116,7 +117,7 @@ def opened(levels: EvidenceLevels, client: JudgeClient | None) -> ModelJudge:
 
 
 def _says(text: str, shows: bool) -> str:
-    """The reply of a model that sees well."""
+    """The reply of a model that judges correctly."""
     if shows:
         return "1"
     return "0" if text.startswith(TARGET_SYSTEM) else "0.25"
