@@ -1,6 +1,6 @@
 """The evidence judge for searches: a call shows the target if a returned passage contains the answer.
 
-Only tools that search are believed: what a policy's own code prints is its own writing.
+Only search tools are believed: what the policy's own code prints is its own writing.
 """
 
 import re
@@ -29,38 +29,39 @@ from vtune.verifiers import exact
 NAME = "passages"
 
 SHORTEST = 3
-"""Fewest characters of an answer that is looked for in any passage, as `spelled`; ours: a digit or "no" is in
-most of them. In scripts without spaces, two characters are enough: they are mostly a word."""
+"""Fewest characters, after `spelled`, of an answer that is looked for in any passage; ours: most passages
+contain a digit or "no". In scripts without spaces, two characters are enough: they are mostly a word."""
 
 _ARTICLE = re.compile(r"\s*(?:an?|the)\s+(?=[^\W\d_])", re.IGNORECASE)
-"""An article before the words of an answer; "The 1975" is not 1975."""
+"""An article before the words of an answer; not the one in "The 1975", which is not the year 1975."""
 
 _INNER = re.compile(r"(?<=[^\W\d_])[.'\u2019-](?=[^\W\d_])")
 """Punctuation between letters that an answer may also be written without: D.C. and DC."""
 _INNER_OF_PASSAGE = re.compile(r"(?<=[^\W\d_])[.-](?=[^\W\d_])")
-"""That of a passage: "she'll" is no shell."""
+"""The same for passages, without apostrophes: "she'll" is not "shell"."""
 
 DOCUMENTS = "documents"
-"""The key of `extra_info` with the titles of the documents that hold the answer; without it, and in a
-summary, which has no title, any may."""
+"""Key of `extra_info` with the titles of the documents that hold the answer. Without it, any document may
+hold it; so may a summary, which has no title."""
 
 FACT = "atomic_fact"
-"""The key of `extra_info` with the intermediate entity of the question (SimpleVQA): only passages that name
+"""Key of `extra_info` with the intermediate entity of the question (SimpleVQA): only passages that name
 it count."""
 
 
 class _Forms(NamedTuple):
-    """The words of an answer or of a passage, in each way that they may be written."""
+    """The words of an answer or of a passage, in each way they may be written."""
 
     folded: Set[str]
-    """Without case."""
+    """In lower case."""
     cased: Set[str]
-    """With it: without punctuation or an article, W.H.O. is like who, and The Doors like doors."""
+    """With case: once punctuation and articles are gone, only case tells W.H.O. from who and The Doors from
+    doors."""
     bare: Set[str]
-    """With it, without accents: names are written so, and Pelé is not the verb "pele"."""
+    """With case but without accents: names are written that way, and Pelé is not the verb "pele"."""
 
     def are_held_by(self, passage: "_Forms") -> bool:
-        """Whether a passage has any of them as whole words."""
+        """Whether a passage contains any of them as whole words."""
         return any(
             f" {form} " in f" {words} "
             for forms, texts in zip(self, passage, strict=True)
@@ -70,15 +71,15 @@ class _Forms(NamedTuple):
 
 
 class _Sought(NamedTuple):
-    """What is looked for in passages."""
+    """What to look for in passages."""
 
     titles: frozenset[str]
-    """Of the documents that hold the answer; empty if none are known."""
+    """Titles of the documents that hold the answer; empty if none are known."""
     fact: str
     answers: Mapping[str, _Forms]
-    """In the text of a named document, or beside the fact."""
+    """Looked for in the text of a named document, or next to the fact."""
     long_answers: Mapping[str, _Forms]
-    """Anywhere else, titles included: a digit stands in many of them."""
+    """Looked for everywhere else, titles included: many of them contain a digit."""
 
 
 class _Passage(NamedTuple):
@@ -87,13 +88,13 @@ class _Passage(NamedTuple):
     words: str
     is_cut: bool
     answer: str
-    """The spelling of the answer that it contains; empty if none."""
+    """The spelling of the answer that it contains; empty if it contains none."""
     fact: bool
     """Whether it names the intermediate fact."""
 
     @property
     def level(self) -> int:
-        """How much it shows: 2 the answer, 1 the fact alone, 0 neither."""
+        """How much it shows: 2 the answer, 1 only the fact, 0 neither."""
         return 2 if self.answer else int(self.fact)
 
 
@@ -102,15 +103,15 @@ class _Found(NamedTuple):
 
     passages: Sequence[_Passage]
     new: Sequence[_Passage]
-    """Those that no earlier search returned: a passage is rewarded once."""
+    """Those that no earlier search returned: each passage is rewarded only once."""
     guessed: bool
-    """The query names the answer, and nothing before it did."""
+    """The query names the answer although nothing before it did."""
     known: bool
-    """It is a summary that shows no more than an earlier one did, in other words."""
+    """It is a summary that shows, in other words, no more than an earlier one."""
 
     @property
     def answer(self) -> str:
-        """The spelling of the answer that it shows; empty if none."""
+        """The spelling of the answer that it shows; empty if it shows none."""
         counts = not (self.guessed or self.known)
         return next((one.answer for one in self.new if one.answer), "") if counts else ""
 
@@ -121,12 +122,12 @@ class _Shown:
 
     texts: set[str] = field(default_factory=set)
     beginnings: dict[str, int] = field(default_factory=dict)
-    """Of passages that were cut, with their level: more of such a passage is new if it shows more."""
+    """Truncated passages with their level: a longer version counts as new if it shows more."""
     summaries: int = 0
-    """The highest level of a summary."""
+    """The highest level of any summary so far."""
 
     def has(self, one: _Passage) -> bool:
-        """Whether a passage, or enough of it, was shown."""
+        """Whether a passage, or enough of it, has already been shown."""
         return (
             one.words in self.texts
             or (one.is_cut and any(text.startswith(one.words) for text in self.texts))
@@ -134,7 +135,7 @@ class _Shown:
         )
 
     def add(self, passages: Sequence[_Passage], *, numbered: bool) -> None:
-        """Note what a search returned."""
+        """Record what a search returned."""
         self.texts.update(one.words for one in passages)
         self.beginnings |= {one.words: one.level for one in passages if one.is_cut and one.level}
         if not numbered:
@@ -142,9 +143,9 @@ class _Shown:
 
 
 class PassageJudge:
-    """Looks for the answer in what searches returned, as whole words, or as a part of the text where no space
-    parts words; in the gold documents where known. A leading article and punctuation between letters do not
-    count where the letters have the same case.
+    """Looks for the answer in what searches returned: as whole words, or as a substring in scripts without
+    spaces between words; only in the gold documents if these are known. A leading article and punctuation
+    between letters are ignored if the letters match in case.
     """
 
     def __init__(self, levels: EvidenceLevels) -> None:
@@ -153,10 +154,10 @@ class PassageJudge:
 
     async def judge(self, sample: Sample, trajectory: Trajectory, k: int) -> Verdict:
         """`full` if a passage contains the answer, `partial` if it only names the intermediate fact, 0 if
-        nothing was found or new, or a tool of ours does not search, else `miss`.
+        nothing (new) was found or the call is of our own tools but not a search, else `miss`.
 
         Raises:
-            DataError: If the call is of a tool that nobody knows: whether it searched, there is no saying.
+            DataError: If the tool is unknown, so that nobody can say whether it searched.
         """
         call = trajectory.calls[k]
         if call.tool not in TOOLS and call.tool not in sample.tools:
@@ -190,7 +191,7 @@ class PassageJudge:
         return False
 
     def _found(self, sample: Sample, trajectory: Trajectory, k: int) -> _Found:
-        """What call `k` returned. Calls are judged in turn: a trajectory is read once for all of them."""
+        """What call `k` returned. Calls are judged in order, so a trajectory is read once for all of them."""
         read = self._read
         if read is None or read[0] is not sample or read[1] is not trajectory:
             read = self._read = (sample, trajectory, _all_found(sample, trajectory.calls))
@@ -198,11 +199,11 @@ class PassageJudge:
 
 
 def _all_found(sample: Sample, calls: Sequence[Call]) -> list[_Found]:
-    """What each call returned, in the light of those before it.
+    """What each call returned, given those before it.
 
-    A query that names the answer finds passages about it, right or wrong. So it shows nothing, unless the
-    question or an earlier call named the answer first, or documents are known: those hold it. A summary often
-    repeats what it did not find; so there no earlier call is an excuse.
+    A query that names the answer finds passages about it, right or wrong. So its results show nothing, unless
+    the question or an earlier call named the answer first, or the gold documents are known. A summary often
+    repeats the query even if it found nothing, so for summaries earlier calls are no excuse.
     """
     sought = _sought(sample)
     answers = sought.answers.values()
@@ -224,7 +225,7 @@ def _all_found(sample: Sample, calls: Sequence[Call]) -> list[_Found]:
 
 
 def _read(passage: str, sought: _Sought, *, numbered: bool) -> _Passage:
-    """What a passage shows: the answer counts in a named document, and beside the fact."""
+    """What a passage shows: the answer counts only in a named document, and next to the fact."""
     titles = sought.titles if numbered else frozenset()
     fact = bool(sought.fact) and _names(passage, sought.fact)
     line, _, text = passage.partition("\n")
@@ -241,8 +242,8 @@ def _read(passage: str, sought: _Sought, *, numbered: bool) -> _Passage:
 def _asks_for(answers: Collection[_Forms], text: str) -> bool:
     """Whether a query or a question names the answer: its words together, in any order and case.
 
-    "The Who" is not asked for by "who was the …". A single word that is only a part of the answer, as Band of
-    The Band, needs its case.
+    "who was the …" does not ask for "The Who". A single word that is only part of the answer, as Band is of
+    The Band, must match in case.
     """
     said = _of_passage(text)
     texts = [words.casefold().split() for forms in said for words in forms]
@@ -260,7 +261,7 @@ def _in_any_order(forms: _Forms) -> list[str]:
 
 
 def _together(words: Sequence[str], text: Sequence[str]) -> bool:
-    """Whether as many consecutive words of a text are these, in any order."""
+    """Whether some consecutive words of a text are exactly these words, in any order."""
     wanted, size = sorted(words), len(words)
     return set(words).issubset(text) and any(
         sorted(text[start : start + size]) == wanted for start in range(len(text) - size + 1)
@@ -268,7 +269,7 @@ def _together(words: Sequence[str], text: Sequence[str]) -> bool:
 
 
 def _told(call: Call, answers: Collection[_Forms]) -> bool:
-    """Whether a call returned the answer in words that are not the policy's own."""
+    """Whether a call returned the answer in words other than the policy's own."""
     if call.tool == PYTHON or call.status != "ok":
         return False
     said = _of_passage(seen(call))
@@ -288,10 +289,10 @@ def _names(passage: str, fact: str) -> bool:
 
 
 def _of_answer(answer: str, least: int) -> _Forms:
-    """The forms of an answer that are looked for: those of enough characters, also without an article.
+    """The forms of an answer to look for: those that are long enough, also without a leading article.
 
-    Without it one more than `SHORTEST` are needed everywhere: "The Who" is not any Who. Several words are
-    then enough to tell it in any case. Without accents, only names are looked for.
+    Without the article, always at least one character more than `SHORTEST` is required: "The Who" is not just
+    any Who. If several words are left, case is ignored. Only names are also looked for without accents.
     """
     answer = written(answer)
     folded = {form for form in (spelled(answer),) if len(form) >= least}
@@ -310,7 +311,7 @@ def _with_case(answer: str) -> set[str]:
 
 
 def _answers(sample: Sample, *, least: int) -> dict[str, _Forms]:
-    """The spellings of the answer that can be looked for, each with its forms."""
+    """The spellings of the answer that are long enough to look for, each with its forms."""
     options = {"ABCDEFGHIJKLMNOPQRSTUVWXYZ"[n]: text for n, text in enumerate(sample.choices[:26])}
     aliases = sample.verifier_parm.get("aliases", ())
     answers = [sample.ground_truth, sample.answer, *(aliases if isinstance(aliases, list | tuple) else ())]
@@ -336,7 +337,7 @@ def _fact(sample: Sample) -> str:
 
 
 def _can_judge(sample: Sample) -> bool:
-    """Whether a search is offered, and the answer is long enough for the passages that may contain it."""
+    """Whether a search tool is offered, and the answer is long enough to look for."""
     return bool(set(SEARCHES) & set(sample.tools)) and bool(_sought(sample).answers)
 
 

@@ -1,7 +1,7 @@
 """Red flags: calls that are not looks, by what they did, never by thoughts or code (CodeV §4.3).
 
-Operations on a whole picture (turning, contrast, a drawn box, a filter) are honest ones: template 13.1 asks
-for them. So a region counts as a mere crop only where the returned picture shows it unchanged, at any size.
+Operations on a whole picture (rotation, contrast, a drawn box, a filter) are legitimate: template 13.1 asks
+for them. So a region counts as a mere crop only if the returned picture shows it unchanged, at any size.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -17,14 +17,15 @@ from vtune.schema.trajectory import Call, Crop, Flag, Status, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
 WHOLE_IMAGE: Flag = "whole_image"
-"""The flag of a call that shows (nearly) the whole picture as a mere crop."""
+"""Flag for a call that shows (nearly) the whole picture as a mere crop."""
 
 MAGNIFIED = 1.25
-"""Times as many pixels per side, as the policy sees them, make a region that was shown before a closer look;
-ours: encoding anew and a rounded edge stay below it, the smallest zoom that models write (1.5) does not."""
+"""A region shown before counts as a closer look if it has at least this many times as many pixels per side,
+as the policy sees them; ours: re-encoding and rounded edges stay below it, and the smallest zoom that models
+write (1.5) is above."""
 
 AVOIDABLE: tuple[Status, ...] = ("error", "blocked", "timeout", "killed")
-"""Endings of calls that are the model's own fault: neither our failures nor limits that it could not know."""
+"""Statuses that are the model's own fault: neither our failures nor limits that it could not know."""
 
 
 def call_flags(
@@ -34,26 +35,26 @@ def call_flags(
     targets: Sequence[Evidence] = (),
     again: Set[int] = frozenset(),
 ) -> tuple[Flag, ...]:
-    """The red flags of call number `k`, in a fixed order.
+    """The red flags of call `k`, in a fixed order.
 
-    `whole_image`: it shows a mere crop that is (nearly) the whole picture, e.g. the input saved again, or
-    several regions that together are. An altered overview beside a verified crop does not count.
+    `whole_image`: it shows (nearly) the whole picture as a mere crop, e.g. the input saved again, or as
+    several regions that together cover it. An altered overview beside a verified crop does not count.
     `repeated_crop`: it shows a mere crop that an earlier call showed, and no larger. `repeated_search`: it
-    searches as an earlier call did. `scratchpad`: it gives back another picture that was there before; not a
-    search, which has no say in what it finds. `sandbox_error`: its code failed, was refused, ran too long or
-    left. `bad_call`: it asked a tool for what cannot be, or was no call of a tool. A call that returned
-    nothing is not flagged for it, nor is one that met a limit of the sandbox (status `limit`), and one that
-    our sandbox failed never is (CodeV §4.3: avoidable errors). `faked`: it claims a region of which its
-    pictures show nothing, not even a target in it, whatever else they show. `illegible`: all of them with
-    too few pixels. `everything`: more of an input than a look may. These three only where the recipe says
-    so.
+    repeats an earlier search. `scratchpad`: it otherwise returns a picture that already existed; not for
+    searches, which do not choose what they find. `sandbox_error`: its code failed, was refused, timed out or
+    exited. `bad_call`: it asked a tool for something impossible, or was not a tool call at all. A call is not
+    flagged for returning nothing or for hitting a sandbox limit (status `limit`), and a call that our sandbox
+    failed is never flagged (CodeV §4.3: avoidable errors). `faked`: it claims a region of which its pictures
+    show nothing, not even a target in it, whatever else they show. `illegible`: it shows all its regions with
+    too few pixels. `everything`: it shows more of an input than a look may. These last three apply only if
+    the recipe says so.
 
     Args:
         trajectory: With `Crop.look` filled in (`vtune.reward.looks.with_looks`).
-        k: Number of the call.
-        levels: Of the recipe.
-        targets: What the question is about, where that is known.
-        again: Numbers of the calls that repeat a search (`vtune.reward.searches`).
+        k: Index of the call.
+        levels: Those of the recipe.
+        targets: What the question is about, if known.
+        again: Indices of the calls that repeat a search (`vtune.reward.searches`).
 
     Raises:
         DataError: If a picture of the trajectory cannot be read.
@@ -78,7 +79,7 @@ def call_flags(
 
 
 def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bool:
-    """Whether several regions of one call together are (nearly) a whole picture."""
+    """Whether several regions of one call together make up (nearly) a whole picture."""
     return levels.looks == "verified" and any(
         share >= levels.whole_image_share and len(crops) > 1
         for _, _, share, crops in laid_out(trajectory, k, levels)
@@ -88,7 +89,7 @@ def _contact_sheet(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> bo
 def _unseen(
     trajectory: Trajectory, k: int, levels: EvidenceLevels, targets: Sequence[Evidence]
 ) -> Iterator[Flag]:
-    """What a call did instead of showing a region, if the recipe makes a red flag of it."""
+    """What a call did instead of showing a region, if the recipe flags it."""
     call = trajectory.calls[k]
     crops = pointing(trajectory, k, levels)
     looks = {crop.look for crop in crops if crop.look is not None}
@@ -107,13 +108,13 @@ def _unseen(
 
 
 def _holds(shown: Crop, faked: Crop, levels: EvidenceLevels) -> bool:
-    """Whether a verified region holds a faked one: edges beside the crop they are drawn from fake nothing."""
+    """Whether a verified region contains a faked one: an edge image beside its crop, say, fakes nothing."""
     common = area(intersect(shown.bbox, faked.bbox))
     return shown.image == faked.image and common >= levels.full_share * area(faked.bbox)
 
 
 def _shows(trajectory: Trajectory, call: Call, crop: Crop, item: Evidence, levels: EvidenceLevels) -> bool:
-    """Whether a target can still be seen: a threshold keeps the glyph, but not the card that it is on."""
+    """Whether a target can still be seen: thresholding keeps the glyph, but not the card around it."""
     box = intersect(item.bbox, crop.bbox)
     return (
         crop.shown is not None
@@ -139,7 +140,7 @@ def whole_images(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> froz
 
 
 def no_looks(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:
-    """Pictures of call `k`, as indices, that are a whole picture unchanged, or were there before."""
+    """Pictures of call `k`, as indices, that are a whole picture unchanged, or existed before."""
     whole = whole_images(trajectory, k, levels)
     others = [index for index in trajectory.calls[k].images if index not in whole]
     return whole | _copies(trajectory, k, others, levels)
@@ -148,9 +149,9 @@ def no_looks(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozense
 def _copies(
     trajectory: Trajectory, k: int, pictures_of_k: Sequence[int], levels: EvidenceLevels
 ) -> frozenset[int]:
-    """Those of some pictures of call `k` that look like an input or like what an earlier call returned.
+    """Those of the given pictures of call `k` that look like an input or like a picture from an earlier call.
 
-    Regions that are known must agree too: two places of a clear sky look the same, and are two looks.
+    If regions are known, they must agree too: two patches of clear sky look the same but are two looks.
     """
     pictures = trajectory.images
     before: dict[int, tuple[int, Box] | None] = {}
@@ -175,12 +176,12 @@ def _copies(
 
 
 def _may_agree(a: tuple[int, Box] | None, b: tuple[int, Box] | None, least: float) -> bool:
-    """Whether two regions are one and the same, as far as they are known."""
+    """Whether two regions are the same, as far as they are known."""
     return a is None or b is None or (a[0] == b[0] and iou(a[1], b[1]) >= least)
 
 
 def _repeated(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozenset[int]:
-    """Pictures of call `k` that show a region unchanged, and no larger than one of an earlier call did."""
+    """Pictures of call `k` that show a region unchanged, and no larger than an earlier call showed it."""
     earlier = [(crop, shown) for j in range(k) for shown, crop in _shown(trajectory, j).items()]
     return frozenset(
         shown
@@ -196,7 +197,7 @@ def _repeated(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> frozens
 
 
 def _side(picture: Picture) -> float:
-    """The root of a picture's area, in pixels as the policy sees it."""
+    """Square root of a picture's area, in pixels as the policy sees it."""
     width, height = picture.seen or picture_size(picture)
     return float((width * height) ** 0.5)
 
@@ -206,5 +207,5 @@ def _unchanged(trajectory: Trajectory, crop: Crop, shown: int) -> bool:
 
 
 def _shown(trajectory: Trajectory, k: int) -> dict[int, Crop]:
-    """The crop behind each picture of call `k` that has one, by the picture's index."""
+    """The crop that each picture of call `k` shows, if known, by the picture's index."""
     return {crop.shown: crop for crop in trajectory.calls[k].crops if crop.shown is not None}

@@ -28,21 +28,21 @@ _LAST = (("/think", "answer", "/answer"),)
 def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Verdict:
     """Score 1 if every turn of the policy has the form that a prompt asks for, else 0 with the reason.
 
-    A turn opens its thoughts with `<think>`. All but the last continue with one `<code>…</code>`, inside the
-    thoughts or behind them, or close them and make one `<tool_call>…</tool_call>`, in JSON that its tool
-    could take. The last closes them and gives its `<answer>…</answer>`. Thoughts that a turn leaves open
-    behind its code are still open in the next, which then needs no `<think>` of its own: so one pair may hold
+    A turn opens its thoughts with `<think>`. Every turn but the last continues with one `<code>…</code>`,
+    inside or after the thoughts, or closes them and makes one `<tool_call>…</tool_call>`, in JSON that its
+    tool could accept. The last turn closes them and gives its `<answer>…</answer>`. Thoughts left open after
+    the code of a turn continue in the next, which then needs no `<think>`: so one pair may hold
     all the code of a conversation (CodeV, template 13.1; Thyme's traces), or every turn may have one (CodeV
-    §15). No turn has text outside its tags, a tag more or less, an empty code or an empty answer. A
-    conversation may write `<thinking>` for `<think>` in all of its turns (Dong et al., appendix B.2).
+    §15). No turn may have text outside its tags, a missing or extra tag, empty code or an empty answer. A
+    conversation may use `<thinking>` instead of `<think>` in all of its turns (Dong et al., appendix B.2).
 
     Args:
         messages: The conversation; only the assistant's turns are read.
-        calls: Its tool calls; of code, failures are no matter of form.
+        calls: Its tool calls; code that fails is no violation of form.
 
-    Source: CodeV, template 13.1, §15, and §14 (a part of its own, with weight 0.3). Its published code counts
-    tags and accepts text without any; the order is ours. Dong et al., appendix B.2 (tool calls;
-    SenseNova-MARS's code adds that none failed by the model's fault).
+    Source: CodeV, template 13.1, §15, and §14 (a separate part, with weight 0.3). Its published code counts
+    tags and accepts text that has none; the order is ours. Dong et al., appendix B.2 (tool calls;
+    SenseNova-MARS's code also requires that none failed by the model's fault).
     """
     turns = _with_think([message.content for message in messages if message.role == "assistant"])
     if not turns:
@@ -62,10 +62,11 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
 def counted_tags(reply: str) -> Verdict:
     """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that occurs exactly once.
 
-    For replies of one turn, or of several within one pair of thoughts; a pair per turn loses two quarters.
+    For replies with one turn, or several turns within one pair of thoughts; a pair per turn loses two
+    quarters.
 
-    Source: V-Triune eq. 2. Its published server counts so for maths, with the tags on lines of their own, and
-    gives detection 1 or 0: an answer with at least one box.
+    Source: V-Triune eq. 2. Its published server counts this way for maths, requiring each tag on its own
+    line, and scores detection 1 or 0: an answer with at least one box.
     """
     counts = {tag: reply.count(tag) for tag in ("<think>", "</think>", "<answer>", "</answer>")}
     odd = [f"{tag} {count} times" for tag, count in counts.items() if count != 1]
@@ -73,7 +74,7 @@ def counted_tags(reply: str) -> Verdict:
 
 
 def _with_think(turns: list[str]) -> list[str]:
-    """The turns with `<think>` in place of `<thinking>`, if they use no other tag for thoughts."""
+    """The turns with `<think>` in place of `<thinking>`, if they use `<thinking>` only."""
     if any("<think>" in turn or "</think>" in turn for turn in turns):
         return turns
     return [turn.replace("<thinking>", "<think>").replace("</thinking>", "</think>") for turn in turns]
@@ -84,8 +85,8 @@ def _problem(turn: str, *, thinking: bool, last: bool) -> str:
 
     Args:
         turn: As the policy wrote it.
-        thinking: The turn before has left its thoughts open.
-        last: No turn follows.
+        thinking: The previous turn has left its thoughts open.
+        last: This is the last turn.
     """
     parts = _TAG.split(turn)  # text, tag, text, tag, … text
     texts, tags = parts[::2], tuple(parts[1::2])

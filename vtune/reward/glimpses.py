@@ -33,11 +33,11 @@ from vtune.schema.sample import Evidence, Sample
 from vtune.schema.trajectory import Call, Crop, Trajectory
 
 CLOSER = 1.25
-"""Times as large per side that a crop within an overview must be shown to be no mere piece of it; ours.
-Claims may be off by 8 % and still be verified, the smallest zoom that models write is 1.5."""
+"""A crop within an overview is more than a mere piece of it if shown at least this many times as large per
+side; ours. Claims may be off by 8 % and still be verified; the smallest zoom that models write is 1.5."""
 AS_LARGE = 0.95
-"""Times its pixels per side in the question's picture that make a target no smaller; ours: processors round
-the sides of a picture to multiples of 28."""
+"""A target counts as no smaller if it has at least this many times its pixels per side in the question's
+picture; ours: processors round the sides of a picture to multiples of 28."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +48,37 @@ class Glimpse:
     box: Box
     """The part of the target that the region holds, xyxy in pixels of the input."""
     share: float
-    """Of the target's box that the region holds, in [0, 1]."""
+    """Fraction of the target's box that the region holds, in [0, 1]."""
     size: float
-    """Of what the returned picture shows that this part takes up, in [0, 1]: see `_size`."""
+    """Fraction of what the returned picture shows that this part takes up, in [0, 1]: see `_size`."""
 
 
 def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: EvidenceLevels) -> bool:
-    """Whether a target of `side` pixels, as the policy sees it, is worth more than in the question's picture.
+    """Whether a target of `side` pixels, as the policy sees it, is legible and no mere copy of the question's
+    picture.
 
-    It has more pixels there than it had in that picture, or `legible_side`, and never less than `LEGIBLE`.
+    It must have more pixels there than in that picture, or at least `legible_side`, and never fewer than
+    `LEGIBLE`.
     """
     before = _side(trajectory.images[glimpse.crop.image], area(glimpse.box))
     return side >= LEGIBLE and (side > before or side >= levels.legible_side)
 
 
 def as_large(source: Picture, pixels: float, returned: Picture, taken: float) -> bool:
-    """Whether what has `pixels` in a question's picture and `taken` in a returned one is no smaller there."""
+    """Whether something with `pixels` in the source picture and `taken` in the returned one is no smaller
+    there."""
     return _side(returned, taken) >= AS_LARGE * _side(source, pixels)
 
 
 def _side(picture: Picture, pixels: float) -> float:
-    """The root of some pixels of a picture, at the size at which the policy sees it."""
+    """Square root of an area of a picture, in pixels as the policy sees it."""
     width, height = picture_size(picture)
     wide, high = picture.seen or (width, height)
     return math.sqrt(pixels * wide * high / (width * height))
 
 
 def glimpses(sample: Sample, trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Glimpse]:
-    """Every target in every region that a returned picture of call `k` is said to show, best first.
+    """Every target in every region that a returned picture of call `k` claims to show, best first.
 
     An overview beside a crop counts only for a target that fills it (`pointing`).
     """
@@ -115,32 +118,33 @@ def _footprint(trajectory: Trajectory, crop: Crop, shown: int, box: Box) -> NDAr
 def _size(
     trajectory: Trajectory, k: int, crop: Crop, shown: int, box: Box, taken: float, levels: EvidenceLevels
 ) -> float:
-    """The share of what a returned picture shows that `taken` pixels of a target make up, in [0, 1].
+    """The fraction of what a returned picture shows that `taken` pixels of a target make up, in [0, 1].
 
-    Blank margins show nothing, and axes next to nothing. They count all the same where they leave a target
-    less than `partial_size` of the picture, and smaller than in the question's: a stamp on a large canvas.
+    Blank margins show nothing, and axes next to nothing. They still count if the target takes up less than
+    `partial_size` of the picture and is smaller than in the question's: a stamp on a large canvas.
     """
     picture = trajectory.images[shown]
     of_picture = min(1.0, taken / pixels_of(picture))
     large = as_large(trajectory.images[crop.image], area(box), picture, taken)
-    # What is as large as it must be at most is asked no further.
+    # Skip the costly measurement if it cannot change the level.
     if of_picture >= levels.full_size or (of_picture < levels.partial_size and not large):
         return of_picture
     return min(1.0, of_picture / showing_share(trajectory, k, crop, levels))
 
 
 def showing_share(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> float:
-    """Share of a returned picture of call `k` that shows something, seen from one of its crops, in (0, 1].
+    """Fraction of a returned picture of call `k` that shows something, from the view of one of its crops, in
+    (0, 1].
 
-    A region counts once, however often it is shown, and overviews that say where the crop lies do not. They
-    have to be what they claim to be: what is not verified counts as it is. Where nothing shows anything, all
-    does: a claim may lie beside its picture.
+    A region counts once, however often it is shown, and overviews that show where the crop lies do not count.
+    They have to be what they claim to be: what is not verified counts as shown. If nothing shows anything, 1:
+    a claim may lie outside its picture.
 
     Args:
         trajectory: With its pictures.
-        k: Number of the call.
-        crop: One of its crops; a returned picture must be named.
-        levels: Of the recipe.
+        k: Index of the call.
+        crop: One of its crops; `shown` must not be None.
+        levels: Those of the recipe.
 
     Raises:
         DataError: If a picture cannot be read.
@@ -169,7 +173,7 @@ def showing_share(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLe
 
 
 _shares: Remembered[tuple[Any, ...], float] = Remembered(ANSWERS, lambda key, _: 1)
-"""What `showing_share` has found, by what decides on it: every target and every judge asks again."""
+"""Results of `showing_share`, keyed by everything that they depend on: each target and judge asks again."""
 
 
 def _showing(trajectory: Trajectory, k: int, crop: Crop, shown: int, levels: EvidenceLevels) -> float:
@@ -189,8 +193,8 @@ def _showing(trajectory: Trajectory, k: int, crop: Crop, shown: int, levels: Evi
             again = False
         elif not _believed(trajectory, call, one):
             if repeats:
-                continue  # its edges, say: as lively as it is
-            again = False  # else an overview below it would excuse it
+                continue  # e.g. its edges: as much detail as the region itself
+            again = False  # otherwise an overview beneath it would excuse it
         elif is_overview(trajectory, k, one, levels):
             again = not _is_piece(trajectory, crop, one, shown)
         else:
@@ -202,13 +206,13 @@ def _showing(trajectory: Trajectory, k: int, crop: Crop, shown: int, levels: Evi
 
 
 def _believed(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
-    """Whether a returned picture shows a region, or all of it but what something else covers."""
+    """Whether a returned picture shows a region, or all of it except what something else covers."""
     checked = seen(trajectory, call, crop, crop.bbox)
     return checked.look == "verified" or checked.partly
 
 
 def _is_piece(trajectory: Trajectory, crop: Crop, overview: Crop, shown: int) -> bool:
-    """Whether a crop lies within an overview, no larger than there: nothing has been cut out then."""
+    """Whether a crop lies within an overview, no larger than there: then nothing has been cut out."""
     inner = _footprint(trajectory, crop, shown, crop.bbox)
     outer = _footprint(trajectory, overview, shown, overview.bbox)
     if inner is None or outer is None:

@@ -13,26 +13,27 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vtune.reward.wire import packed_json
 
 OPEN = ("/health",)
-"""What anyone may request: whether the service is alive."""
+"""Paths open to anyone: whether the service is alive."""
 
 Worded = Callable[[int, str, str], Mapping[str, Any]]
 """(status, what, fix) -> the body of a refusal."""
 
 
 def plainly(status: int, what: str, fix: str) -> Mapping[str, Any]:
-    """A refusal in our services' own form."""
+    """A refusal in the form of our own services."""
     return {"error": {"what": what, "where": "", "fix": fix}}
 
 
 class Guard:
-    """Stands in front of an ASGI application: checks the token and the size of the body.
+    """Wraps an ASGI application: checks the token and the size of the body.
 
     Args:
-        app: What it stands before.
-        token: What requests have to carry as `Authorization: Bearer …`; None lets all in but pages of the web
-            that a browser on this machine has open.
-        max_bytes: Of a body. It has to be announced (`Content-Length`), so nothing is read of one too large.
-        worded: How its refusals are put, for clients that expect another form.
+        app: The application to protect.
+        token: What requests must send as `Authorization: Bearer …`; None admits all except web pages
+            open in a browser on this machine.
+        max_bytes: Limit on a body. The size must be announced (`Content-Length`), so that a body that is too
+            large is never read.
+        worded: Builds the body of a refusal, for clients that expect another form.
     """
 
     def __init__(self, app: ASGIApp, *, token: str | None, max_bytes: int, worded: Worded = plainly) -> None:
@@ -66,7 +67,7 @@ class Guard:
             await ended(scope, receive, send)
 
     def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> tuple[int, str, str] | None:
-        """(status, what, fix), or None where nothing is wrong."""
+        """(status, what, fix), or None if nothing is wrong."""
         given = headers.get(b"authorization", b"")
         if self._key is not None and path not in OPEN and not hmac.compare_digest(given, self._key):
             return 401, "wrong or no token", "send `Authorization: Bearer TOKEN`"
@@ -74,7 +75,7 @@ class Guard:
             fix = "ask by address or as localhost and not from a web page, or start it with --token-file"
             return 403, "a web page, or another name for this machine, is not answered without a token", fix
         size = headers.get(b"content-length", b"")
-        # Sent in chunks, a body may be longer than it says.
+        # A chunked body may be longer than announced.
         if b"transfer-encoding" in headers or (method not in ("GET", "HEAD") and not size.isdigit()):
             return 411, "a body of unknown length", "send Content-Length"
         if size and int(size) > self._max_bytes:
@@ -82,16 +83,16 @@ class Guard:
         return None
 
     def _answer_to(self, status: int, what: str, fix: str) -> "Packed":
-        # What was announced is not read: the connection cannot be used again.
+        # The announced body is not read, so the connection cannot be reused.
         headers = {"connection": "close"} | ({"www-authenticate": "Bearer"} if status == 401 else {})
         return Packed(self._worded(status, what, fix), status, headers)
 
 
 def _from_a_page(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a browser may be asking, for a web page that is not the service's own.
+    """Whether a browser may be asking, on behalf of a web page other than the service's own.
 
-    A browser names the page (`Origin`); or the page has a name that now points to this machine, and the
-    browser asks by it (`Host`). Such a name comes from the DNS, and has a dot.
+    A browser names the page (`Origin`). Or the page's host name has been made to point to this machine (DNS
+    rebinding), and the browser sends that name (`Host`), which has a dot.
     """
     host = headers.get(b"host", b"")
     if headers.get(b"origin", b"http://" + host) != b"http://" + host:

@@ -1,8 +1,8 @@
 """One item of a request to the reward service, read strictly: a sample, and what a policy did with it.
 
-Whoever fills it in is another program, and what it leaves out, or puts where nobody looks, would be scored as
-if the policy had not done it. So every key is one that is read, calls say what they gave back, and turns in
-which tools were asked come with their calls.
+The request comes from another program, and anything that it leaves out or puts in the wrong place would be
+scored as if the policy had not done it. So every key must be one that is read, calls must state what they
+returned, and turns that ask for tools must come with their calls.
 """
 
 import base64
@@ -25,37 +25,37 @@ from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, trajectory_from_row
 from vtune.tools.calls import ANSWER_OPEN, CLOSE, OPEN
 
 LONGEST_TEXT = 4 * 2**20
-"""Characters of what a policy wrote in one trajectory, ours: a million tokens."""
+"""Limit on the characters that a policy wrote in one trajectory; ours: a million tokens."""
 
 IDENTITY = ("id", "index", "split")
-"""What of `extra_info` makes a sample's id."""
+"""Keys of `extra_info` that make up a sample's id."""
 
 _JUDGED = (*SAMPLE_COLUMNS.field("reward_model").type.names, "style")
-"""Members of `reward_model`; the last is verl's."""
+"""Members of `reward_model`; the last one is verl's."""
 _SEEN = tuple(SAMPLE_COLUMNS.field("evidence").type.value_type.names)
 _MEANT: Mapping[str, str] = {
     **{name: f"extra_info.{name}" for name in IDENTITY},
     **{name: f"reward_model.{name}" for name in _JUDGED},
     **{name: name for name in SAMPLE_COLUMNS.names},
 }
-"""A key of a sample -> where it stands."""
+"""A key of a sample -> where it belongs."""
 
 _ELSEWHERE = {
     "messages.tool_calls": "write each call into `content` as the policy did, and send it as one of `calls`",
     "messages.reasoning_content": "write the thoughts into `content`, in `<think>`, as the policy did",
 }
-"""Keys of turns as chat templates have them -> where we have what they hold."""
+"""Keys of turns in chat templates -> where we expect their contents."""
 
 _CALL = re.compile(rf"{OPEN}|<code>")
 _FLAT = re.compile(rf"{CLOSE}\s*(?:<\|im_end\|>\s*)?(?:<\|im_start\|>)?(?:user|tool)\s*{ANSWER_OPEN}")
-"""Where the text of a conversation goes from a turn of the policy to what a tool answered."""
+"""In a flattened conversation, where a turn of the policy ends and a tool's answer begins."""
 
 
 def read_item(item: Any) -> tuple[Sample, Trajectory]:
     """The sample and the trajectory of an item; `{"sample": row, "reply": text}` is one with a single turn.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the remedy.
     """
     if not isinstance(item, dict) or not isinstance(item.get("sample"), dict):
         raise DataError("an item needs a `sample`", fix='{"sample": {…}, "reply": "…"} or "trajectory": {…}')
@@ -94,10 +94,10 @@ def _check_text(text: str, name: str) -> None:
 def _check_keys(sample: Row) -> None:
     """Check that a sample has no unknown columns: a misspelt one would otherwise be silently ignored.
 
-    Those that are null are not given: readers of tables fill rows up with them.
+    Null columns count as absent: table readers fill rows up with them.
 
     Raises:
-        DataError: Naming the first of them, and what was meant.
+        DataError: Names the first unknown one, and what was meant.
     """
     judge, evidence = sample.get("reward_model"), sample.get("evidence")
     _check_known(sample, _MEANT, "")
@@ -140,7 +140,7 @@ def _sample(row: Row) -> Sample:
 
 
 def _trajectory(row: Row, sample: Sample) -> Trajectory:
-    if row.get("messages") is None:  # empty is what a policy that wrote nothing leaves, and scored
+    if row.get("messages") is None:  # an empty list is from a policy that wrote nothing, and is scored
         raise DataError(
             "a trajectory came without `messages`",
             where="column `messages`",
@@ -152,7 +152,7 @@ def _trajectory(row: Row, sample: Sample) -> Trajectory:
         raise DataError("column `images` is not a list", fix="send a list of pictures")
     if isinstance(calls, list):
         _check_given(calls)
-        if not row.get("token_ids"):  # scoring reads no tokens, and without them there is nothing to span
+        if not row.get("token_ids"):  # scoring reads no tokens, and without them a span has no meaning
             row = row | {"calls": [one | {"span": [0, 0]} if isinstance(one, dict) else one for one in calls]}
     nothing = dict.fromkeys(TRAJECTORY_COLUMNS.names)
     known = {"sample_id": sample.id, "data_source": sample.source, "stop_reason": "answer"}
@@ -164,10 +164,10 @@ def _trajectory(row: Row, sample: Sample) -> Trajectory:
 
 
 def _check_columns(given: Row, known: pa.Schema | pa.StructType, place: str) -> None:
-    """Check that all keys are columns, at every depth; those that are null are not given.
+    """Check that all keys are columns, at every depth; null values count as absent.
 
     Raises:
-        DataError: Naming the first that is not a column, and what was meant.
+        DataError: Names the first key that is not a column, and what was meant.
     """
     for key, value in given.items():
         if value is None:
@@ -185,14 +185,15 @@ def _check_columns(given: Row, known: pa.Schema | pa.StructType, place: str) -> 
 
 
 def _check_given(calls: Iterable[Any]) -> None:
-    """Check that calls state what they returned: an empty output, or a crop that no picture shows, is a miss.
+    """Check that calls state what they returned: an empty output, or a crop that no picture shows, scores as
+    a miss.
 
     Raises:
-        DataError: Naming what is not there.
+        DataError: Names what is missing.
     """
     for call in calls:
         if not isinstance(call, dict):
-            continue  # refused as such
+            continue  # refused later, as not a call
         if call.get("output") is None:
             raise DataError(
                 "a call came without its `output`",
@@ -210,7 +211,7 @@ def _check_given(calls: Iterable[Any]) -> None:
 
 
 def _check_one_turn(messages: Iterable[Message]) -> None:
-    """Check that no turn holds the text of a whole conversation whose calls are not given.
+    """Check that no turn contains the text of a whole conversation whose calls are missing.
 
     Raises:
         DataError: With the remedy.
@@ -225,9 +226,10 @@ def _check_one_turn(messages: Iterable[Message]) -> None:
 
 
 def _check_no_calls(sample: Sample, messages: Sequence[Message]) -> None:
-    """Check that nothing followed a call where a row has no `calls`: that would be scored as no call.
+    """Check that nothing followed a call in a row without `calls`: it would be scored as if no call had been
+    made.
 
-    What a policy writes last, nobody has answered: a call there is its own affair.
+    A call in the policy's last turn got no answer, so it is ignored.
 
     Raises:
         DataError: With the remedy.
@@ -252,5 +254,5 @@ def _picture(item: Any) -> Row:
     try:
         decoded = base64.b64decode(data, validate=True)
         return {"bytes": decoded, "path": None, "origin": item.get("origin"), "seen": item.get("seen")}
-    except ValueError:  # also of text beyond ASCII
+    except ValueError:  # also for non-ASCII text
         raise DataError("not base64", where="column `images.bytes`", fix="encode the file's bytes") from None

@@ -1,8 +1,8 @@
 """Which input regions a call lets the policy see: claimed, verified, legible and pointed.
 
-A call claims regions (`Crop`). A claim is believed where the pixels that were returned agree with the region
-(`vtune.looks`), where the policy gets enough of them to read it, and where the call points at something: one
-that shows everything has not looked.
+A call claims regions (`Crop`). A claim is believed if the returned pixels agree with the region
+(`vtune.looks`), if the policy gets enough pixels to read it, and if the call points at something: a call that
+shows everything has not looked.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,25 +25,26 @@ from vtune.schema.trajectory import Call, Crop, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
 MOST_CLAIMS = 32
-"""Regions that one call may claim to show: beyond, none is looked at: a mosaic of that size is not a look."""
+"""Limit on the regions that one call may claim; beyond it none is believed: such a mosaic is not a look."""
 WIDER = 1.2
-"""Times the area that is claimed, from which on the rest of a picture is looked at too."""
+"""The rest of a picture is examined too if its area is at least this many times the claimed one."""
 UPRIGHT = 0.98
-"""Share of the box around a picture's corners that they enclose, from which on it is not turned; ours."""
+"""A picture counts as not rotated if its corners enclose more than this fraction of their bounding box;
+ours."""
 REMEMBERED = 64 << 20
-"""Bytes of encoded pictures whose fingerprints are known; ours."""
+"""Bytes of encoded pictures whose fingerprints are cached; ours."""
 ANSWERS = 1 << 16
-"""Comparisons that are not made again: flags and judges ask again for what `with_looks` has seen, and so do
-rollouts of a group that show the same. Ours."""
+"""Size of the cache of comparisons; ours. Flags and judges repeat those of `with_looks`, and so do rollouts
+of a group that show the same."""
 SAME_REGION = 0.8
-"""IoU of two regions from which on they are one that a picture shows twice, say plain and enhanced; ours.
-A crop in the midst of a wider one is another."""
+"""IoU from which two regions count as one that a picture shows twice, say plain and enhanced; ours.
+A crop in the middle of a wider one is a different region."""
 SAME_PLACE = 0.5
-"""IoU of the places of two regions in a returned picture, from which on it cannot show both; ours."""
+"""IoU of two regions' places in a returned picture from which it cannot show both; ours."""
 NEARLY_ALL = 0.9
-"""Share of a picture from which on a claim is of all of it; ours."""
+"""Fraction of a picture from which a claim is of all of it; ours."""
 CELLS = 128
-"""Cells a side of the raster on which regions are laid together."""
+"""Cells per side of the raster on which the union of regions is computed."""
 
 
 def with_looks(trajectory: Trajectory, levels: EvidenceLevels) -> Trajectory:
@@ -73,9 +74,9 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
 
     Args:
         trajectory: With its pictures.
-        call: Whose crop it is.
-        crop: The claim; a returned picture must be named.
-        box: In pixels of the picture that was cropped.
+        call: The call that made the claim.
+        crop: The claim; `shown` must not be None.
+        box: In pixels of the source picture.
 
     Raises:
         DataError: If a picture cannot be read.
@@ -102,12 +103,12 @@ def seen(trajectory: Trajectory, call: Call, crop: Crop, box: Box) -> Checked:
 
 
 def claim_of(crop: Crop, size: tuple[int, int]) -> Map | None:
-    """From a returned picture of `size` pixels to the picture that was cropped; None without a way back."""
+    """Map from a returned picture of `size` pixels to the source picture; None if it is not invertible."""
     return onto(crop.bbox, size) if crop.matrix is None else map_of(crop.matrix)
 
 
 def fingerprint(data: bytes) -> bytes:
-    """What stands for an encoded picture among what is remembered of it."""
+    """Key of an encoded picture in the caches."""
     return _fingerprints.get(data, lambda: blake2b(data, digest_size=16).digest())
 
 
@@ -116,14 +117,15 @@ _fingerprints: Remembered[bytes, bytes] = Remembered(REMEMBERED, lambda data, _:
 _checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Checked] = Remembered(
     ANSWERS, lambda key, _: 1
 )
-"""What came of claims, by what decides on it: picture, returned picture and how it is seen, map and box."""
+"""Results of checked claims, keyed by source picture, returned picture, the size it is seen at, map and
+box."""
 
 
 def _contested(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
-    """Whether a returned picture is said to show another region where it shows this one.
+    """Whether another region is claimed in the same place of a returned picture.
 
-    Mixed pixels agree with each of several crops, so that one picture would show them all. An overview that
-    a crop lies on does not count, nor does the same region that is claimed twice.
+    Blended pixels agree with each of several crops, so one picture would show them all. An overview that
+    a crop is drawn on does not count, nor does the same region claimed twice.
     """
     return any(
         other.shown == crop.shown
@@ -136,12 +138,12 @@ def _contested(trajectory: Trajectory, call: Call, crop: Crop) -> bool:
 
 
 def _claims_all(trajectory: Trajectory, crop: Crop) -> bool:
-    """Whether a claim is of (nearly) all of its picture."""
+    """Whether a claim is of (nearly) all of its source picture."""
     return area(crop.bbox) >= NEARLY_ALL * pixels_of(trajectory.images[crop.image])
 
 
 def _overlap(trajectory: Trajectory, one: Crop, other: Crop) -> float:
-    """IoU of the places of two regions in the returned picture that shows both; 0 without a way back."""
+    """IoU of two regions' places in the returned picture that shows both; 0 if a map is not invertible."""
     boxes = []
     for crop in (one, other):
         claim = None if crop.shown is None else claim_of(crop, picture_size(trajectory.images[crop.shown]))
@@ -153,17 +155,17 @@ def _overlap(trajectory: Trajectory, one: Crop, other: Crop) -> float:
 
 
 def made_by_code(trajectory: Trajectory, image: int) -> bool:
-    """Whether a picture is what the policy's own code returned, and so may show anything."""
+    """Whether a picture was returned by the policy's own code, and so may show anything."""
     return any(image in call.images for call in trajectory.calls if call.tool == PYTHON)
 
 
 def shows_everything(
     trajectory: Trajectory, k: int, targets: Sequence[Evidence], levels: EvidenceLevels
 ) -> bool:
-    """Whether the regions of call `k` together are too much of an input to be a look at anything.
+    """Whether the regions of call `k` together cover too much of an input to be a look at anything.
 
-    More than `most_of_input`, unless a target fills them as it must fill a crop (`full_size`) and lies in one
-    of them (`full_share`): tiles of a large one are not a look at it.
+    More than `most_of_input` is too much, unless a target fills them as it must fill a crop (`full_size`) and
+    lies in one of them (`full_share`): tiles of a large target are not a look at it.
     """
     if levels.looks == "claimed":
         return False
@@ -180,7 +182,7 @@ def shows_everything(
 
 
 def _in_one_piece(item: Evidence, crops: Iterable[Crop], levels: EvidenceLevels) -> bool:
-    """Whether one shown region holds as much of a target as a full look must."""
+    """Whether one shown region contains as much of a target as a full look must."""
     return any(
         crop.shown is not None
         and crop.image == item.image
@@ -190,14 +192,14 @@ def _in_one_piece(item: Evidence, crops: Iterable[Crop], levels: EvidenceLevels)
 
 
 def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
-    """The region that a returned picture shows: what is claimed, or more where its rest continues around it.
+    """The region that a returned picture shows: the claimed one, or more if the picture continues around it.
 
-    Code may claim half of a picture and return the whole.
+    Code may claim half of a picture but return the whole.
 
     Args:
         trajectory: With its pictures.
-        call: Whose crop it is.
-        crop: The claim; a returned picture must be named.
+        call: The call that made the claim.
+        crop: The claim; `shown` must not be None.
 
     Raises:
         DataError: If a picture cannot be read.
@@ -210,7 +212,7 @@ def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
     if there is None:
         return crop.bbox
     wide = clamp(around(there), *picture_size(trajectory.images[crop.image]))
-    # A turned picture has corners that show nothing of the box around it.
+    # A rotated picture does not fill the bounding box of its corners.
     upright = covered(there) > UPRIGHT * area(around(there))
     if not upright or area(wide) < WIDER * area(crop.bbox):
         return crop.bbox
@@ -220,7 +222,7 @@ def region_shown(trajectory: Trajectory, call: Call, crop: Crop) -> Box:
 def laid_out(
     trajectory: Trajectory, k: int, levels: EvidenceLevels
 ) -> Iterator[tuple[int, Picture, float, list[Crop]]]:
-    """For each picture that call `k` points at: its index, itself, the share that is shown, its regions."""
+    """For each picture that call `k` points at: (its index, the picture, the fraction shown, its regions)."""
     by_image: dict[int, list[Crop]] = {}
     for crop in pointing(trajectory, k, levels):
         by_image.setdefault(crop.image, []).append(crop)
@@ -233,13 +235,13 @@ def laid_out(
 def pointing(trajectory: Trajectory, k: int, levels: EvidenceLevels) -> list[Crop]:
     """The shown regions of call `k` that count.
 
-    Overviews, regions that are (nearly) the whole of a picture, are left out beside a verified crop of it:
-    they say where it lies. Nothing else excuses them: neither a strip nor a crop that shows nothing.
+    Overviews, regions that are (nearly) all of a picture, are dropped beside a verified crop of the same
+    picture: they show where it lies. A strip or a crop that shows nothing does not excuse an overview.
 
     Args:
         trajectory: With `Crop.look` filled in.
-        k: Number of the call.
-        levels: Of the recipe.
+        k: Index of the call.
+        levels: Those of the recipe.
     """
     shown = [crop for crop in trajectory.calls[k].crops if crop.shown is not None]
     if levels.looks == "claimed" or len(shown) < 2 or len(shown) > MOST_CLAIMS:
@@ -258,25 +260,25 @@ def _shorter_side(box: Box) -> float:
 
 
 def is_overview(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> bool:
-    """Whether what a returned picture of call `k` shows is (nearly) the whole of a picture."""
+    """Whether a returned picture of call `k` shows (nearly) all of a source picture."""
     whole = pixels_of(trajectory.images[crop.image])
     return area(region_within(trajectory, k, crop)) >= levels.whole_image_share * whole
 
 
 def region_within(trajectory: Trajectory, k: int, crop: Crop) -> Box:
-    """The region that a returned picture shows, within its picture."""
+    """The region that a returned picture shows, clamped to its source picture."""
     size = picture_size(trajectory.images[crop.image])
     return clamp(region_shown(trajectory, trajectory.calls[k], crop), *size)
 
 
 def pixels_of(picture: Picture) -> int:
-    """Of a picture, as it is on disk."""
+    """Number of pixels of a picture, as stored."""
     width, height = picture_size(picture)
     return width * height
 
 
 def _union(boxes: Sequence[Box], size: tuple[int, int]) -> float:
-    """The share of a picture that boxes cover together, on a raster."""
+    """The fraction of a picture that boxes cover together, computed on a raster."""
     raster = np.zeros((CELLS, CELLS), bool)
     for x0, y0, x1, y1 in boxes:
         columns = slice(max(0, round(x0 / size[0] * CELLS)), max(0, round(x1 / size[0] * CELLS)))

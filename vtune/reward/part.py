@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 BOUNDS = "correct the score; or say in RewardPart what it is at least and at most, e.g. low=-0.5, high=1.0"
-"""The next step for a score outside the range that a part declares."""
+"""The next step if a score is outside the range that its part declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,16 @@ class Unscored:
 
     why: str
     again: bool = False
-    """A worker or a judge failed: a retry may score it. The input is not at fault."""
+    """A worker or a judge failed: a retry may score it. The input is not to blame."""
     silent: bool = False
-    """The model that should judge it gave no reply (`NoReply`)."""
+    """The model that should have judged it gave no reply (`NoReply`)."""
     fix: str = ""
     """The remedy, if one is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What is scored: a trajectory, and what is known about it so far."""
+    """What is scored: a trajectory, and everything known about it so far."""
 
     sample: Sample
     trajectory: Trajectory
@@ -66,32 +66,34 @@ class RewardPart:
     """A part of the reward."""
 
     score: Callable[[Any, Scene], Awaitable[Verdict | Unscored]]
-    """(its section of the recipe, what there is) -> its score with the reason, the same every time.
+    """(its section of the recipe, the scene) -> its score with the reason; must be deterministic.
 
-    A ServiceError or a DataError leaves it unscored, with that reason. What the policy wrote is never such a
-    reason: unscored trajectories are not learnt from, so a reply without sense earns the least.
+    A ServiceError or a DataError leaves it unscored, with that reason. Never raise one because of what the
+    policy wrote: unscored trajectories are left out of training, so a nonsensical reply must get the lowest
+    score instead.
     """
     section: type[PartSection] = PartSection
-    """Its section in a recipe; a part with a column uses `PartSection` for a bare weight."""
+    """Its recipe section; a part with a column uses `PartSection` if its setting is a bare weight."""
     low: float = 0.0
     """Lowest possible score: -1 or higher."""
     high: float = 1.0
     """Highest possible score."""
     check_sample: Callable[[Any, Sample], None] | None = None
-    """(section, a sample) -> nothing; raises DataError before a run if the sample lacks what it needs."""
+    """(section, sample) -> None; raises DataError before a run if the sample lacks something it needs."""
     column: bool = False
-    """Whether recipes have a key and records a column of its name, as for the papers' parts; others have a
-    section in `reward.parts`, and are stored in `own` of a record."""
+    """Whether recipes have a key and records a column with its name, as for the parts from papers; other
+    parts have a section in `reward.parts`, and are stored in `own` of a record."""
     example: Mapping[str, Any] = field(default_factory=dict)
-    """Settings besides the weight for testing it."""
+    """Settings besides the weight, used to test it."""
     replies: tuple[str, ...] = ()
-    """Replies for testing it, besides a right, a wrong and an empty one."""
+    """Replies used to test it, besides a right, a wrong and an empty one."""
     says: Callable[[str], str] | None = None
-    """What the model of `reward.judge` replies to a question with this text; None: it asks no model."""
+    """What the model of `reward.judge` replies, in tests, to a question with this text; None: it asks no
+    model."""
 
 
 def unscored(error: VtuneError) -> Unscored:
-    """What an error leaves of a part; of a model that gave no reply its name, too."""
+    """The Unscored for an error; a model that gave no reply is named, too."""
     silent = isinstance(error, NoReply)
     why = f"{error.what} ({error.where})" if silent and error.where else error.what
     return Unscored(why, again=isinstance(error, ServiceError), silent=silent, fix=error.fix)
@@ -107,7 +109,7 @@ REWARDS: Parts[RewardPart] = Parts(
 
 
 class OwnParts(Open):
-    """Parts of the reward without a key of their own, e.g. those from files under `uses`."""
+    """Reward parts without a separate recipe key, e.g. those from files under `uses`."""
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
@@ -116,19 +118,19 @@ class OwnParts(Open):
 
 
 def asked_for(recipe: "RewardRecipe") -> dict[str, Any]:
-    """Name -> the recipe's setting, for the parts that it uses, ours first.
+    """Name -> the recipe's setting, for the parts that it uses; our own come first.
 
-    For a part with a column it is the recipe's key of that name: a weight, or a section.
+    For a part with a column it is the recipe's key with that name: a weight, or a section.
     """
     ours = {name: getattr(recipe, name) for name, part in REWARDS.items() if has_key(name, part, recipe)}
     return {name: said for name, said in ours.items() if said is not None} | recipe.parts.given
 
 
 def has_key(name: str, part: RewardPart, recipe: "RewardRecipe") -> bool:
-    """Whether recipes have a key of its name.
+    """Whether recipes have a key with its name.
 
     Raises:
-        RecipeError: If it has none, and the part says that it has.
+        RecipeError: If there is no such key although the part declares one.
     """
     if part.column and name not in type(recipe).model_fields:
         raise RecipeError(
@@ -142,13 +144,13 @@ async def scored(name: str, section: Any, scene: Scene) -> Verdict | Unscored:
     """The score of a part, or why it has none.
 
     Raises:
-        BrokenPart: If a user's own gives no score, or one outside of what it says of itself.
+        BrokenPart: If a user's own part returns no score, or one outside its declared range.
     """
     part = REWARDS[name]
     try:
         verdict: Verdict | Unscored = await awaited((REWARDS.kind, name), part.score, section, scene)
     except RunFailed:
-        raise  # a part of the user's is broken: that is no reason of this trajectory's
+        raise  # a user's own part is broken: not a reason to leave just this trajectory unscored
     except VtuneError as error:
         return unscored(error)
     if isinstance(verdict, Unscored):

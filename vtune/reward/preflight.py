@@ -16,27 +16,27 @@ from vtune.reward.wire import packed_json, request_of, settings_of
 from vtune.schema.message import Picture
 
 HELLO = Prompt("You are asked whether you can be reached.", "Reply with the digit 1.")
-"""Our text: any reply will do."""
+"""Our own text; any reply will do."""
 SIDE = 56
-"""Pixels of the picture that goes with it."""
+"""Side in pixels of the picture that is sent along."""
 
 
 def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool, section: str = "judge") -> frozenset[str]:
-    """Ask a judge one question, in the same way as in the run; any reply is good.
+    """Ask a judge one question in the same way as the run does; any reply will do.
 
-    So a server that is down, a wrong key or model name, a model that does not accept pictures, and
+    So a server that is down, a wrong key or model name, a model that does not accept pictures, and a
     `max_tokens` too small for a reply are found before anything is paid for.
 
     Args:
         endpoint: The judge.
         pictures: Whether it will be shown any.
-        section: The key of the recipe that names it.
+        section: The recipe key that configures it.
 
     Returns:
-        The parameters that it refuses, and is asked without (`JudgeClient.refused`).
+        The parameters that it rejects and is asked without (`JudgeClient.refused`).
 
     Raises:
-        ServiceError: If no reply comes.
+        ServiceError: If there is no reply.
         RecipeError: If its key is not set.
     """
     return asyncio.run(_ping_judge(endpoint, pictures, section))
@@ -45,7 +45,7 @@ def ping_judge(endpoint: JudgeEndpoint, *, pictures: bool, section: str = "judge
 async def _ping_judge(endpoint: JudgeEndpoint, pictures: bool, section: str) -> frozenset[str]:
     out = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), "grey").save(out, "PNG")
-    # Who waits for a start is not to wait through every retry; no budget counts it.
+    # Someone waiting for a run to start should not sit through every retry; no budget counts this question.
     brief = endpoint.model_copy(update={"retries": min(1, endpoint.retries), "budget": Budget()})
     async with JudgeClient(brief, section=section) as client:
         await client.ask(HELLO, [Picture(out.getvalue())] if pictures else [])
@@ -53,13 +53,13 @@ async def _ping_judge(endpoint: JudgeEndpoint, pictures: bool, section: str) -> 
 
 
 def ping_services(recipe: RewardRecipe) -> list[str]:
-    """Why reward services of a recipe cannot be used now, one line for each of those.
+    """Why the recipe's reward services cannot be used now, one line for each such service.
 
     Args:
-        recipe: Its services are asked to score nothing by its settings.
+        recipe: Its services get a request with its settings but nothing to score.
 
     Raises:
-        RecipeError: If one refuses: the token is wrong, or it has another judge; or no token is set.
+        RecipeError: If a service refuses (the token is wrong, or it has another judge), or no token is set.
     """
     return [] if recipe.service is None else asyncio.run(_ping_services(recipe, Servers(recipe.service)))
 
@@ -73,7 +73,7 @@ async def _ping_services(recipe: RewardRecipe, servers: Servers) -> list[str]:
 
 
 def _remedy(recipe: RewardRecipe, error: Refused) -> str:
-    """What to do where a service refuses: it knows, but for the token, which the recipe names."""
+    """What to do if a service refuses: its own advice, except for the token, which the recipe names."""
     if error.token:
         sent = "" if recipe.service and recipe.service.token_env else " (none is sent)"
         return f"let reward.service.token_env name the variable that holds its token{sent}"
