@@ -1,7 +1,7 @@
 """The `reward` section of a recipe: everything that a run rewards.
 
-Only keys that are younger than recipes in run folders have a default: what these meant without them, or,
-where that could be faked, what is safe.
+Only keys that are newer than recipes in existing run folders have a default: what those recipes meant without
+the key or, if that could be faked, what is safe.
 """
 
 import re
@@ -17,12 +17,12 @@ from vtune.reward.evidence_judge import JudgeName
 from vtune.reward.part import OwnParts, PartSection
 
 RIGHT = 0.5
-"""An answer counts as right from this accuracy on; ours: only boxes and partly credited readings earn
+"""Accuracy from which an answer counts as right; ours: only boxes and readings with partial credit earn
 anything between 0 and 1."""
 
 
 Miss = Literal["miss", "red_flag"]
-"""What a call earns that has not looked: the level of that name."""
+"""What a call that has not looked earns: the level with that name."""
 
 
 JUDGES = tuple(OURS["evidence"])[:2]

@@ -1,8 +1,8 @@
 """What a model judge sees of a call: our own crops of the regions that its pictures verifiably show.
 
-Never the pictures themselves: whoever writes the code could write to the judge in them. What the code printed
-is text of that kind: it is quoted, and the judge that reads it can only lower what the cuts have earned
-(`vtune.reward.evidence`).
+Never the pictures themselves: whoever writes the code could write messages to the judge in them. What the
+code printed is such text: it is quoted, and a judge that reads it can only lower the level that our crops
+earned (`vtune.reward.evidence`).
 """
 
 import io
@@ -24,29 +24,29 @@ from vtune.schema.trajectory import Call, Trajectory
 from vtune.tools.python import NAME as PYTHON
 
 LONGEST = 1024
-"""Pixels of the longer side of a cut, at most; ours."""
+"""Limit on the pixels of a crop's longer side; ours."""
 MOST = 16
-"""Cuts of one call, at most; ours."""
+"""Limit on the crops per call; ours."""
 DISAGREES, MATTERS = 0.3, 0.3
-"""A window is blanked whose local correlation is below the first, where its structure is more than the second
-times its even share: something covers it."""
+"""A window is blanked, because something covers it, if its local correlation is below the first value and its
+structure is more than the second value times an even share."""
 BLANK = 127
 
 
 def recut(
     trajectory: Trajectory, k: int, levels: EvidenceLevels, skipped: frozenset[int] = frozenset()
 ) -> list[Picture]:
-    """The verified regions of call `k`, cut out of the inputs as large as the policy sees them.
+    """The verified regions of call `k`, cut out of the inputs at the size at which the policy sees them.
 
-    What in a region its picture does not show is blank, so that one hidden in places is cut all the same.
-    Pictures of tools other than code are our own work, and those that are not crops (search results) stay as
-    they are.
+    Parts of a region that its picture does not show are blank, so even a partly hidden region is cut.
+    Pictures from tools other than code are our own work: those that are not crops (search results) are passed
+    on unchanged.
 
     Args:
         trajectory: With its pictures.
-        k: Number of the call.
-        levels: Of the recipe: what is an overview beside a crop, which counts for nothing.
-        skipped: Pictures, as indices, that count for nothing.
+        k: Index of the call.
+        levels: Those of the recipe; they decide what is a mere overview beside a crop, which is dropped.
+        skipped: Pictures to leave out, as indices.
 
     Raises:
         DataError: If a picture cannot be read.

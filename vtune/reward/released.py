@@ -1,8 +1,8 @@
 """`POST /judge` of V-Triune's published reward server: the same requests, judged by our verifiers.
 
-The shape of requests and replies is that server's (reward_server/reward_serving_fastapi.py), and so are how
-the parts are weighed and the format is scored. What is judged is left to the verifiers, whose docstrings say
-where they are stricter than it. A request that cannot be judged is an error here, where that server answers
+The format of requests and replies is that server's (reward_server/reward_serving_fastapi.py), and so are the
+weighting of the parts and the format score. Judging is left to the verifiers, whose docstrings say where they
+are stricter than that server. A request that cannot be judged is an error here; that server answers with
 zeros.
 """
 
@@ -28,7 +28,7 @@ ACCURACY_RATIO, FORMAT_RATIO = 1.0, 0.1
 """The server's defaults."""
 
 AVERAGE = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99)
-"""The server's thresholds where its environment names none: the mean over them counts."""
+"""The server's thresholds if its environment sets none: the score is the mean over them."""
 
 MATHS, DETECTION = "mathverify", detection.NAME
 """The server's verifiers. Other names are those of `vtune.verifiers.VERIFIERS`."""
@@ -37,16 +37,16 @@ BOXES = (DETECTION, grounding.NAME)
 """Verifiers that read boxes."""
 
 ABOUT_THE_RUN = ("is_training", "step", "total_steps", "image_path", "image_grid_thw", "verifier_style")
-"""Keys that its client adds to `reward_verifier_parm`; the verifiers have no use for them."""
+"""Keys that its client adds to `reward_verifier_parm`; the verifiers do not use them."""
 ABOUT_BOXES = ("det_verifier_normalized", "det_reward_ratio")
-"""Keys that stand in every row of its data, be it about boxes or not."""
+"""Keys in every row of its data, whether about boxes or not."""
 
 LINES = ("<think>\n", "\n</think>\n", "\n<answer>\n", "\n</answer>")
-"""Its format reward for maths pays a quarter for each that stands there once: eq. 2, with line breaks."""
+"""Its format reward for maths gives a quarter for each that occurs exactly once: eq. 2, with line breaks."""
 
 
 class JudgeRequest(BaseModel):
-    """What that server is asked; other keys are ignored, as there."""
+    """A request as that server accepts it; other keys are ignored, as there."""
 
     response: str
     prompt: str
@@ -64,11 +64,11 @@ def sample_of(request: JudgeRequest, iou: IouSchedule | None) -> Sample:
 
     Args:
         request: The request.
-        iou: Tightens boxes by the request's `step` and `total_steps`, or as it says; None is the server's
-            default, the mean over `AVERAGE`. Thresholds in the request itself (`iou`) count more.
+        iou: Schedule for box thresholds by the request's `step` and `total_steps`; None is the server's
+            default, the mean over `AVERAGE`. Thresholds in the request itself (`iou`) take precedence.
 
     Raises:
-        DataError: If it contradicts itself, or names an unknown verifier.
+        DataError: If the request contradicts itself, or names an unknown verifier.
     """
     parm = _object(request.reward_verifier_parm)
     name = request.reward_verifier
@@ -111,13 +111,13 @@ def rewards_of(request: JudgeRequest, verdict: Verdict) -> dict[str, float]:
     return facts | {
         "format_reward": form,
         "accuracy_reward": verdict.score,
-        "reflection_reward": 0.0,  # the server has the key and never fills it
+        "reflection_reward": 0.0,  # the server has this key but never fills it
         "final_reward": (verdict.score * accuracy_ratio + form * format_ratio) / total,
     }
 
 
 def format_of(request: JudgeRequest) -> float:
-    """The server's format reward: shares of tags for all but boxes; those are there in form or not."""
+    """The server's format reward: a fraction per tag, except for boxes, where it is all or nothing."""
     if request.reward_verifier != DETECTION:
         return 0.25 * sum(request.response.count(line) == 1 for line in LINES)
     if LINES[2] not in request.response or request.response.count(LINES[3]) != 1:
@@ -138,7 +138,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _shown(grid: Any) -> dict[str, Any]:
-    """Replies are in pixels of the picture as it was shown: (t, height, width) of the first, where told."""
+    """Replies are in pixels of the picture as shown: (t, height, width) of the first picture, if given."""
     if not grid:
         return {}
     try:
@@ -150,7 +150,8 @@ def _shown(grid: Any) -> dict[str, Any]:
 
 
 def _thresholds(iou: IouSchedule, parm: dict[str, Any]) -> Sequence[float]:
-    """The thresholds of a request. A stage still holds at its share of the steps, as on that server."""
+    """The thresholds for a request. As on that server, a stage still applies at exactly its share of the
+    steps."""
     step, steps = parm.get("step"), parm.get("total_steps")
     if iou.schedule in ("fixed", "average"):
         return iou.thresholds

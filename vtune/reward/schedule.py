@@ -14,12 +14,12 @@ class Tightening:
     """The IoU thresholds over the course of a run, and their state for checkpoints.
 
     Args:
-        iou: The recipe's; None where no sample of the run needs any.
-        steps: Of the whole run.
-        saved: State of the checkpoint that the run continues from; None where it begins.
+        iou: The recipe's schedule; None if no sample of the run needs one.
+        steps: Number of steps in the whole run.
+        saved: State from the checkpoint that the run resumes from; None for a new run.
 
     Raises:
-        RunFailed: If the checkpoint does not say where an adaptive schedule stood.
+        RunFailed: If the checkpoint lacks the state of an adaptive schedule.
     """
 
     def __init__(self, iou: IouSchedule | None, *, steps: int, saved: Mapping[str, Any] | None) -> None:
@@ -37,7 +37,7 @@ class Tightening:
 
     @property
     def state(self) -> dict[str, float | None]:
-        """The state for `saved`."""
+        """The state to pass as `saved` on resuming."""
         return {"iou": self._reached}
 
     def at(self, step: int) -> tuple[float, ...]:
@@ -47,11 +47,11 @@ class Tightening:
         return thresholds_at(self._iou, self._reached, step=step, steps=self._steps)
 
     def after(self, step: int, trajectories: Iterable[Trajectory]) -> dict[str, float]:
-        """Record a step's scored trajectories, from all processes.
+        """Record the scored trajectories of a step, from all processes.
 
         Returns:
-            Numbers for the metrics: `iou_threshold` (of several the mean) and, where replies had to give
-            boxes, `iou_success` (see `success_rate`).
+            Values for the metrics: `iou_threshold` (the mean if there are several) and, if some replies had
+            to give boxes, `iou_success` (see `success_rate`).
         """
         if self._iou is None:
             return {}
@@ -63,38 +63,38 @@ class Tightening:
 
 
 def first_threshold(iou: IouSchedule) -> float | None:
-    """Where an adaptive schedule starts; None for the others, which are functions of the step alone."""
+    """The first threshold of an adaptive schedule; None for the others, which depend only on the step."""
     return iou.thresholds[0] if iou.schedule == "adaptive" else None
 
 
 def thresholds_at(iou: IouSchedule, reached: float | None, *, step: int, steps: int) -> tuple[float, ...]:
-    """The thresholds of a step, counted from 0; several only if the score is their average.
+    """The thresholds at a step, counted from 0; more than one only if the score is their average.
 
-    A stage that lasts until the share u of training holds for the steps below u · `steps`.
+    A stage that lasts until the share u of training applies to the steps below u · `steps`.
 
     Args:
         iou: The schedule.
-        reached: Where an adaptive one stands now (`first_threshold`, then `next_threshold`).
-        step: Steps done.
-        steps: Of the whole run.
+        reached: Current threshold of an adaptive schedule (`first_threshold`, then `next_threshold`).
+        step: Number of completed steps.
+        steps: Number of steps in the whole run.
     """
     if iou.schedule == "adaptive":
         if reached is None:
             raise ValueError("an adaptive schedule has a place to stand")
         return (reached,)
     if iou.schedule == "staged":
-        # As it is written: in floats 0.28 of 25 steps is more than 7.
+        # Exactly as written in the recipe: in floats, 0.28 of 25 steps is more than 7.
         return (iou.thresholds[sum(step >= Fraction(str(share)) * steps for share in iou.until)],)
     return iou.thresholds
 
 
 def next_threshold(iou: IouSchedule, reached: float | None, success: float | None) -> float | None:
-    """Where an adaptive schedule stands after a step (appendix I, eq. 6).
+    """The threshold of an adaptive schedule after a step (appendix I, eq. 6).
 
     Args:
         iou: The schedule.
-        reached: Where it stood.
-        success: `success_rate` of the step; None, where no sample had boxes, changes nothing.
+        reached: Its threshold during the step.
+        success: `success_rate` of the step; None (no sample had boxes) changes nothing.
     """
     if iou.schedule != "adaptive" or reached is None or iou.target is None or success is None:
         return reached
@@ -103,9 +103,10 @@ def next_threshold(iou: IouSchedule, reached: float | None, success: float | Non
 
 
 def success_rate(trajectories: Iterable[Trajectory], thresholds: Sequence[float]) -> float | None:
-    """The share of scored replies with boxes whose IoU exceeds the threshold, or the mean of several.
+    """The share of scored replies with boxes whose IoU exceeds the threshold, or the mean if there are
+    several.
 
-    Where a ground truth has several boxes, the mean IoU over them counts. None where no reply had to give
+    If a ground truth has several boxes, the mean IoU over them is used. None if no reply had to give
     boxes.
 
     Source: the batch success rate of V-Triune, appendix I.

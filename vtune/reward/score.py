@@ -31,8 +31,8 @@ from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
 AT_ONCE = 64
-"""Trajectories scored concurrently, ours: enough to keep a judge busy, few enough that their decoded pictures
-fit in memory."""
+"""Trajectories scored concurrently; ours: enough to keep a judge busy, few enough for their decoded pictures
+to fit in memory."""
 
 
 ShownSize = Callable[[bytes], tuple[int, int]]
@@ -52,13 +52,13 @@ class Scored:
     silent: bool = False
     """Its total is None because the judging model gave no reply."""
     fix: str = ""
-    """The remedy if its total is None, where one is known."""
+    """The remedy if its total is None and a remedy is known."""
 
 
 class Scorer:
     """Scores trajectories; an async context manager that owns the verifiers' workers and the judge client.
 
-    If the recipe names reward services, they score instead, by the same `score_trajectory`.
+    If the recipe names reward services, they score instead, with the same `score_trajectory`.
     """
 
     def __init__(
@@ -69,13 +69,14 @@ class Scorer:
         shown: ShownSize | None = None,
         purse: Purse | None = None,
     ) -> None:
-        """Prepare, without starting or connecting anything.
+        """Create a scorer, without starting or connecting anything.
 
         Args:
             recipe: Weights, levels and judge.
-            judge_cache: Where the judge's replies are kept between runs, as JSONL; one file per process.
-            shown: Tells how large the policy sees a picture; needed only where replies are in such pixels.
-            purse: Counts what the judge takes; None counts nothing.
+            judge_cache: Where the judge's replies are cached between runs, as JSONL; one file per process.
+            shown: Returns the size at which the policy sees a picture; needed only if replies are in such
+                pixels.
+            purse: Counts what the judge consumes; None: nothing is counted.
         """
         self._shown = shown
         self._recipe = recipe
@@ -86,9 +87,11 @@ class Scorer:
         self._remote = RewardClient(recipe.service, settings_of(recipe)) if recipe.service else None
         self._open = AsyncExitStack()
         self.judges = Judges(recipe.evidence, self._client)
-        """Who judges calls: for `vtune.reward.audit`, so that metric and reward share one judge."""
+        """The judge of the calls; `vtune.reward.audit` uses it too, so that metric and reward share one
+        judge."""
         self.silent: dict[tuple[str, int], str] = {} if self._remote is None else self._remote.silent
-        """(sample, rollout) -> why its judge, or that of the service, gave no reply, of what has no score."""
+        """(sample, rollout) -> why its judge, or that of the service, gave no reply, for trajectories left
+        unscored by it."""
 
     async def __aenter__(self) -> Self:
         await self._open.enter_async_context(self._verifying)
@@ -106,18 +109,18 @@ class Scorer:
     ) -> list[Trajectory]:
         """The trajectories, in order, with `reward`, `tool_scores` and the flags of their calls filled in.
 
-        What cannot be scored (a judge, worker, sandbox or service failed) is None, with the reason in
-        `reward.why`.
+        Scores that could not be determined (a judge, worker, sandbox or service failed) are None, with the
+        reason in `reward.why`.
 
         Args:
-            samples: At least those that the trajectories answer, in any order.
-            trajectories: To score; scores that they carry are replaced.
-            iou: Thresholds of this step (`vtune.reward.schedule`) for verifiers of boxes whose sample
-            states none.
+            samples: Must include those that the trajectories answer, in any order.
+            trajectories: Existing scores are replaced.
+            iou: Thresholds of this step (`vtune.reward.schedule`) for box verifiers whose sample
+                sets none.
 
         Raises:
             DataError: If a trajectory answers none of the samples.
-            RunFailed: If a part of the user's is broken.
+            RunFailed: If a user's own part is broken.
         """
         async with self.scoring(samples, iou=iou) as begin:
             begun = [begin(trajectory) for trajectory in trajectories]
@@ -127,11 +130,11 @@ class Scorer:
     async def scoring(self, samples: Iterable[Sample], *, iou: Sequence[float] = ()) -> AsyncIterator[Begin]:
         """Scores trajectories as they arrive, with the same scores as `score`.
 
-        Yields a function that starts scoring a trajectory, as a task; all have been scored when the block is
-        left. An exception in one cancels the block.
+        Yields a function that starts scoring a trajectory and returns the task. On leaving the block, all of
+        them have been scored. An exception in one cancels the block.
 
         Args:
-            samples: At least those that the trajectories will answer, in any order.
+            samples: Must include those that the trajectories will answer, in any order.
             iou: As for `score`.
         """
         by_id = {sample.id: _at_threshold(sample, iou) for sample in samples}
@@ -142,7 +145,7 @@ class Scorer:
             async with room:
                 try:
                     if answers_in_shown_pixels(sample):
-                        # Its picture may have to be decoded.
+                        # The picture may have to be decoded.
                         sample = await asyncio.to_thread(self.with_shown_size, sample, trajectory)
                 except DataError as error:
                     return _unscorable(trajectory, error.what)
@@ -163,14 +166,14 @@ class Scorer:
                 yield begin
         except ExceptionGroup as failures:
             first = failures.exceptions[0]
-            raise first from first.__cause__  # what it says of its own cause is kept
+            raise first from first.__cause__  # keep the error's own cause
 
     async def accuracy(self, sample: Sample, trajectory: Trajectory) -> Verdict | Unscored:
-        """The score of the answer alone, before any weight; the rest of the trajectory is not considered.
+        """The score of the answer alone, unweighted; the rest of the trajectory is ignored.
 
         Args:
             sample: What was asked.
-            trajectory: Whose reply is judged.
+            trajectory: Its reply is judged.
         """
         try:
             if answers_in_shown_pixels(sample):
@@ -181,7 +184,7 @@ class Scorer:
         return await scored("accuracy", self._recipe.accuracy, scene)
 
     def with_shown_size(self, sample: Sample, trajectory: Trajectory) -> Sample:
-        """The sample, told how large the policy saw its picture where its reply is in such pixels."""
+        """The sample with the size at which the policy saw its picture, if its reply is in such pixels."""
         data = trajectory.images[0].data if trajectory.images else None
         if (
             trajectory.stop_reason == "error"
@@ -202,13 +205,14 @@ class Scorer:
         return scored.trajectory
 
     def put_off(self) -> None:
-        """Do not ask the judge yet (`JudgeClient.put_off`): what needs it is unscored and `silent`."""
+        """Do not ask the judge yet (`JudgeClient.put_off`): whatever needs it is unscored and `silent`."""
         self._judge().put_off()
 
     async def ask_in_batches(
         self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float, tell: Tell
     ) -> None:
-        """Let the judge be asked in batches (`JudgeClient.ask_in_batches`); nothing is `silent` any more."""
+        """Ask the judge in batches (`JudgeClient.ask_in_batches`); afterwards nothing is `silent` any
+        more."""
         await self._judge().ask_in_batches(ask_all, state=state, poll_s=poll_s, tell=tell)
         self.silent.clear()
 
@@ -229,10 +233,10 @@ async def score_trajectory(
 
     Args:
         sample: What was asked.
-        trajectory: To score; of its turns only the policy's are read.
+        trajectory: To score; only the policy's turns are read.
         recipe: Weights and levels.
         verifying: Judges the answer.
-        judges: Judge the calls, and the answers that no rule decides.
+        judges: Judge the calls, and the answers that no rule can decide.
     """
     if trajectory.stop_reason == "error":
         return Scored(_unscorable(trajectory, failure_of(trajectory)), again=False)
@@ -251,10 +255,10 @@ async def score_trajectory(
 
 
 async def score_parts(scene: Scene) -> Scene:
-    """The score of each part in the recipe for a trajectory, with the looks and flags of its calls.
+    """The scores of the recipe's parts for a trajectory, with the looks and flags of its calls.
 
     Raises:
-        RunFailed: If a part of the user's is broken.
+        RunFailed: If a user's own part is broken.
     """
     paid = weights_of(scene.sample, scene.recipe).tool != 0
     parts: dict[str, Verdict | Unscored] = {}
@@ -265,7 +269,7 @@ async def score_parts(scene: Scene) -> Scene:
 
 
 async def _looked_at(scene: Scene, *, paid: bool) -> Scene:
-    """With looks and red flags of its calls, and what they earn."""
+    """The scene with the looks, red flags and scores of its calls."""
     done = scene.trajectory
     if not done.calls:
         return scene
@@ -281,13 +285,13 @@ async def _looked_at(scene: Scene, *, paid: bool) -> Scene:
 
 
 def failure_of(trajectory: Trajectory) -> str:
-    """Why a rollout has no score: what failed, as reported by the call in progress."""
+    """Why a rollout has no score: what failed, according to the call that was in progress."""
     errors = [call.error for call in trajectory.calls if call.status == "infra" and call.error]
     return f"the rollout failed: {errors[-1].splitlines()[0]}" if errors else "the rollout failed"
 
 
 def _unscorable(trajectory: Trajectory, why: str) -> Trajectory:
-    """A trajectory of which no part can be scored."""
+    """A trajectory with no part that can be scored."""
     nothing = Reward(total=None, accuracy=None, format=None, tool=None, why=why)
     return replace(trajectory, reward=nothing, tool_scores=(None,) * len(trajectory.calls))
 

@@ -12,40 +12,40 @@ from vtune.tools.tool import SOURCES
 from vtune.verifiers.exact import normalise
 
 NOTHING = ("", text_search.NOTHING, image_search.NOTHING)
-"""What a search returns that found nothing."""
+"""What a search returns if it finds nothing."""
 
 _ADDRESSES = re.compile(rf"\n{SOURCES}(?:\n\w+://[^\n]*)+\Z")
-"""What our own tools append to what the policy saw (`vtune.tools.tool.shown`)."""
+"""What our own tools append to the text that the policy saw (`vtune.tools.tool.shown`)."""
 
 _HEADS = {
     text_search.NAME: re.compile(r"(?:\A|\n\n)(\d{1,4})\. ", re.ASCII),
     image_search.NAME: re.compile(r"(?:\A|\n)(\d{1,4})\. ", re.ASCII),
 }
-"""The number before a passage: of texts behind an empty line, of pictures on a line of its own."""
+"""The number before a passage: for texts after an empty line, for pictures on a separate line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """Consecutive numbers 1, 2, …, from its last one."""
+    """Consecutive numbers 1, 2, …, linked backwards from the last one."""
 
     worth: tuple[int, int]
-    """How many stand before a known title, and how many before a line with text under it."""
+    """How many precede a known title, and how many precede a line with text below it."""
     head: re.Match[str]
     before: "_Chain | None"
 
     def grown(self, worth: tuple[int, int], head: re.Match[str]) -> "_Chain":
-        """With one number more."""
+        """This chain with one more number."""
         return _Chain((self.worth[0] + worth[0], self.worth[1] + worth[1]), head, self)
 
 
 def returned(call: Call, known: Set[str]) -> tuple[bool, list[str]]:
-    """Whether passages are numbered, and the passages without their numbers.
+    """Whether the passages are numbered, and the passages without their numbers.
 
-    Else the text is a summary, which has no titles. What the policy never saw is left out.
+    If not, the text is a summary, which has no titles. What the policy never saw is left out.
 
     Args:
         call: A call of any tool.
-        known: Titles of documents, as `title` has them.
+        known: Document titles, normalised by `title`.
     """
     text = seen(call)
     if call.tool not in SEARCHES or call.status != "ok" or text.strip() in NOTHING:
@@ -62,17 +62,17 @@ def seen(call: Call) -> str:
 
 
 def title(text: str) -> str:
-    """A title as titles are compared."""
+    """A title, normalised for comparison."""
     return normalise(plain(text))
 
 
 def _heads(text: str, number: re.Pattern[str], known: Set[str]) -> list[re.Match[str]]:
-    """The numbers before passages: 1 at the start of the text, then each the next one.
+    """The numbers before passages: 1 at the start of the text, then each successor.
 
-    Lists within a passage have numbers, too. Where one may be either, the numbers are taken before which most
-    titles are known, then most lines have text under them, as a title has; then the first.
+    Lists within a passage are numbered, too. If several choices are possible, prefer the one with most
+    numbers before known titles, then most before lines with text below them, as titles have; then the first.
     """
-    chains: dict[int, _Chain] = {}  # by their last number
+    chains: dict[int, _Chain] = {}  # by last number
     for head in number.finditer(text):
         this = int(head[1])
         before = chains.get(this - 1)

@@ -12,9 +12,9 @@ SEARCHES = (text_search.NAME, image_search.NAME)
 
 
 def repeated_searches(calls: Sequence[Call]) -> frozenset[int]:
-    """Numbers of the calls that repeat a search: the tool and, but for case and spaces, its arguments.
+    """Indices of the calls that repeat a search: same tool and same arguments, ignoring case and spaces.
 
-    A search that the policy never saw the output of may be made again.
+    A search whose output the policy never saw may be repeated.
     """
     made: set[tuple[str, ...]] = set()
     again = set()
@@ -30,16 +30,16 @@ def repeated_searches(calls: Sequence[Call]) -> frozenset[int]:
 
 
 def asked(call: Call) -> tuple[str, ...]:
-    """The values of a call's arguments as text, without needless spaces."""
+    """The values of a call's arguments as text, with whitespace normalised."""
     try:
         values = tuple(_values(json.loads(call.arguments)))
-    except (ValueError, RecursionError):  # what a foreign client sends need not be JSON
+    except (ValueError, RecursionError):  # other clients may send something that is not JSON
         values = (call.arguments,)
     return tuple(" ".join(value.split()) for value in values)
 
 
 def _values(value: Any) -> Iterator[str]:
-    """The values in lists and objects, whatever the order of keys."""
+    """The values in lists and objects, regardless of the order of keys."""
     if isinstance(value, dict):
         for key in sorted(value):
             yield from _values(value[key])

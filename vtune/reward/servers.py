@@ -17,16 +17,16 @@ from vtune.reward.connections import Answer, Connections
 from vtune.reward.recipe import RewardService
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0
-"""Seconds between rounds in which every server was tried, doubled each time; ours."""
+"""Seconds between rounds in which every server was tried, doubling each time; ours."""
 
 PATIENCE = 0.5
-"""Fewest seconds that a request runs before a second server is asked too; ours."""
+"""Minimum seconds before a second server is asked too; ours."""
 
 SLOW = 2.0
 """A second server is asked after this multiple of the recent 95th percentile of request times; ours."""
 
 LATELY, RELEARNT = 200, 20
-"""Requests: what counts as lately, and after how many that is looked at again."""
+"""Numbers of requests: how many count as recent, and how often the percentile is recomputed."""
 
 GREETING = 10.0
 """Seconds for a server to answer before a run; ours."""
@@ -35,7 +35,7 @@ FAILED, TOO_LARGE = 500, 413
 """HTTP statuses: a worker or judge failed; smaller requests might be taken."""
 
 RETRIED = (408, 429)
-"""Statuses below 500 that do not mean that the request is wrong."""
+"""Statuses below 500 that are worth a retry, because they do not mean that the request is wrong."""
 
 
 class Unusable(Exception):
@@ -43,12 +43,12 @@ class Unusable(Exception):
 
 
 class Refused(Exception):
-    """A server will not answer this request, no matter how often it is retried.
+    """A server will not answer this request, however often it is retried.
 
     Args:
-        why: In words.
-        fix: What it says is to be done; empty: nothing.
-        token: Whether the token is wrong, or was not sent.
+        why: The reason, as text.
+        fix: What the server suggests; empty if nothing.
+        token: Whether the token is wrong or missing.
     """
 
     def __init__(self, why: str, fix: str = "", *, token: bool = False) -> None:
@@ -57,7 +57,7 @@ class Refused(Exception):
 
 
 UNAUTHORISED = 401
-"""Statuses for a wrong or missing token."""
+"""Status for a wrong or missing token."""
 LONGEST_FIX = 500
 """Limit on characters of a remedy that a server suggests."""
 
@@ -76,33 +76,34 @@ class _Server:
 class Servers:
     """Sends each request to several servers and takes the first answer; an async context manager.
 
-    A request that fails goes to another server, at once where there is one and after a growing pause where
-    all have failed; one that takes unusually long is put to a second server too, and the first answer
-    counts. A server that fails three times in a row is left alone for a growing while. Scoring changes
+    A failed request goes to another server: at once if there is one left, and after a growing pause if
+    all have failed. A request that takes unusually long is sent to a second server too, and the first answer
+    counts. A server that fails three times in a row is left alone for a growing pause. Scoring changes
     nothing, so asking twice does no harm.
 
-    When a request's deadline has passed without any server answering anything, the servers count as down:
-    then each request gets one attempt, without waiting, until one succeeds. So an outage stops a run in
-    minutes instead of hours, as one of a judge does.
+    If a request's deadline passes without an answer from any server to any request, all servers count as
+    down: then each request gets one attempt, without waiting, until one succeeds. So an outage stops a run in
+    minutes instead of hours, just as an outage of a judge does.
     """
 
     def __init__(self, service: RewardService) -> None:
-        """Prepare, without connecting."""
+        """Set up, without connecting."""
         self._service = service
         self._servers = [_Server(url) for url in service.urls]
         self._took: deque[float] = deque(maxlen=LATELY)
         self._counted = 0
         self._answered = 0.0
-        """When a server last did."""
+        """When a server last answered."""
         self._down = False
-        self._patience = 10 * PATIENCE  # servers that were just started
+        self._patience = 10 * PATIENCE  # servers may have only just been started
         self._http: Connections | None = None
 
     async def __aenter__(self) -> Self:
-        """Open.
+        """Open the connections.
 
         Raises:
-            RecipeError: If the environment variable of the token is not set, or holds what no header can.
+            RecipeError: If the environment variable of the token is not set, or its value cannot be sent in a
+                header.
         """
         name = self._service.token_env
         if name is not None and name not in os.environ:
@@ -124,16 +125,16 @@ class Servers:
             await self._http.close()
 
     async def answer(self, body: bytes, count: int, *, ends: float) -> list[dict[str, Any]]:
-        """The results in the first usable answer.
+        """The results from the first usable answer.
 
         Args:
             body: JSON for `POST /score`.
-            count: Items in it, and so results in the answer.
+            count: Number of items in it, and so of results in the answer.
             ends: The deadline, in seconds of the monotonic clock.
 
         Raises:
-            Unusable: If no server gave any in time.
-            Refused: If one refuses the request.
+            Unusable: If no server gave one in time.
+            Refused: If a server refuses the request.
         """
         began, wait = time.monotonic(), FIRST_WAIT
         tried: list[_Server] = []
@@ -149,7 +150,7 @@ class Servers:
                     continue
             if self._down:
                 break
-            pause = wait * random.uniform(0.5, 1.0)  # so that clients do not come back all at once
+            pause = wait * random.uniform(0.5, 1.0)  # so that clients do not all come back at once
             pause = max(pause, min(one.breaker.opens_in(now) for one in self._servers))
             await asyncio.sleep(min(pause, ends - now))
             wait, tried = min(2 * wait, LONGEST_WAIT), []
@@ -158,13 +159,13 @@ class Servers:
         raise Unusable(f"no reward service answered ({whys})")
 
     async def ping(self, body: bytes) -> list[str]:
-        """Why servers cannot be used now, one line for each of those; all are asked at the same time.
+        """Why servers cannot be used now, one line for each such server; all are asked concurrently.
 
         Args:
-            body: JSON for `POST /score`, without an item.
+            body: JSON for `POST /score`, with no items.
 
         Raises:
-            Refused: If one refuses; its URL is named.
+            Refused: If a server refuses; the message names its URL.
         """
         ends = time.monotonic() + GREETING
         asked = (self._post(one, body, 0, ends) for one in self._servers)
@@ -177,7 +178,7 @@ class Servers:
         return [str(one) for one in found if isinstance(one, Unusable)]
 
     def _choose(self, tried: Sequence[_Server]) -> _Server | None:
-        """The least busy working server that has not been tried."""
+        """The least busy available server that has not been tried."""
         now = time.monotonic()
         able = [one for one in self._servers if one not in tried and one.breaker.allows(now)]
         return min(able, key=lambda one: (one.under_way, random.random()), default=None)
@@ -252,7 +253,7 @@ class Servers:
 
 
 def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
-    """The results in an answer, one for each item, in order."""
+    """The results in an answer, one per item, in order."""
     status = answer.status
     if status == 200:
         try:
@@ -279,7 +280,7 @@ def _results(answer: Answer, count: int) -> list[dict[str, Any]]:
 
 
 def _is_result(one: Any) -> bool:
-    """Whether it is a reward, or an error that says what is wrong."""
+    """Whether it is a reward, or an error with an explanation."""
     if not isinstance(one, dict) or not {"status", "reward", "error"} <= set(one):
         return False
     error = one["error"]

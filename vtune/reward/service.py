@@ -33,22 +33,22 @@ from vtune.verifiers.detection import with_iou
 from vtune.verifiers.verifying import Verifying
 
 ITEMS = 1024
-"""Limit on trajectories in one request, ours."""
+"""Limit on trajectories per request; ours."""
 
 REPLIES = 100_000
-"""Number of the judge's replies that are kept, ours: some ten megabytes."""
+"""Number of the judge's replies that are cached; ours: some ten megabytes."""
 
 ASKED = "POST /score, POST /judge, GET /health or GET /metrics"
-"""What a service answers."""
+"""The endpoints of a service."""
 
 OK, WRONG, FAILED, BUSY = 200, 422, 500, 503
-"""HTTP statuses of one trajectory: scored; what was sent cannot be scored; something here failed; no room."""
+"""HTTP status of one trajectory: scored; the input cannot be scored; something failed here; no room."""
 
 GONE = Response()
-"""The answer for a client that has disconnected, which nobody reads."""
+"""The answer for a client that has disconnected; nobody reads it."""
 
 Read = tuple[Sample, Trajectory] | Exception
-"""An item as it was read, or why it could not be."""
+"""An item as read, or the error from reading it."""
 
 LOG = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class Service:
     """Scores the trajectories in requests; it owns the workers and the judge client while it is `running`.
 
     Args:
-        recipe: Scores requests that bring no `reward` section; its judge is the only one that is ever asked.
-        workers: Processes for verifiers that may run long or crash.
+        recipe: Scores requests without a `reward` section; its judge is the only one that is ever asked.
+        workers: Number of processes for verifiers that may run long or crash.
     """
 
     def __init__(self, recipe: RewardRecipe | None, *, workers: int) -> None:
@@ -69,14 +69,14 @@ class Service:
         self._verifying = Verifying(workers=workers)
         self._workers = workers
         self._latest: tuple[dict[str, Any], RewardRecipe] | None = None
-        """The settings of the latest request, and their recipe."""
+        """The settings of the latest request, and the recipe made from them."""
         self._judges: Judges | None = None
-        """Of the latest request: opening one may cost something."""
+        """Those of the latest request, kept because opening a judge may be costly."""
         self.counts = Counts()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Within it, requests are answered."""
+        """Requests can be answered within this context."""
         async with self._verifying:
             if self._client is None:
                 yield
@@ -85,8 +85,8 @@ class Service:
                 yield
 
     def start_workers(self) -> None:
-        """Start them before anyone needs them, so that they are ready in time."""
-        tuple(VERIFIERS.values())  # loads their modules
+        """Start the workers before they are needed, so that they are ready in time."""
+        tuple(VERIFIERS.values())  # imports their modules
         self._verifying.start()
 
     def health(self) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class Service:
         }
 
     async def answer(self, asked: "Asked") -> tuple[int, dict[str, Any]]:
-        """(HTTP status, answer) for a request with one trajectory, or with many under `items`.
+        """(HTTP status, answer) for a request with one trajectory, or with several under `items`.
 
-        The answer to many is always 200, with one status per item, in order.
+        With `items` the status is always 200, and each item has its own status, in order.
         """
         results = await self._all(asked.items, asked.recipe)
         if asked.many:
@@ -109,7 +109,7 @@ class Service:
         return results[0].pop("status"), results[0]
 
     def read(self, request: Any) -> "Asked":
-        """What a request asks for.
+        """Parse and check a request.
 
         Raises:
             VtuneError: If the request as a whole is wrong.
@@ -139,14 +139,14 @@ class Service:
         return Asked([_read(item) for item in items], recipe, many=True)
 
     def _recipe_of(self, settings: dict[str, Any]) -> RewardRecipe:
-        """The recipe that settings describe; runs bring the same ones with every request."""
-        latest = self._latest  # a thread may read another request
+        """The recipe for these settings, cached because runs send the same settings with every request."""
+        latest = self._latest  # a thread may be reading another request
         if latest is None or settings != latest[0]:
             self._latest = latest = settings, recipe_of(settings, self._endpoint)
         return latest[1]
 
     async def judge(self, request: JudgeRequest) -> dict[str, Any]:
-        """The answer to a request of V-Triune's server.
+        """The answer to a request in the format of V-Triune's server.
 
         Raises:
             DataError: If it cannot be judged.
@@ -169,12 +169,12 @@ class Service:
             self.counts.add(verifier, status, time.monotonic() - began)
 
     async def _all(self, items: Sequence[Read], recipe: RewardRecipe) -> list[dict[str, Any]]:
-        if len(items) == 1:  # the commonest request by far: a task of its own would only cost time
+        if len(items) == 1:  # by far the most common request: a separate task would only cost time
             try:
                 return [await self._one(items[0], recipe)]
             except Exception as error:  # noqa: BLE001 - a bug is reported, as below
                 return [self._bug(error)]
-        # A bug that one of them meets is its own: the others are answered.
+        # A bug that one item triggers affects that item only: the others are answered.
         found = await asyncio.gather(*(self._one(item, recipe) for item in items), return_exceptions=True)
         return [self._bug(one) if isinstance(one, BaseException) else one for one in found]
 
@@ -197,7 +197,7 @@ class Service:
         return result
 
     def _judges_of(self, recipe: RewardRecipe) -> Judges:
-        """The judges of a recipe, opened once for all requests with the same recipe."""
+        """The judges of a recipe, opened once for consecutive requests with the same recipe."""
         client = None if recipe.judge is None else self._client
         if self._judges is None or not self._judges.are(recipe.evidence, client):
             self._judges = Judges(recipe.evidence, client)
@@ -208,7 +208,7 @@ class Service:
         self.counts.add("", FAILED, 0.0)
         bug = error if isinstance(error, RunFailed) else broken(error)
         if bug is not None:
-            # A part of the user's: who trains ends here as where it scores by itself.
+            # A user's own part is broken: a training run stops, just as if it scored locally.
             return {"status": FAILED, "reward": None, "error": error_row(bug), "broken": True}
         ours = ServiceError(f"the service failed: {type(error).__name__}: {error}", fix="see its log")
         return {"status": FAILED, "reward": None, "error": error_row(ours)}
@@ -235,9 +235,9 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
     """The ASGI application of a service.
 
     Args:
-        service: Has to be running while the application is asked.
-        token: What requests have to carry; None lets all in.
-        max_bytes: Of one request.
+        service: Must be running while the application handles requests.
+        token: What requests must send; None admits all.
+        max_bytes: Limit on the body of a request.
     """
     app = FastAPI(title="vtune reward service")
 
@@ -251,7 +251,7 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
 
     @app.get("/")
     async def root() -> dict[str, str]:
-        return {"message": "Reward Judge Server"}  # by which V-Triune's client knows one
+        return {"message": "Reward Judge Server"}  # by which V-Triune's client recognises the server
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:
@@ -261,7 +261,7 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
 
     @app.exception_handler(VtuneError)
     async def refused(_: Request, error: VtuneError) -> Response:
-        # The rest of such a body is not read.
+        # The rest of the body is not read, so the connection cannot be reused.
         headers = {"connection": "close"} if isinstance(error, Busy | TooMuch) else None
         return Packed({"error": error_row(error)}, status_of(error), headers)
 
@@ -286,10 +286,10 @@ def app_of(service: Service, *, token: str | None, max_bytes: int) -> ASGIApp:
 
 
 def _judge_request(asked: Any) -> JudgeRequest:
-    """A request to /judge.
+    """Validate a request to /judge.
 
     Raises:
-        DataError: Naming its keys.
+        DataError: Names the wrong keys.
     """
     try:
         return JudgeRequest.model_validate(asked)

@@ -1,10 +1,10 @@
 """The JSON that goes over HTTP between a run and its reward service.
 
-A row is that of the Parquet files, with pictures in base64. What scoring never reads stays at home: a
-sample's pictures (no verifier looks at them), tokens, the user's turns, of what code printed what no judge
-reads, and of `extra_info` what no evidence judge names. Where the user has parts of their own that score,
-output and `extra_info` go along as far as JSON carries them. A trajectory's pictures go along where it has
-calls, for red flags and judges, and those of the question where its grading shows them to a model.
+A row is that of the Parquet files, with pictures in base64. What scoring never reads is not sent: a
+sample's pictures (no verifier looks at them), tokens, the user's turns, printed output that no judge reads,
+and keys of `extra_info` that no evidence judge names. If the user has their own parts that score, output and
+`extra_info` are sent too, as far as JSON can represent them. A trajectory's pictures are sent if it has
+calls, for red flags and judges; those of the question if its grading shows them to a model.
 """
 
 import base64
@@ -36,10 +36,11 @@ from vtune.uses import prints, used
 _PARTS = ("total", "accuracy", "format", "tool", "consistency")
 
 SCORING = ("verifier", "evidence", "reward")
-"""Kinds of parts that can change a score: a user's own must be the same in the run and in the service."""
+"""Kinds of parts that can change a score: a user's own parts must be the same in the run and in the
+service."""
 
 JUDGE = ("model", "temperature", "max_tokens")
-"""The judge settings that can change a score. Its endpoint and key are the service's own business."""
+"""The judge settings that can change a score. Endpoint and key are up to the service."""
 
 
 def item_of(sample: Sample, trajectory: Trajectory) -> Row:
@@ -66,14 +67,14 @@ def item_of(sample: Sample, trajectory: Trajectory) -> Row:
 
 
 def looked_at(sample: Sample, trajectory: Trajectory) -> Sequence[Picture]:
-    """The pictures that red flags, judges or the sample's grading look at."""
+    """The pictures that red flags, judges or the sample's grading need."""
     grader = GRADERS.get(sample.verifier_parm.get("grading") or "vtune")
     shown = len(sample.images) if grader is not None and grader.pictures else 0
     return trajectory.images if trajectory.calls else trajectory.images[:shown]
 
 
 def _output(call: Call) -> str:
-    """The part of a call's text output that may be read."""
+    """The part of a call's text output that scoring may read."""
     return printed(call) if call.tool == PYTHON and not prints(SCORING) else call.output
 
 
@@ -86,7 +87,7 @@ def read_of(extra: Mapping[str, Any]) -> Row:
 
 
 def _is_json(value: Any) -> bool:
-    """Whether JSON can represent it: the rest, e.g. a picture's bytes, is not sent."""
+    """Whether JSON can represent it; anything else, e.g. a picture's bytes, is not sent."""
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
@@ -95,8 +96,8 @@ def _is_json(value: Any) -> bool:
 
 
 def settings_of(recipe: RewardRecipe) -> Row:
-    """Everything in a recipe that affects a score here. IoU thresholds are in the samples, since they change;
-    what has to be regenerated is scored where it is generated.
+    """Everything in a recipe that affects a score here. IoU thresholds travel in the samples, since they
+    change from step to step; parts that regenerate turns are scored where the rollouts are generated.
     """
     settings = recipe.model_dump(
         mode="json", exclude={"service", "max_unscored", "judge", "iou", "counterfactual"}
@@ -108,7 +109,7 @@ def settings_of(recipe: RewardRecipe) -> Row:
 
 
 def packed_json(value: Mapping[str, Any]) -> bytes:
-    """As JSON in ASCII: a reply may hold half a surrogate pair, which no other encoding takes."""
+    """Serialise to ASCII JSON: a reply may contain half a surrogate pair, which UTF-8 cannot encode."""
     return json.dumps(value, allow_nan=False).encode()
 
 
@@ -118,10 +119,10 @@ def request_of(settings: bytes, items: Sequence[bytes]) -> bytes:
 
 
 def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> RewardRecipe:
-    """The recipe that settings describe, with the service's own judge if they need one.
+    """The recipe for these settings, with the service's own judge if they need one.
 
     Raises:
-        RecipeError: If they are not settings, or want another judge than the service has.
+        RecipeError: If they are not valid settings, or need a different judge from the service's.
     """
     wanted = settings.get("judge")
     if isinstance(wanted, dict):
@@ -144,11 +145,11 @@ def recipe_of(settings: Mapping[str, Any], judge: JudgeEndpoint | None) -> Rewar
 
 
 def _check_uses(wanted: Any) -> None:
-    """Check that this process has the user's own parts that a request scores with; it never loads them for
-    it.
+    """Check that this process has loaded the user's own parts that a request scores with; it never loads them
+    itself.
 
     Raises:
-        RecipeError: If it has none, or others.
+        RecipeError: If it has none, or different ones.
     """
     if wanted is not None and not isinstance(wanted, dict):
         raise RecipeError("`reward.uses` is not an object", fix="send file names and their SHA-256")
@@ -163,7 +164,7 @@ def _check_uses(wanted: Any) -> None:
 
 
 def scores_of(trajectory: Trajectory) -> Row:
-    """What scoring found for a trajectory."""
+    """The scores of a trajectory, as a row."""
     reward = trajectory.reward
     if reward is None:
         raise ValueError("a trajectory without a reward has no scores")
@@ -185,12 +186,12 @@ def scores_of(trajectory: Trajectory) -> Row:
 
 
 def with_scores(trajectory: Trajectory, scores: Mapping[str, Any]) -> Trajectory:
-    """The trajectory with the scores of `scores_of`.
+    """The trajectory with scores as returned by `scores_of`.
 
     Raises:
-        ServiceError: If they are not scores, or those of another trajectory.
+        ServiceError: If they are not scores, or are those of another trajectory.
     """
-    # Not every service tells them apart.
+    # Not every service sends looks.
     unseen: list[tuple[Look | None, ...]] = [(None,) * len(call.crops) for call in trajectory.calls]
     try:
         fields = Fields(scores)
@@ -246,6 +247,6 @@ def _sent(picture: Picture) -> Row:
     try:
         data = read_bytes(picture)
     except DataError:
-        data = b""  # unreadable there as here: the calls are unscored
+        data = b""  # the service could not read it either: the calls are unscored
     seen = None if picture.seen is None else list(picture.seen)
     return {"bytes": base64.b64encode(data).decode("ascii"), "origin": picture.origin, "seen": seen}
