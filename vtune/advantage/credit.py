@@ -1,7 +1,7 @@
 """Credit transfer: a useful tool call in a failing trajectory is not punished along with the answer.
 
-Dong et al. (2026), §3.3-3.5 and appendix B.3. Calls with like arguments seek the same information. So where
-successful trajectories of a question made the same call, the call was not what failed, and a part of their
+Dong et al. (2026), §3.3-3.5 and appendix B.3. Calls with similar arguments seek the same information. So if
+successful trajectories of a question made the same call, the call was not what failed, and part of their
 advantage makes up for the negative one that it got.
 """
 
@@ -23,12 +23,13 @@ SUCCESS = 1.0
 """The accuracy of a success: full marks. Format and tool rewards do not make a success (§3.2)."""
 
 TOLERANCE = 1e-9
-"""How far a similarity may miss a threshold or another similarity: sums depend on the order of their terms.
+"""Tolerance when a similarity is compared with a threshold or another similarity: sums depend on the order of
+their terms.
 """
 
 
 class Match(NamedTuple):
-    """A call of a failing trajectory and the reference group that it resembles most."""
+    """A call of a failing trajectory and the reference group that it is most similar to."""
 
     trajectory: int
     """Index among the trajectories."""
@@ -44,11 +45,11 @@ class Match(NamedTuple):
     """Share of the question's successful trajectories that have a call in the group, in (0, 1]."""
     credit: float
     """F(o, C*) = similarity x support x mean advantage of the group (eq. 3), before any gate; without the
-    support where the recipe leaves it out."""
+    support if the recipe omits it."""
     before: float
-    """The trajectory's advantage."""
+    """The trajectory's original advantage."""
     correction: float
-    """What was added to it for this call; 0 if a gate held it back."""
+    """What was added to it for this call; 0 if a gate blocked the transfer."""
     gated: bool
     """Whether it passed both gates, θ and α_min, in a trajectory with a negative advantage."""
 
@@ -60,33 +61,35 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """What credit transfer did to trajectories, and everything it found on the way."""
+    """The result of credit transfer for a set of trajectories, and everything found on the way."""
 
     call_advantages: tuple[tuple[float | None, ...], ...]
-    """Of each trajectory, one per call; None where the trajectory is unscored."""
+    """For each trajectory, one per call; None if the trajectory is unscored."""
     matches: tuple[Match, ...]
-    """For those calls of failing trajectories that have a reference group to be compared with."""
+    """Matches of those calls of failing trajectories that have a reference group to compare with."""
     failing: tuple[int, ...]
     """The failing trajectories."""
     failing_calls: int
-    """Their calls of the tool types that the recipe names."""
+    """Number of their calls whose tool types the recipe names."""
 
 
 def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Transfer:
     """Advantages of calls after credit transfer.
 
-    Phase 3 (reference library): calls of successful trajectories of a question that are of one tool type
-    and at least θ alike are merged into reference groups. Merging is transitive (connected components), so
-    the groups do not depend on any order. Adv(C) is the mean advantage over the calls of a group.
+    Phase 3 (reference library): calls of successful trajectories of a question that have the same tool type
+    and a similarity of at least θ are merged into reference groups. Merging is transitive (connected
+    components), so the groups do not depend on any order. Adv(C) is the mean advantage over the calls of a
+    group.
 
-    Phase 4 (transfer): a call of a failing trajectory goes to the group to which its mean similarity is
-    largest (eq. 2; of equals, the one with more support, then with the higher advantage). If that similarity
-    is at least θ and α = similarity x support at least α_min, its advantage becomes min(Â + β F, 0) with
-    F = α Adv(C) (eq. 3 and 4). The recipe's `support` and `clip` leave out one of these (table 3).
+    Phase 4 (transfer): a call of a failing trajectory goes to the group with the largest mean similarity
+    (eq. 2; ties go to the group with more support, then to the one with the higher advantage). If that
+    similarity is at least θ and α = similarity x support at least α_min, its advantage becomes min(Â + β F,
+    0) with F = α Adv(C) (eq. 3 and 4). The recipe's `support` and `clip` turn off one of these each (table
+    3).
 
-    What the paper leaves open: a call that ran and did not end well is not a witness, but may receive credit,
-    for its arguments alone say what it sought; one that never ran takes no part. A trajectory that fails with
-    Â >= 0 was not punished and stays as it is. Unscored trajectories take no part.
+    What the paper leaves open: a call that ran but did not end well is not a witness, but may receive credit,
+    because only its arguments say what it sought; one that never ran takes no part. A trajectory that fails
+    with Â >= 0 was not punished and stays unchanged. Unscored trajectories take no part.
 
     Args:
         trajectories: Scored, with advantages; those with the same `group` are about the same question.
@@ -126,9 +129,10 @@ def transfer_credit(trajectories: Sequence[Trajectory], recipe: Credit) -> Trans
 def token_advantages(trajectory: Trajectory) -> tuple[float, ...]:
     """The advantage of each token that the policy sampled, in order.
 
-    That of the call in whose span it lies, else that of the trajectory. A turn with several calls is in
-    parts, one for each call, with the thoughts that lead to it (`Transcript.spans`; the paper has one call
-    per turn). Where spans overlap, the lower one: a token is spared only if all that it called for is.
+    This is the advantage of the call in whose span the token lies, else that of the trajectory. A turn with
+    several calls is split into parts, one per call with the thoughts that lead to it (`Transcript.spans`; the
+    paper has one call per turn). Where spans overlap, the lower one counts: a token is spared only if all its
+    calls are.
 
     Raises:
         ValueError: If the trajectory has no advantage.
@@ -146,21 +150,21 @@ def token_advantages(trajectory: Trajectory) -> tuple[float, ...]:
 
 
 def _accuracy(trajectory: Trajectory) -> float | None:
-    """None where the trajectory is not an example of anything: its answer or its total is unscored."""
+    """The accuracy; None if the trajectory is no example of anything, because answer or total is unscored."""
     reward = trajectory.reward
     return None if reward is None or trajectory.advantage is None else reward.accuracy
 
 
 class _Facts(NamedTuple):
-    """What the phases need of trajectories, one entry each, and of their questions."""
+    """What both phases need to know, with one entry per trajectory or per question."""
 
     won: Flags
     question: Indices
-    """Number of the question, from 0."""
+    """Index of the question."""
     advantage: Values
-    """0 where a trajectory has none."""
+    """0 if a trajectory has none."""
     successes: Values
-    """Successful trajectories of each question."""
+    """Number of successful trajectories per question."""
 
 
 def _facts(trajectories: Sequence[Trajectory]) -> _Facts:
@@ -173,7 +177,7 @@ def _facts(trajectories: Sequence[Trajectory]) -> _Facts:
 
 
 _Calls = tuple[list[int], list[int], list[Any]]
-"""Of calls: the trajectory, the number in it, and the argument."""
+"""For each call: its trajectory, its index there, and its argument."""
 
 
 def _calls(
@@ -202,12 +206,12 @@ def _calls(
 
 
 def _ran(call: Call) -> bool:
-    """Whether a call was carried out. Code that fails has run; other tools refuse what they cannot do."""
+    """Whether a call was executed. Code that fails has run; other tools refuse what they cannot do."""
     return call.status != "blocked" and (call.status != "error" or call.tool == PYTHON)
 
 
 def _matched(name: str, calls: _Calls, facts: _Facts, recipe: Credit) -> tuple[list[Match], list[float]]:
-    """Both phases for the calls of one tool type: the matches, and the advantage of each call afterwards."""
+    """Both phases for the calls of one tool type: the matches, and the resulting advantage of each call."""
     gate = recipe.tools[name]
     owners, numbers, arguments = calls
     owner = np.array(owners, dtype=np.int64)
@@ -235,11 +239,11 @@ class _Best(NamedTuple):
     """The best reference group of each failing call that has any, one entry per call."""
 
     call: Indices
-    """Number of the call."""
+    """Index of the call."""
     nearest: Values
     similarity: Values
     witnesses: Indices
-    """Successful trajectories with a call in the group."""
+    """Number of successful trajectories with a call in the group."""
     advantage: Values
     """Mean over the calls of the group."""
 
@@ -264,7 +268,7 @@ def _best(
     merged = similarity[: len(within[0])] + TOLERANCE >= gate.similarity
     label = _components(len(owner), within[0][merged], within[1][merged])
 
-    # The groups, in order of question, each known by one of its calls.
+    # The groups, ordered by question, each represented by one of its calls.
     heads = np.flatnonzero(np.bincount(label[witnesses], minlength=len(owner)))
     heads = heads[np.argsort(question[heads], kind="stable")]
     number = np.zeros(len(owner), dtype=np.int64)
@@ -276,7 +280,7 @@ def _best(
     held = held[np.diff(held, prepend=-1) > 0] // len(advantage)
     trajectories = np.bincount(held, minlength=len(heads))
 
-    # One slot for each call and group of its question; calls come in the same order in pairs and slots.
+    # One slot per call and group of its question; calls are in the same order in pairs and slots.
     receiver, reference = across
     values = similarity[len(within[0]) :]
     call, head = _same_question(np.flatnonzero(~witness), heads, question)
@@ -308,7 +312,7 @@ def _same_question(left: Indices, right: Indices, question: Indices) -> tuple[In
 
 
 def _components(count: int, left: Indices, right: Indices) -> Indices:
-    """The connected component of each of `count` nodes, named by its lowest node."""
+    """The connected component of each of `count` nodes, labelled by its lowest node."""
     label = np.arange(count)
     while True:
         lower = label.copy()

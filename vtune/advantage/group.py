@@ -20,14 +20,14 @@ def group_advantages(
         rewards: Total reward of each trajectory, shape (N,). None means unscored, which says nothing about
             the trajectory.
         groups: The group of each trajectory, shape (N,), in any order.
-        baseline: `group_mean`: reward minus the mean of the group (CodeV §4.3, A = R − b). `group_std`: that,
-            divided by the group's unbiased standard deviation + 1e-6 (GRPO).
+        baseline: `group_mean`: reward minus the mean of the group (CodeV §4.3, A = R − b). `group_std`: the
+            same, divided by the group's unbiased standard deviation + 1e-6 (GRPO).
 
     Returns:
         Advantages, shape (N,), in reward units (`group_mean`) or standard deviations (`group_std`). None
-        stays None, is left out of the mean and has to be left out of the loss. A trajectory without a
-        scored sibling gets 0: there is nothing to compare it with; so do all of a group whose rewards are
-        alike (`has_signal`), where rounding would else leave a sign.
+        stays None, is left out of the mean and must be left out of the loss. A trajectory without a
+        scored sibling gets 0, since there is nothing to compare it with; so do all in a group whose rewards
+        are equal (`has_signal`), where rounding would otherwise leave a sign.
 
     Raises:
         ValueError: If the two sequences differ in length.
@@ -52,22 +52,23 @@ def group_advantages(
 def has_signal(rewards: Sequence[float | None]) -> bool:
     """Whether a group's rewards differ, so that some of its trajectories have an advantage.
 
-    DAPO's filter (Yu et al. 2025, "Dynamic Sampling"), applied to the rewards that advantages are made from.
+    DAPO's filter (Yu et al. 2025, "Dynamic Sampling"), applied to the rewards from which advantages are
+    computed.
 
     Args:
-        rewards: Of the trajectories of one group; unscored ones (None) say nothing.
+        rewards: Those of one group; unscored ones (None) are ignored.
     """
     scored = [reward for reward in rewards if reward is not None]
     return bool(scored) and max(scored) - min(scored) > EPSILON
 
 
 def overlong_penalty(tokens: int, *, limit: int, buffer: int, factor: float) -> float:
-    """What is added to the reward of a long reply: 0 up to limit - buffer, then falling to -factor.
+    """The amount added to the reward of a long reply: 0 up to limit - buffer, then falling to -factor.
 
     Args:
-        tokens: Tokens that the policy sampled.
-        limit: From here on the penalty is full.
-        buffer: Tokens before the limit in which it grows.
+        tokens: Number of tokens that the policy sampled.
+        limit: Length from which the full penalty applies.
+        buffer: Number of tokens before the limit over which it grows.
         factor: The full penalty, in reward units.
 
     Source: DAPO, Yu et al. 2025, "Overlong Reward Shaping" (its soft punishment), times a factor as in its

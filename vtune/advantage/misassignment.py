@@ -1,11 +1,11 @@
 """How much credit is misassigned, and what transfer does about it (Dong et al., figures 2 and 8-10).
 
-Δ, the "credit transfer magnitude" of figures 9d and 10, is named in the paper and not defined; two things
-tell what it is. It is of the calls that pass the gates: figure 10 has a Δ of 1.0 to 1.2 for zooms and text
-searches, whose median α is 0.05 to 0.35. No normalised advantage of 8 rollouts is above √7 = 2.65, so F = α
-Adv (eq. 3) of a median zoom is 0.4 at most. (Its support and α are of all calls: α_min is 0.5.) And it is F
+Δ, the "credit transfer magnitude" of figures 9d and 10, is named but not defined in the paper; two things
+reveal what it is. It covers the calls that pass the gates: figure 10 has a Δ of 1.0 to 1.2 for zooms and text
+searches, whose median α is 0.05 to 0.35. No normalised advantage of 8 rollouts exceeds √7 = 2.65, so F = α
+Adv (eq. 3) of a median zoom is 0.4 at most. (Its support and α cover all calls: α_min is 0.5.) And it is F
 before β: with β = 0.25, β F is 0.66 at most, and its image searches have 1.5. So `delta_gated` is the
-number of the figures, in units of the normalised advantage, and `delta`, F over all calls that have a
+number in the figures, in units of the normalised advantage, and `delta`, F over all calls that have a
 reference group, shows what the gates hold back.
 """
 
@@ -26,7 +26,7 @@ class Correctable:
     trajectories: float | None
     """The share of failing trajectories that have such a call (figure 2a)."""
     calls: float | None
-    """The share among the calls of failing trajectories (figure 2b)."""
+    """The same share among the calls of failing trajectories (figure 2b)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class SupportBin:
 
     low: float
     high: float
-    """Exclusive, except for 1."""
+    """Exclusive, except if it is 1."""
     calls: int
     support: float | None
-    """Mean support of their best reference groups; None without a call."""
+    """Mean support of their best reference groups; None if there are no calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +59,23 @@ class ToolCredit:
 
     calls: int
     corrected: int
-    """How many of them got another advantage."""
+    """Number of calls whose advantage changed."""
     gated: int
-    """How many of them passed both gates."""
+    """Number of calls that passed both gates."""
     support: Spread
     alpha: Spread
     delta: Spread
-    """F, before β, over all of them."""
+    """F, before β, over all calls with a reference group."""
     delta_gated: Spread | None
     """The figures' Δ: F, before β, over those that passed both gates; None if none did."""
 
 
 def correctable(transfers: Sequence[Transfer], theta: float | Credit) -> Correctable:
-    """Shares of failing trajectories and calls with a witness at least `theta` alike.
+    """Shares of failing trajectories and calls that have a witness with a similarity of at least `theta`.
 
     Args:
-        transfers: Of steps, or of the shares that processes had of them.
-        theta: One threshold for all tool types, or a recipe with one for each.
+        transfers: One per step, or one per process and step.
+        theta: One threshold for all tool types, or a recipe with one per type.
     """
 
     def close(match: Match) -> bool:
@@ -106,7 +106,7 @@ def support_by_similarity(transfers: Iterable[Transfer], bins: int) -> list[Supp
 
 
 def by_tool(transfers: Iterable[Transfer]) -> dict[str, ToolCredit]:
-    """What was found for each tool type, by name; types without a match are left out."""
+    """Statistics for each tool type, by name; types without a match are left out."""
     groups: dict[str, list[Match]] = {}
     for one in transfers:
         for match in one.matches:
@@ -128,7 +128,7 @@ def by_tool(transfers: Iterable[Transfer]) -> dict[str, ToolCredit]:
 def mean_delta(transfers: Iterable[Transfer]) -> tuple[float | None, float | None]:
     """Mean F before β: over all calls that have a reference group, and over those that passed (figure 9d).
 
-    Each is None where there is no such call.
+    Each is None if there is no such call.
     """
     matches = [match for one in transfers for match in one.matches]
     passed = _gated(matches)
@@ -139,13 +139,13 @@ def mean_delta(transfers: Iterable[Transfer]) -> tuple[float | None, float | Non
 
 
 def credit_row(transfers: Sequence[Transfer], recipe: Credit) -> dict[str, float]:
-    """The numbers of a step for its metrics; what could not be measured is left out.
+    """The metrics of a step; what could not be measured is left out.
 
     `credit_correctable_trajectories` and `credit_correctable_calls` (at the recipe's thresholds),
     `credit_corrected_calls` (share of the calls of failing trajectories), `credit_correction` (mean of what
     was added to those), `credit_delta` and `credit_delta_gated` (figure 9d), and for each tool type the means
     `credit_<type>_support`, `_alpha`, `_delta` and `_delta_gated` (figure 10). `credit_gated_calls` and
-    `credit_<type>_gated_calls` are how many calls passed both gates: where they are 0 nothing has a Δ, and
+    `credit_<type>_gated_calls` count the calls that passed both gates: if they are 0 there is no Δ, and
     `_delta_gated` is left out.
     """
     shares = correctable(transfers, recipe)

@@ -46,9 +46,9 @@ class Gate(Strict):
     """
 
     similarity: float = Field(gt=0, le=1)
-    """θ: for calls that form a reference group, and for a failing call and its best group."""
+    """θ: applies to calls that form a reference group, and to a failing call and its best group."""
     confidence: float = Field(ge=0, le=1)
-    """α_min: for similarity times support."""
+    """α_min: applies to similarity times support."""
 
 
 def _type(name: str) -> str:
@@ -83,4 +83,4 @@ PAPER = Credit(
         "text_search": Gate(similarity=0.8, confidence=0.5),
     },
 )
-"""The paper's constants, for analysing runs that transferred no credit."""
+"""The paper's constants, for analysing runs that did not transfer credit."""

@@ -1,6 +1,7 @@
 """What the pictures that a tool returned really show of the inputs.
 
-A call claims regions; here the pixels are asked. Nothing in this folder knows questions, targets or rewards.
+A call claims regions; here the claims are checked against the pixels. Nothing in this folder knows about
+questions, targets or rewards.
 """
 
 from vtune.looks.verify import Checked, check

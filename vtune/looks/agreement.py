@@ -1,10 +1,10 @@
 """Whether one picture shows what another shows, allowing for any honest enhancement.
 
 Two pictures of one place, on one grid, are compared by their structure. Each gives several views: brightness,
-its colours, its saturation, how lively each spot is, where its edges are. Each view is split into bands of
-detail, and each band is correlated spot by spot, on a grid of windows; the sign does not count. The best pair
-of views decides. So contrast, thresholds, negatives, false colours and edges keep their agreement, and what
-is constant, blurred, shuffled or covered has none.
+colour channels, saturation, local activity, and edges. Each view is split into bands of detail, and each band
+is correlated locally, on a grid of windows, ignoring the sign. The best pair of views decides. So contrast
+changes, thresholds, negatives, false colours and edge images still agree, while anything constant, blurred,
+shuffled or covered does not.
 """
 
 import functools
@@ -26,45 +26,45 @@ Planes = NDArray[np.float32]
 """Shape (n, bands, h, w)."""
 
 WINDOWS = 8
-"""Windows along each side, more along one that is longer than `span`."""
+"""Windows along each side; more along a side that is longer than `span`."""
 WINDOW = 0.07
-"""Standard deviation of a window, as a share of the `span`."""
+"""Standard deviation of a window, as a fraction of the `span`."""
 BANDS = (0.02, 0.04, 0.08)
-"""Standard deviations, as shares of the `span`, at which the bands of detail part."""
+"""Standard deviations, as fractions of the `span`, that separate the bands of detail."""
 LONG = 3.0
-"""Times as long as it is high, from which a strip is looked at piece by piece; ours. With windows as high as
-itself, one whose lower half is black would do."""
+"""Aspect ratio from which a strip is examined piece by piece; ours. With windows as high as the strip itself,
+one whose lower half is black would pass."""
 NOISE = 0.5
-"""Squared grey levels of a band that are taken for rounding and compression."""
+"""Squared grey levels of a band that are attributed to rounding and compression."""
 FAINTEST = 4 * NOISE
-"""Squared grey levels of a band below which a window has no structure: else what is drawn beside a smooth
-place would be compared with its noise."""
+"""Squared grey levels of a band below which a window has no structure: otherwise whatever is drawn next to a
+smooth area would be compared with its noise."""
 EDGES = ((50, 150), (100, 200))
-"""Thresholds of the edges that are drawn for comparison: those of OpenCV's examples."""
+"""Thresholds of the edges drawn for comparison: those of OpenCV's examples."""
 LINES = 1.8
-"""What agreement of edges with brightness is multiplied by. Thin lines never agree as tones do: drawn with
-other thresholds by about 0.45, while nothing else reaches 0.25."""
+"""Factor on the agreement of edges with brightness. Thin lines never agree as well as tones do: drawn with
+other thresholds they agree by about 0.45, and nothing else reaches 0.25."""
 LINES_BELOW = 0.7
-"""Agreement of tones from which on edges are not drawn: they could add nothing."""
+"""Agreement of tones from which edges are not drawn, because they could not improve it."""
 TELLING = 0.25
-"""What the edges of a picture must agree by with how busy it is, or they do not stand for it: photographs
-reach 0.4 to 0.5, hatched digits, of which edge detectors show nothing, 0.2."""
+"""How well a picture's edges must agree with its local activity to represent it: photographs
+reach 0.4 to 0.5; hatched digits, in which edge detectors find nothing, 0.2."""
 COLOURED = 4.0
 """Mean distance of a pixel's channels, in grey levels, above which a picture has colours to compare."""
 PIECE = 3
-"""Windows a side of the pieces of which the worst counts: a third of the `span`. Drawn boxes, arrows and
-labels take less of any piece than what hides it."""
+"""Windows per side of the pieces of which the worst counts: a third of the `span`. Drawn boxes, arrows and
+labels take up less of any piece than something that hides it."""
 MATTERS = 0.1
-"""Structure of a piece, as a share of its even share, below which it holds nothing to be hidden."""
+"""Structure of a piece, as a fraction of an even share, below which it contains nothing to hide."""
 SEEN = (1.0, 0.299, 0.587, 0.114)
-"""What brightness and the channels weigh where the question is what can be seen: ITU-R BT.601."""
+"""Weights of brightness and the channels where visibility matters: ITU-R BT.601."""
 BLANK = 0.02
-"""Strength of lines, as a share of a picture's mean, below which none could run otherwise; ours."""
+"""Strength of lines, as a fraction of a picture's mean, below which directions are not compared; ours."""
 SLIGHT = 1 / 8
-"""Structure of a channel, as a share of the liveliest one's, below which it may show anything; ours."""
+"""Structure of a channel, as a fraction of the liveliest one's, below which it may show anything; ours."""
 HATCHED = 0.05
-"""Share of structure in a coarser band below which it does not measure what is left of the finer: a hatched
-glyph has all of its own in the finest; ours."""
+"""Fraction of the structure in a coarser band below which that band is no reference for sharpness: a hatched
+glyph has all its structure in the finest band; ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Bounds:
     direction: float
 
     def hold(self, found: "Agreement") -> bool:
-        """Whether all of them are reached."""
+        """Whether all bounds are reached."""
         return found.worst >= self.worst and self.hold_but_in_places(found)
 
     def hold_but_in_places(self, found: "Agreement") -> bool:
-        """Whether all of them are reached except that of the worst piece."""
+        """Whether all bounds except that on the worst piece are reached."""
         return (
             found.mean >= self.mean
             and found.fine >= self.fine
@@ -101,28 +101,28 @@ class Bounds:
 class Agreement:
     """How far two pictures show the same thing.
 
-    All values lie in [0, 1], but for `contrast`, for `visible` and `share`, which exceed 1 where contrast
-    was raised or channels vary together, and for `direction`, which is a cosine.
+    All values are in [0, 1], except `contrast`, `visible` and `share`, which exceed 1 if contrast
+    was raised or channels vary together, and `direction`, which is a cosine.
     """
 
     mean: float
-    """Local correlation, averaged by the structure that the first picture has in each window."""
+    """Mean local correlation, weighted by the structure of the first picture in each window."""
     worst: float
-    """The mean in the worst of all pieces, `PIECE` windows a side: low if something is hidden."""
+    """The mean in the worst of all pieces, `PIECE` windows per side: low if something is hidden."""
     fine: float
     """The mean in the finest band alone: low if noise or scattered pixels drown it out."""
     sharpness: float
     """How much of the finer detail is preserved, relative to the coarser: low if the second is blurred."""
     visible: float
-    """How strong what agrees is to the eye, against the contrast of the first: low where little of it
-    is left, or blue alone has it."""
+    """How visible the agreeing content is, relative to the contrast of the first: low if little of it
+    is left, or only blue contains it."""
     share: float
-    """How strong it is relative to all that the second shows: low if other content lies over it."""
+    """How strong it is relative to everything the second picture shows: low if other content lies over it."""
     channels: float
-    """How well each channel of the second follows the first, at least; 1 if something else fails."""
+    """How well the worst channel of the second follows the first; 1 if another bound fails."""
     direction: float
-    """In the worst of all pieces, whether lines run as in the first, where the two agree in how lively each
-    spot is and in no tone; else 1. Noise may be as lively in each spot."""
+    """Whether lines run as in the first, in the worst piece, if the two agree only in local activity and
+    in no tone; else 1. Noise may be as active in each spot."""
     contrast: float
     """Standard deviation of the second picture's liveliest channel, in grey levels."""
     windows: NDArray[np.float32]
@@ -132,7 +132,7 @@ class Agreement:
 
 
 def span(height: int, width: int) -> int:
-    """The length by which a picture's details and windows are measured: its longer side, less in a strip."""
+    """The length that details and windows are measured by: the longer side, less in a strip."""
     return round(min(max(height, width), LONG * min(height, width)))
 
 
@@ -142,7 +142,7 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
     Args:
         first: The region.
         second: What is shown of it.
-        bounds: Of all pairs of views, one that reaches them counts, where there is one.
+        bounds: A pair of views that reaches all of them takes precedence, if there is one.
     """
     tones, seen_tones = _tones(first, saturation=True), _tones(second, saturation=False)
     side = span(*first.shape[:2])
@@ -160,7 +160,7 @@ def agreement(first: Pixels, second: Pixels, bounds: Bounds) -> Agreement:
         lines = _strongest(compared, strength, bounds, lambda: 1.0)
         found = max(found, lines, key=lambda one: (bounds.hold(one), one.mean))
     if len(seen_tones) > 1 and bounds.hold_but_in_places(found):
-        # Mostly, brightness is enough. False colours rise and fall, as its distance from what is around does.
+        # Usually brightness is enough. False colours may instead follow its distance from the surroundings.
         found = replace(found, channels=_channels(mine[:1], theirs[1:4], side))
         if found.channels < bounds.channels:
             folded = _bands([np.abs(mine[0].sum(axis=0))], side)
@@ -173,35 +173,35 @@ class _Compared:
     """Pairs of views; `energy` and `agreed` have the shape (pairs, bands, rows, columns)."""
 
     seen: list[int]
-    """The view of the second picture, by pair."""
+    """View of the second picture, per pair."""
     energy: Planes
-    """Of the first, by window."""
+    """Energy of the first, per window."""
     agreed: Planes
     """Local correlation."""
     sharpness: NDArray[np.float32]
-    """How much of the finer detail comes across, shape (pairs,)."""
+    """How much of the finer detail is preserved, shape (pairs,)."""
     explained: NDArray[np.float32]
-    """Root mean square of what of the second view follows the first, shape (pairs,)."""
+    """Root mean square of the part of the second view that follows the first, shape (pairs,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Strength:
-    """How strong pictures are to the eye, in grey levels: roots of mean squares of their bands."""
+    """How visible pictures are, in grey levels: root mean squares of their bands."""
 
     weights: NDArray[np.float32]
-    """Of the views of the second: its tones, and how lively it is, which is weighted already."""
+    """For the views of the second: its tones, and its activity, which is weighted already."""
     first: float
     second: float
 
     @classmethod
     def of(cls, tones: Planes, seen_tones: Planes) -> "_Strength":
-        """Of the tones of both, in bands."""
+        """From the bands of the tones of both."""
         weights = np.array([*SEEN[: len(seen_tones)], 1.0], np.float32)
         return cls(weights, _strength(tones), _strength(seen_tones))
 
 
 def _strength(tones: Planes) -> float:
-    """Of a picture's brightness or, where those are stronger, of its channels together."""
+    """That of a picture's brightness, or of its channels together if that is greater."""
     roots = np.sqrt(np.square(tones[: len(SEEN)]).mean(axis=(2, 3)).sum(axis=1))
     return float(max(roots[0], np.linalg.norm(roots[1:] * SEEN[1 : len(roots)])))
 
@@ -209,9 +209,9 @@ def _strength(tones: Planes) -> float:
 def _strongest(
     compared: _Compared, strength: _Strength, bounds: Bounds, direction: Callable[[], float]
 ) -> Agreement:
-    """Of the pair of views that agree most (within bounds, where one is) all but the contrast.
+    """The agreement, without contrast, of the pair that agrees best, within bounds if possible.
 
-    `direction` is asked for where the two that are compared say how lively spots are.
+    `direction` is called only for pairs in which the second view is the local activity.
     """
     agreed, sharpness = compared.agreed, compared.sharpness
     shown = compared.explained * strength.weights[compared.seen]
@@ -239,7 +239,7 @@ def _strongest(
             weights=total[n] / total[n].sum(),
         )
 
-    # Saturated tones agree well in what they coarsely show.
+    # Saturated tones agree well in coarse detail.
     order = (-means * sharpness).argsort(kind="stable")
     best = of_pair(int(order[0]))
     possible = (means >= bounds.mean) & (fine >= bounds.fine) & (sharpness >= bounds.sharpness)
@@ -249,7 +249,7 @@ def _strongest(
 
 
 def _channels(views: Planes, theirs: Planes, side: int) -> float:
-    """How far each channel follows a view, at least; finely, as any photographs agree coarsely by chance."""
+    """How well the worst channel follows a view; in fine bands, since photographs agree coarsely by chance."""
     compared = _compare(theirs, views, list(itertools.product(range(3), range(len(views)))), side)
     weights = _structure(compared.energy)[:, :2]
     followed = _mean(compared.agreed[:, :2], weights, (1, 2, 3)).reshape(3, -1).max(axis=1)
@@ -263,7 +263,7 @@ def contrast(picture: NDArray[Any]) -> float:
 
 
 def _tones(picture: Pixels, *, saturation: bool) -> list[Plane]:
-    """Brightness, then the three channels and, if wanted, the saturation of a picture that has colours."""
+    """Brightness and, if the picture has colours, its three channels and (on request) its saturation."""
     channels: list[Plane] = [np.asarray(plane, np.float32) for plane in cv2.split(picture)]
     red, green, blue = channels
     grey: Plane = np.asarray(SEEN[1] * red + SEEN[2] * green + SEEN[3] * blue, np.float32)
@@ -276,7 +276,7 @@ def _tones(picture: Pixels, *, saturation: bool) -> list[Plane]:
 
 
 def _to_the_eye(tones: list[Plane]) -> list[Plane]:
-    """Brightness and channels, each as strong as it is seen."""
+    """Brightness and channels, each weighted by how visible it is."""
     return [weight * plane for weight, plane in zip(SEEN, tones, strict=False)]
 
 
@@ -292,8 +292,8 @@ def _activity(tones: list[Plane], side: int) -> Plane:
 def _direction(tones: list[Plane], seen_tones: list[Plane], side: int) -> float:
     """Whether lines run the same way: the cosine of twice the angle between, in the worst piece.
 
-    Or of four times the angle, where that is more: of crossing lines a derivative along one axis leaves those
-    across it alone, a right angle away. Of brightness and channels, those count whose lines are most alike.
+    Or of four times the angle, if that is greater: a derivative along one axis keeps only one of two crossing
+    sets of lines, a right angle apart. The brightness or channels with the most similar lines count.
     """
     (mine, _), (theirs, strength) = (
         directions(np.dstack(planes[: len(SEEN)]), side) for planes in (tones, seen_tones)
@@ -314,7 +314,7 @@ def _direction(tones: list[Plane], seen_tones: list[Plane], side: int) -> float:
 
 
 def _edges(picture: Pixels) -> list[Plane]:
-    """Lines where brightness, or any channel, changes most, as edge detectors draw them."""
+    """Lines where brightness, or any channel, changes most, as drawn by edge detectors."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     return [
         cv2.Canny(drawn, low, high).astype(np.float32) for drawn in (grey, picture) for low, high in EDGES
@@ -329,7 +329,7 @@ def _pairs(tones: int, seen_tones: int) -> list[tuple[int, int]]:
 
 
 def _bands(planes: list[Plane], side: int) -> Planes:
-    """Each plane in bands from fine to coarse, shape (n, bands, h, w); its shading is left out."""
+    """Each plane in bands from fine to coarse, shape (n, bands, h, w); smooth shading is dropped."""
     levels = [np.dstack(planes)]
     levels += [blurred(levels[0], max(0.6, share * side)) for share in BANDS]
     bands = np.stack([finer - coarser for finer, coarser in itertools.pairwise(levels)])
@@ -337,7 +337,7 @@ def _bands(planes: list[Plane], side: int) -> Planes:
 
 
 def _compare(views: Planes, seen: Planes, pairs: list[tuple[int, int]], side: int) -> _Compared:
-    """Pairs of views, as (number of the first's, number of the second's)."""
+    """Pairs of views, as (index in the first, index in the second)."""
     down, across = (_window_matrix(length, side) for length in views.shape[2:])
 
     def pooled(values: Planes) -> Planes:
@@ -348,7 +348,7 @@ def _compare(views: Planes, seen: Planes, pairs: list[tuple[int, int]], side: in
     shared = np.abs(pooled(views[first] * seen[second]))
     a, b = mine[first], theirs[second]
     agreed = shared / np.sqrt((a + NOISE) * (b + NOISE))
-    # Of each band, how much of it is found again: the slope of a regression, without its sign.
+    # Slope of a regression per band, without its sign: how much of the band is found again.
     slopes = shared.sum(axis=(2, 3)) / (a.sum(axis=(2, 3)) + NOISE * max(len(down), len(across)))
     sharpness = np.minimum(slopes[:, 1] / (slopes[:, 2] + 1e-3), 1.0)
     structure = _structure(a).sum(axis=(2, 3))
@@ -373,7 +373,7 @@ def _window_matrix(length: int, side: int) -> NDArray[np.float32]:
 
 
 def _structure(energy: Planes) -> Planes:
-    """What there is to see in each band of each window; nearly nothing where there is only noise."""
+    """How much structure there is in each band of each window; close to zero if there is only noise."""
     return np.asarray(np.sqrt(np.maximum(energy - FAINTEST, 0) + 1e-4), np.float32)
 
 
@@ -383,9 +383,9 @@ def _mean(agreed: Planes, weights: Planes, axes: int | tuple[int, ...] | None) -
 
 
 def _worst(windows: NDArray[np.float32], total: NDArray[np.float32]) -> float:
-    """The mean of the piece that agrees least, of those that hold something."""
+    """The mean of the piece that agrees least, among those with enough structure."""
     rows, columns = (length - PIECE + 1 for length in total.shape)
-    # The anchor in the corner: the first `rows` x `columns` of the sums are whole pieces.
+    # With the anchor in the corner, the first `rows` x `columns` sums cover full pieces.
     agreed, structure = (
         cv2.boxFilter(plane, -1, (PIECE, PIECE), anchor=(0, 0))[:rows, :columns]
         for plane in (windows * total, total)
@@ -395,6 +395,6 @@ def _worst(windows: NDArray[np.float32], total: NDArray[np.float32]) -> float:
 
 
 def _telling(lively: Planes, edges: Planes, side: int) -> NDArray[np.bool_]:
-    """Which views of edges tell where the picture is busy: in fine hatching, detectors find nothing."""
+    """Which edge views reflect where the picture is active: in fine hatching, detectors find nothing."""
     compared = _compare(lively, edges, [(0, n) for n in range(len(edges))], side)
     return np.asarray(_mean(compared.agreed, _structure(compared.energy), (1, 2, 3)) >= TELLING)

@@ -12,30 +12,30 @@ from vtune.schema.box import Box
 from vtune.schema.decoded import Pixels
 
 SEPARABLE = 0.95
-"""Otsu's separability, the variance between two classes over all variance, from which on a picture is
-bilevel; ours. It is 1 of two levels, 0.75 of evenly spread levels, 0.64 of Gaussian noise."""
+"""Otsu's separability, the variance between two classes over the total variance, from which a picture counts
+as bilevel; ours. It is 1 for two levels, 0.75 for evenly spread levels, 0.64 for Gaussian noise."""
 SCARCE = 0.1
-"""Share of the scarcer level below which a picture shows some specks only; ours."""
+"""Share of the rarer level below which a picture shows only a few specks; ours."""
 MOST = 1 << 16
-"""Pixels of a picture whose levels are counted, about; ours."""
+"""Approximate number of pixels of a picture that are examined for levels; ours."""
 
 
 def thresholded(
     source: Pixels, box: Box, pixels: Pixels, back: Map, first: Pixels, shown: Pixels
 ) -> Pixels | None:
-    """A region on its grid, thresholded so that as much of it is light as in the returned picture.
+    """A region on its grid, thresholded so that the same fraction of it is light as in the returned picture.
 
     Args:
         source: The input, RGB, shape (H, W, 3).
         box: The region, xyxy in pixels of the input.
-        pixels: What was returned, RGB, shape (h, w, 3).
-        back: From pixels of the input to pixels of what was returned.
+        pixels: The returned picture, RGB, shape (h, w, 3).
+        back: From pixels of the input to pixels of the returned picture.
         first: The region on its grid, shape (height, width, 3).
         shown: What the policy sees of it, on the same grid.
 
     Returns:
-        Shape (height, width, 3), black and white; None where what was returned is not bilevel, or nearly
-        all of one level.
+        Shape (height, width, 3), black and white; None if the returned picture is not bilevel, or nearly
+        all of it is one level.
     """
     light = _light(_grey(_fewer(_part(pixels, back, box))))
     if light is None:
@@ -50,7 +50,7 @@ def thresholded(
 
 
 def _part(pixels: Pixels, back: Map, box: Box) -> Pixels:
-    """The pixels of a returned picture around what it shows of a region; none where it shows nothing."""
+    """The part of a returned picture that shows a region; empty if it shows nothing of it."""
     there = corners(box, back)
     if there is None:
         return pixels[:0]
@@ -59,7 +59,7 @@ def _part(pixels: Pixels, back: Map, box: Box) -> Pixels:
 
 
 def _fewer(picture: Pixels) -> Pixels:
-    """About `MOST` pixels of a picture or plane at most, as they are: averages would add levels."""
+    """At most about `MOST` pixels of a picture or plane, subsampled: averaging would add levels."""
     step = max(1, math.isqrt(math.prod(picture.shape[:2]) // MOST))
     return np.ascontiguousarray(picture[::step, ::step])
 
@@ -72,7 +72,7 @@ def _grey(picture: Pixels) -> NDArray[np.uint8]:
 
 
 def _light(grey: NDArray[np.uint8]) -> float | None:
-    """Share of light pixels of a bilevel picture, None of any other or where one level is scarce.
+    """Share of light pixels in a bilevel picture; None if it is not bilevel or one level is too rare.
 
     Otsu 1979, "A threshold selection method from gray-level histograms".
     """
@@ -88,6 +88,6 @@ def _light(grey: NDArray[np.uint8]) -> float | None:
 
 
 def _negative(first: Pixels, second: Pixels) -> bool:
-    """Whether what is light in one picture is dark in the other."""
+    """Whether light areas of one picture are dark in the other."""
     a, b = (_grey(one).astype(np.float32) for one in (first, second))
     return float(((a - a.mean()) * (b - b.mean())).sum()) < 0

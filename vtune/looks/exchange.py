@@ -1,7 +1,7 @@
 """Replaces what a call's pictures showed with something else, for counterfactuals.
 
-The target is changed in the picture that it lies in, and carried from there into the returned picture, which
-keeps its size and all else that a call made of it.
+The target is changed in its own picture, and carried over into the returned picture, which
+keeps its size and everything else that the call did to it.
 """
 
 import io
@@ -17,13 +17,13 @@ from vtune.schema.box import Box, clamp
 from vtune.schema.decoded import Pixels
 
 RADIUS = 5
-"""Pixels around a hole that its filling is made of; ours."""
+"""Radius of the neighbourhood that inpainting uses, in pixels; ours."""
 FRAME = 16
-"""Pixels around a target that inpainting looks at, at least; ours."""
+"""Minimum margin around a target that inpainting sees, in pixels; ours."""
 
 
 def cut(source: Pixels, box: Box, size: tuple[int, int]) -> Pixels:
-    """A region of a picture.
+    """A region of a picture, resampled.
 
     Args:
         source: The picture, RGB, shape (h, w, 3).
@@ -53,7 +53,7 @@ def inpainted(source: Pixels, box: Box) -> Pixels:
 
 
 def recoloured(source: Pixels, box: Box) -> Pixels:
-    """A picture whose target has other colours: red is shown as green, green as blue and blue as red.
+    """A picture with its target's colours rotated: red becomes green, green blue and blue red.
 
     Shapes and writing are unchanged; greys have no colour to change.
     """
@@ -69,19 +69,19 @@ def carried(after: Pixels, returned: Pixels, way: Map, box: Box) -> Pixels | Non
 
     Args:
         after: The changed picture.
-        returned: What the call returned.
-        way: From pixels of the returned picture to those of the other.
-        box: What was changed, xyxy in pixels of the other.
+        returned: The picture that the call returned.
+        way: From pixels of the returned picture to those of the changed one.
+        box: The changed region, xyxy in pixels of `after`.
 
     Returns:
-        None where the returned picture shows nothing of the box.
+        None if the returned picture shows nothing of the box.
     """
     height, width = returned.shape[:2]
     there = corners(box, inverse(way))
     if there is None:
         return None
     mask = np.zeros((height, width), np.uint8)
-    # OpenCV fills polygons over the centres of pixels.
+    # OpenCV's polygon coordinates refer to pixel centres.
     cv2.fillPoly(mask, [np.round(there.T - 0.5).astype(np.int32)], 1)
     inside = mask.astype(bool)
     if not inside.any():
@@ -97,7 +97,7 @@ def region(centre: tuple[float, float], size: tuple[float, float], bounds: tuple
     Args:
         centre: (x, y) in pixels.
         size: Width and height, in pixels.
-        bounds: Of the picture.
+        bounds: Width and height of the picture.
     """
     ends = []
     for middle, side, most in zip(centre, size, bounds, strict=True):
@@ -116,7 +116,7 @@ def encoded(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _whole(box: Box, width: int, height: int) -> tuple[int, int, int, int]:
-    """A box in whole pixels, at least one to a side."""
+    """A box in whole pixels, at least one per side."""
     x0, y0, x1, y1 = clamp(box, width, height)
     left, top = min(int(x0), width - 1), min(int(y0), height - 1)
     return left, top, max(left + 1, int(np.ceil(x1))), max(top + 1, int(np.ceil(y1)))

@@ -7,24 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMOOTHED = 0.01
-"""Standard deviation, as a share of the side, at which directions are measured."""
+"""Standard deviation of the blur before directions are measured, as a fraction of the side."""
 AROUND = 0.02
-"""Standard deviation, as a share of the side, over which they are averaged."""
+"""Standard deviation of the blur that averages them, as a fraction of the side."""
 
 
 def blurred(planes: NDArray[np.float32], sigma: float) -> NDArray[np.float32]:
-    """Blur planes, shape (h, w, n); beyond 2.5 standard deviations nothing is left."""
+    """Blur planes, shape (h, w, n); the kernel ends at 2.5 standard deviations."""
     reach = 2 * math.ceil(2.5 * sigma) + 1
     smooth = cv2.GaussianBlur(planes, (reach, reach), sigma, borderType=cv2.BORDER_REFLECT)
-    return np.asarray(smooth, np.float32).reshape(planes.shape)  # a single plane has lost its last axis
+    return np.asarray(smooth, np.float32).reshape(planes.shape)  # OpenCV drops the axis of a single plane
 
 
 def directions(planes: NDArray[np.float32], side: int) -> tuple[NDArray[np.complex64], NDArray[np.float32]]:
     """The structure tensor of each pixel (Bigün and Granlund, 1987), shapes (h, w, n).
 
-    As a complex number, whose angle is twice that of the gradient, so that both sides of a line give one, and
-    whose size is how strong the lines around are and how far they run one way; and as its trace, how
-    strong they are whatever way they run.
+    Returned in two parts. First a complex number: its angle is twice that of the gradient, so that both sides
+    of a line give the same; its size grows with the strength of nearby lines and with how far they run one
+    way. Second the trace: their strength in any direction.
     """
     smooth = blurred(planes, max(0.6, SMOOTHED * side))
     across, down = (

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from vtune.schema.box import Box
 
 Map = NDArray[np.float64]
-"""Shape (3, 3): (x, y, 1) of one picture to (X, Y, W) of another, at X / W, Y / W."""
+"""Shape (3, 3): maps (x, y, 1) in one picture to (X, Y, W) in another, at X / W, Y / W."""
 
 REMEMBERED = 256
-"""Number of cached maps: each claim is looked at several times."""
+"""Number of cached maps: each claim is used several times."""
 LARGEST = 1e6
-"""Of the numbers of a map; ours: a picture has 32768 pixels per side at most."""
+"""Limit on the numbers of a map; ours: a picture has at most 32768 pixels per side."""
 FARTHEST = 1e9
 """Pixels from a picture's corner beyond which nothing is tracked."""
 STEEPEST = 1e12
@@ -25,7 +25,7 @@ def map_of(numbers: Sequence[float]) -> Map | None:
     """Six numbers (X = a x + b y + c, Y = d x + e y + f) or nine (a homography) as a map.
 
     Returns:
-        None where there is no way back, or no picture could have such a map: anything may be claimed.
+        None if it is not invertible, or no picture could have such a map: claims may contain anything.
     """
     return _map_of(tuple(numbers))
 
@@ -55,16 +55,16 @@ def scaled(x: float, y: float) -> Map:
 
 
 def onto(box: Box, size: tuple[int, int]) -> Map:
-    """The map from a picture of `size` pixels, width and height, onto a box."""
+    """The map from a picture of `size` (width and height, in pixels) onto a box."""
     x0, y0, x1, y1 = box
     return moved(x0, y0) @ scaled((x1 - x0) / size[0], (y1 - y0) / size[1])
 
 
 def corners(box: Box, way: Map) -> NDArray[np.float64] | None:
-    """Where a map takes the corners of a box, shape (2, 4), clockwise from the upper left one.
+    """The corners of a box under a map, shape (2, 4), clockwise from the upper left one.
 
     Returns:
-        None where the horizon of a perspective runs through the box, or near it.
+        None if the horizon of a perspective runs through the box, or near it.
     """
     x0, y0, x1, y1 = box
     there = way @ np.array([[x0, x1, x1, x0], [y0, y0, y1, y1], [1, 1, 1, 1]], np.float64)
@@ -75,13 +75,13 @@ def corners(box: Box, way: Map) -> NDArray[np.float64] | None:
 
 
 def around(points: NDArray[np.float64]) -> Box:
-    """The box around some points, shape (2, n)."""
+    """The bounding box of some points, shape (2, n)."""
     (x0, y0), (x1, y1) = points.min(axis=1), points.max(axis=1)
     return float(x0), float(y0), float(x1), float(y1)
 
 
 def covered(points: NDArray[np.float64]) -> float:
-    """The area within a polygon, shape (2, n)."""
+    """The area of a polygon, shape (2, n)."""
     x, y = points
     after = [*range(1, len(x)), 0]
     return abs(float(x @ y[after] - y @ x[after])) / 2

@@ -9,10 +9,10 @@ from PIL import Image, ImageDraw
 from vtune.schema.decoded import Pixels
 
 FINE = 512
-"""Pixels per side, at most, on which the parts of a picture are laid out; ours."""
+"""Limit on the pixels per side of the raster on which the parts of a picture are laid out; ours."""
 BLANK = 8
 """Grey levels by which the channels of a margin may differ from its most common colour; ours, as for plain
-regions in `verify.py`: JPEG stays below it."""
+regions in `verify.py`: JPEG noise stays below it."""
 
 
 def showing(
@@ -22,9 +22,9 @@ def showing(
 
     Args:
         pixels: The picture, RGB.
-        counted: Corners of the parts that count as they are, blank or not, each of shape (2, n).
-        passed_over: Corners of the parts that do not count, where no counted one lies over them. What lies in
-            neither counts unless it is of one colour: figures and canvases have margins.
+        counted: Corners of the parts that count fully, blank or not, each of shape (2, n).
+        passed_over: Corners of the parts that do not count, unless a counted one covers them. Everything
+            outside both counts unless it is of one colour: figures and canvases have margins.
     """
     height, width = pixels.shape[:2]
     step = -(-max(height, width) // FINE)
@@ -33,7 +33,7 @@ def showing(
     pen = ImageDraw.Draw(layout)
     for parts, value in ((passed_over, 1), (counted, 2)):
         for part in parts:
-            # A polygon of Pillow's holds its last row and column.
+            # Pillow's polygons include their last row and column.
             pen.polygon([(x / step - 0.5, y / step - 0.5) for x, y in part.T], fill=value)
     parts_of = np.asarray(layout)
     cells = int((parts_of == 2).sum()) + _lively(coarse[parts_of == 0])
@@ -41,7 +41,7 @@ def showing(
 
 
 def _lively(pixels: NDArray[np.uint8]) -> int:
-    """How many of some pixels, shape (n, 3), do not have their most common colour."""
+    """How many of the given pixels, shape (n, 3), differ from their most common colour."""
     if len(pixels) == 0:
         return 0
     colour = np.array([np.bincount(channel, minlength=256).argmax() for channel in pixels.T])

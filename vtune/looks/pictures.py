@@ -19,7 +19,7 @@ def viewed(data: bytes, seen: tuple[int, int] | None) -> View:
 
     Args:
         data: The picture.
-        seen: Width and height that the policy's processor gives it; None for its own.
+        seen: Width and height that the policy's processor gives it; None for its own size.
 
     Raises:
         DataError: If it is not a picture.

@@ -1,6 +1,6 @@
 """Registers two pictures of one place where the claimed map is slightly off.
 
-A pixel of rounding is a twentieth of a target of 20 pixels, which a comparison spot by spot does not forgive.
+One pixel of rounding is a twentieth of a target of 20 pixels, too much for a local comparison.
 """
 
 import cv2
@@ -12,20 +12,20 @@ from vtune.looks.geometry import Map, moved
 from vtune.schema.decoded import Pixels
 
 REACH = 0.08
-"""How far a claim may be off, as a share of the `span`."""
+"""How far a claim may be off, as a fraction of the `span`."""
 STEPS = 20
-"""Of the refinement."""
+"""Limit on the iterations of the refinement."""
 
 
 def margin(side: int) -> int:
-    """Pixels around a grid of this `span` that are searched."""
+    """Pixels around a grid with this `span` that are searched."""
     return max(2, round(REACH * side))
 
 
 def registered(first: Pixels, around: Pixels) -> Map:
     """From the grid of `first` to that of `around`: the same place with `margin` more on each side.
 
-    The best shift by the strength of edges, then a bounded affine refinement.
+    First the best shift by edge strength, then a bounded affine refinement.
     """
     height, width = first.shape[:2]
     most = (around.shape[1] - width) // 2
@@ -46,7 +46,7 @@ def registered(first: Pixels, around: Pixels) -> Map:
 
 
 def _edges(picture: Pixels, side: int) -> NDArray[np.float32]:
-    """Strength of edges of the liveliest channel, with the strong ones held back."""
+    """Edge strength of the liveliest channel, compressed so that strong edges do not dominate."""
     smooth = cv2.GaussianBlur(picture.astype(np.float32), (0, 0), 0.8, borderType=cv2.BORDER_REFLECT)
     across = cv2.Sobel(smooth, cv2.CV_32F, 1, 0, ksize=3, scale=0.25)
     down = cv2.Sobel(smooth, cv2.CV_32F, 0, 1, ksize=3, scale=0.25)

@@ -17,30 +17,30 @@ from vtune.schema.decoded import Pixels
 from vtune.schema.trajectory import Look
 
 FINEST, COARSEST = 96, 24
-"""Longer side of the grid on which pictures are compared, at most and at least; ours. More for strips."""
+"""Limits on the longer side of the grid on which pictures are compared; ours. Strips get more."""
 LONGER = 8.0
-"""Times as many for strips, at most."""
+"""Upper bound on how much longer the grid of a strip may be."""
 NARROWEST = 12
-"""Shorter side of the grid, at least."""
+"""Lower bound on the shorter side of the grid."""
 FADED = 0.6
-"""Share of a region's own contrast below which too little of it is left on a grid; ours. Of hatching pixel by
-pixel 0.1 to 0.5 is left on 64 pixels for 72, or between pixels."""
+"""Fraction of a region's own contrast below which a grid has lost too much of it; ours. Pixel-level hatching
+keeps 0.1 to 0.5 on a grid of 64 pixels for 72, or on one that lies between pixels."""
 CLEAR = 0.62
-"""Mean agreement that a view needs which is verified on a region's own pixels alone; ours. Thresholds and
-outlines of hatching have 0.77 and more; a glyph that was closed to a block, and says nothing of its digit,
+"""Mean agreement needed if a view is verified only on a region's own pixels; ours. Thresholds and
+outlines of hatching reach 0.77 or more; a glyph filled to a block, which no longer shows its digit,
 0.59 at most."""
 ENOUGH = 64
-"""Longer side that a region needs, of its own pixels, so that a smaller view of it is compared as it is.
-Details finer than this are not asked for; in a smaller region every pixel may count."""
+"""Longer side, in its own pixels, from which a region is compared with a smaller view at the view's
+resolution. Finer details are then not required; in a smaller region every pixel may matter."""
 LEGIBLE = 14
-"""Pixels, the root of the area, below which nothing can be read: one patch of Qwen2.5-VL."""
+"""Square root of the area, in pixels, below which nothing can be read: one patch of Qwen2.5-VL."""
 PLAIN = 3.0
-"""Grey levels of standard deviation below which a region, or what is shown of it, has no structure."""
+"""Standard deviation, in grey levels, below which a region, or what is shown of it, has no structure."""
 SAME_COLOUR = 8
 """Grey levels by which the channels of a region without structure may differ from what is shown of it; ours.
-Any plain picture would show it otherwise; so enhanced, it cannot be known."""
+Otherwise any plain picture would show it; once enhanced, it cannot be recognised."""
 ROUNDED = 0.35
-"""Grey levels, as a standard deviation, that rounding leaves of nothing; ours."""
+"""Standard deviation, in grey levels, that rounding alone can cause; ours."""
 BOUNDS = Bounds(
     mean=0.55,
     worst=0.45,
@@ -52,43 +52,45 @@ BOUNDS = Bounds(
     direction=0.12,
 )
 CONTRAST = 2.0
-"""What `Agreement` must reach for a region to be verified. Ours: see README.md for how they were chosen."""
+"""What `Agreement` must reach for a region to be verified. Ours: README.md explains the values."""
 ALIKE = 0.85
-"""What mean, worst and finest must reach between a bilevel picture and the region thresholded alike; ours.
-Otsu's threshold reaches 0.93 to 1 of each; scattered, noisy or coarse pictures, thresholded, 0.84 at most."""
+"""What mean, worst and fine agreement must reach between a bilevel picture and the region thresholded alike;
+ours. Otsu's threshold reaches 0.93 to 1 for each; scattered, noisy or coarse pictures, thresholded, at most
+0.84."""
 AGREEING = 0.5
-"""Local correlation of a window that agrees."""
+"""Local correlation from which a window counts as agreeing."""
 LEAST = 0.2
-"""What a plain picture must still agree by where the policy gets fewer pixels than the region has. Ours."""
+"""Minimum agreement of a plain picture if the policy gets fewer pixels than the region has. Ours."""
 KEPT = 0.6
-"""Share of what a plain picture agrees by that the returned one must agree by too. Ours: else a frame around
-nothing would do, where a reduced region has little left but its rim."""
+"""Fraction of a plain picture's agreement that the returned picture must reach too. Ours: otherwise a frame
+around nothing would pass if a reduced region has little left but its rim."""
 MOST_DRAWN = 1 << 21
-"""Pixels of a returned picture that is drawn again for comparison, at most."""
+"""Limit on the pixels of a returned picture that is redrawn for comparison."""
 NOTHING = 0.05
-"""Share of structure in agreeing windows below which a picture shows nothing of what it claims."""
+"""Fraction of structure in agreeing windows below which a picture shows nothing of what it claims."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
-    """What came of a claim."""
+    """The result of checking a claim."""
 
     look: Look
     why: str
     side: float
-    """Pixels of the region as the policy sees it: the root of its area, at its worse direction's scale."""
+    """Pixels per side of the region as the policy sees it: the root of its area, at the scale of its worse
+    direction."""
     found: Agreement | None = None
-    """None where the pixels were not compared."""
+    """None if the pixels were not compared."""
     partly: bool = False
-    """Unverified for what is hidden in places alone: all that `found.windows` agree on is shown."""
+    """Unverified only because parts are hidden: everything on which `found.windows` agree is shown."""
 
 
 def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
-    """Hold a claim against the pixels.
+    """Check a claim against the pixels.
 
     Args:
         source: The input, RGB, shape (H, W, 3).
-        view: What was returned.
+        view: The returned picture.
         claim: From pixels of the returned picture to pixels of the input.
         box: The region, xyxy in pixels of the input.
     """
@@ -98,7 +100,7 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
         return Checked("unverified", "the horizon of its perspective runs through it", 0.0)
     own = math.sqrt((box[2] - box[0]) * (box[3] - box[1]))
     side = own * _finest(there, box, view.scale)
-    # What a processor enlarges has no more in it than before.
+    # Enlarging by the policy's processor adds no information.
     kept = own * min(1.0, _finest(there, box, _shrinking(view)))
     if side < LEGIBLE or kept < min(LEGIBLE, 0.9 * own):
         return Checked("illegible", f"{min(side, kept):.0f} pixels per side as the policy sees it", side)
@@ -117,10 +119,11 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
 
 
 def _fades(source: Pixels, box: Box, size: tuple[int, int]) -> bool:
-    """Whether a grid loses what a region's own pixels show, and these are few enough to be a grid themselves.
+    """Whether a grid loses what a region's own pixels show, and there are few enough of these to serve as a
+    grid.
 
     A grid that is coarser than a region's pixels, or lies between them, averages hatching away, and with it
-    what a threshold, an outline or more contrast had made of it before the policy's processor shrank the
+    anything that a threshold, an outline or more contrast made of it before the policy's processor shrank the
     picture.
     """
     own = _own(source, box)
@@ -141,16 +144,16 @@ def _on_grid(
     *,
     own: bool,
 ) -> Checked:
-    """Compare a region on a grid of `size`, width and height, from which `way` leads to the input.
+    """Compare a region on a grid of `size` (width and height), which `way` maps to the input.
 
-    `own`: the grid is the region's own pixels.
+    `own`: the grid consists of the region's own pixels.
     """
     back = inverse(claim)
     first, shown = sampled(source, way, size), view.part(back @ way, size)
     faint = None
     if contrast(_within(first)) < PLAIN:
         faint = _faint(_plain_view(source, view, claim, back @ way, first), shown, side)
-        # On a grid a little coarser than itself, hatching fades, and may be seen where it is enhanced.
+        # On a grid slightly coarser than the hatching it fades, yet it may be visible if enhanced.
         if faint.look == "verified" or contrast(_own(source, box)) < PLAIN:
             return faint
     found = _compared(source, first, shown, view, claim, back @ way, side, own=own)
@@ -173,23 +176,23 @@ def _within(picture: Pixels) -> Pixels:
 
 
 def _own(source: Pixels, box: Box) -> Pixels:
-    """A region's own pixels: those of which more than half lies in it, and one at least."""
+    """A region's own pixels: those more than half inside it, and at least one."""
     x0, y0 = _corner(source, box)
     return source[y0 : max(y0 + 1, round(box[3])), x0 : max(x0 + 1, round(box[2]))]
 
 
 def _corner(source: Pixels, box: Box) -> tuple[int, int]:
-    """The first of a region's own pixels, x and y."""
+    """The first of a region's own pixels, as (x, y)."""
     return min(round(box[0]), source.shape[1] - 1), min(round(box[1]), source.shape[0] - 1)
 
 
 def _shrinking(view: View) -> tuple[float, float]:
-    """By how much the policy's processor shrinks a picture, across and down; 1 where it does not."""
+    """The factors by which the policy's processor shrinks a picture, across and down; 1 if it does not."""
     return min(1.0, view.scale[0]), min(1.0, view.scale[1])
 
 
 def _finest(there: NDArray[np.float64], box: Box, scale: tuple[float, float]) -> float:
-    """Pixels that the policy gets per pixel of a region, in the direction in which it gets fewest."""
+    """Pixels that the policy gets per pixel of a region, in the direction with the fewest."""
     across = (there[:, 1] - there[:, 0]) / (box[2] - box[0])
     down = (there[:, 3] - there[:, 0]) / (box[3] - box[1])
     way = np.array(scale)[:, np.newaxis] * np.stack([across, down], axis=1)
@@ -197,7 +200,7 @@ def _finest(there: NDArray[np.float64], box: Box, scale: tuple[float, float]) ->
 
 
 def _copied(source: Pixels, view: View, claim: Map, box: Box) -> bool:
-    """Whether the policy sees the very pixels of a box: as most crops are, and quick to see."""
+    """Whether the policy sees the exact pixels of a box: true of most crops, and quick to check."""
     left, top = claim[0, 2], claim[1, 2]
     if min(view.scale) < 1 or not np.array_equal(claim, moved(round(left), round(top))):
         return False
@@ -211,13 +214,13 @@ def _copied(source: Pixels, view: View, claim: Map, box: Box) -> bool:
 
 
 def _faint(first: Pixels, second: Pixels, side: float) -> Checked:
-    """A region with next to no structure is known by its very detail, in its colour, or not at all."""
+    """Recognise a nearly structureless region by its exact detail in the right colour, or not at all."""
     plane = first.astype(np.float32)
     off = plane - second
     colour = off.mean(axis=(0, 1))
-    # Shading is not detail: whatever is blurred keeps it.
+    # Shading is not detail: it survives any blur.
     detail = plane - blurred(plane, BANDS[-1] * span(*first.shape[:2]))
-    # The root of the square: the mean of what is off would forgive a glyph that is gone.
+    # Root mean square: a plain mean would tolerate a missing glyph.
     lost = float(np.sqrt(np.square(off - colour).mean()))
     same = np.abs(colour).max() <= SAME_COLOUR and lost <= max(ROUNDED, contrast(detail) / 2)
     if same:
@@ -232,18 +235,18 @@ def _compared(
 ) -> Checked:
     """Compare a region, on its grid, with what the policy sees of it; `way` leads from grid to view.
 
-    On its `own` pixels a region has all of its detail, of which a plain picture may keep little: what agrees
-    with such a one has to agree with the region itself, too, in every place.
+    On its `own` pixels a region has all of its detail, of which a plain picture may keep little. A view that
+    agrees with the plain picture must then also agree with the region itself, in every place.
     """
     found = _best(first, shown, view, way)
     if _passes(found, first):
         return Checked("verified", f"agrees by {found.mean:.2f}", side, found)
-    if agreement(first, first, BOUNDS).mean < BOUNDS.mean:  # an exact copy agrees no better
+    if agreement(first, first, BOUNDS).mean < BOUNDS.mean:  # even an exact copy agrees no better
         return _faint(_plain_view(source, view, claim, way, first), shown, side)
     reference = _plain_view(source, view, claim, way, first)
     if reference is not first:
         possible = agreement(first, reference, BOUNDS).mean
-        # What code has brought out before the picture was shrunk is there, whatever a plain one has lost.
+        # Detail that code brought out before the picture was shrunk counts, even if a plain picture loses it.
         throughout = found.mean >= BOUNDS.mean and found.worst >= BOUNDS.worst
         if not throughout and (possible < LEAST or contrast(reference) < CONTRAST):
             return Checked("illegible", f"its detail is lost at {side:.0f} pixels per side", side, found)
@@ -258,10 +261,10 @@ def _compared(
 
 
 def _once_thresholded(alike: Pixels, shown: Pixels, view: View, way: Map, found: Checked) -> Checked:
-    """Hold a bilevel picture that shows a region, on average, against the region thresholded alike.
+    """Compare a bilevel picture, which shows a region on average, with the region thresholded alike.
 
-    What a threshold makes plain is missing in places, and its lines run where the region has fine texture, so
-    honest ones fail against grey levels. What is noise or covered does not agree with the threshold either.
+    A threshold drops some areas, and its lines follow fine texture, so even honest ones fail against
+    grey levels. Noisy or covered pictures do not agree with the thresholded region either.
     """
     again = _best(alike, shown, view, way)
     if min(again.mean, again.worst, again.fine) < ALIKE or not _passes(again, alike):
@@ -270,7 +273,7 @@ def _once_thresholded(alike: Pixels, shown: Pixels, view: View, way: Map, found:
 
 
 def _best(first: Pixels, shown: Pixels, view: View, way: Map) -> Agreement:
-    """The agreement as claimed, `shown`, or, where that does not pass, in better register."""
+    """The agreement as claimed (`shown`) or, if that does not pass, after registration."""
     height, width = first.shape[:2]
     found = agreement(first, shown, BOUNDS)
     if _passes(found, first):
@@ -285,7 +288,7 @@ def _best(first: Pixels, shown: Pixels, view: View, way: Map) -> Agreement:
 def _plain_view(source: Pixels, view: View, claim: Map, way: Map, first: Pixels) -> Pixels:
     """What the policy would see of the region in a plain picture of the same size and claim.
 
-    The region itself, `first`, where neither the policy's processor nor the code shrinks anything, or the
+    The region itself, `first`, if neither the policy's processor nor the code shrinks anything, or if the
     picture is too large.
     """
     height, width = first.shape[:2]
@@ -303,7 +306,7 @@ def _passes(found: Agreement, first: Pixels) -> bool:
 
 
 def _shows(found: Agreement, first: Pixels) -> bool:
-    """Whether all bounds hold but the one of the worst piece."""
+    """Whether all bounds except that on the worst piece hold."""
     clear = found.contrast >= max(CONTRAST, BOUNDS.visible * contrast(first))
     return clear and BOUNDS.hold_but_in_places(found)
 
@@ -331,7 +334,7 @@ def _shortfall(found: Agreement) -> str:
 def _grid(box: Box, back: Map, view: View) -> tuple[int, int]:
     """Width and height of the grid on which a region is compared.
 
-    Its own pixels decide, not the shown ones: a coarser grid would average away what a small view has lost.
+    Based on its own pixels, not the shown ones: a coarser grid would average away what a small view has lost.
     """
     wide, high = box[2] - box[0], box[3] - box[1]
     own = max(wide, high)

@@ -12,38 +12,38 @@ from vtune.looks.geometry import Map, around, corners, moved, scaled
 from vtune.schema.decoded import Pixels
 
 SHRUNK = 1.3
-"""Pixels of a picture per pixel of the grid above which it is shrunk first, so that nothing is skipped."""
+"""Pixels of a picture per pixel of the grid above which it is shrunk first, so that no pixel is skipped."""
 LONGEST = 8192
-"""Pixels of a side that OpenCV is given to warp, which takes no more than 32766."""
+"""Limit on a side given to OpenCV for warping, in pixels; its own limit is 32766."""
 EDGE = 4
-"""Pixels around a part that a resize looks at."""
+"""Pixels around a part that a resize needs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A picture that was returned, and the size at which the policy sees it."""
+    """A returned picture, and the size at which the policy sees it."""
 
     pixels: Pixels
-    """As it was returned, RGB."""
+    """As returned, RGB."""
     seen: tuple[int, int]
     """Width and height that the policy's processor gives it."""
     small: Pixels | None = None
-    """The picture so shrunk, where that is at hand: claims of one picture share it."""
+    """The picture shrunk to that size, if available: shared by all claims about the picture."""
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Seen pixels for one returned pixel, across and down."""
+        """Seen pixels per returned pixel, across and down."""
         height, width = self.pixels.shape[:2]
         return self.seen[0] / width, self.seen[1] / height
 
     def part(self, way: Map, size: tuple[int, int]) -> Pixels:
         """A part of what the policy sees, on a grid.
 
-        A processor that enlarges adds nothing, so only shrinking is done over again, as Qwen2-VL's does it.
+        A processor that enlarges adds nothing, so only shrinking is repeated, in the same way as Qwen2-VL.
 
         Args:
             way: From the grid to pixels of the returned picture.
-            size: Of the grid, width and height.
+            size: Width and height of the grid.
         """
         if min(self.scale) >= 1:
             return sampled(self.pixels, way, size)
@@ -54,19 +54,19 @@ class View:
 
 
 def shrunk(pixels: Pixels, seen: tuple[int, int]) -> Pixels:
-    """A picture at the size at which the policy sees it, no side longer than it was: as Qwen2-VL shrinks."""
+    """A picture at the size at which the policy sees it, but no side enlarged: shrunk as Qwen2-VL does it."""
     height, width = pixels.shape[:2]
     size = min(seen[0], width), min(seen[1], height)
     return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC))
 
 
 def sampled(pixels: Pixels, way: Map, size: tuple[int, int]) -> Pixels:
-    """A part of a picture on a grid, averaged where the grid is coarser; its edge continues outside of it.
+    """A part of a picture on a grid, averaged if the grid is coarser; outside, its edge pixels are repeated.
 
     Args:
         pixels: The picture, shape (h, w, 3).
         way: From the grid to pixels of the picture.
-        size: Of the grid, width and height.
+        size: Width and height of the grid.
     """
     box = _needed(way, size, (pixels.shape[1], pixels.shape[0]))
     if box is None:
@@ -78,7 +78,7 @@ def sampled(pixels: Pixels, way: Map, size: tuple[int, int]) -> Pixels:
     if (wide, high) != (right - left, bottom - top):
         way = scaled(wide / (right - left), high / (bottom - top)) @ way
         part = np.asarray(cv2.resize(part, (wide, high), interpolation=cv2.INTER_AREA), np.uint8)
-    # OpenCV counts from the centres of pixels.
+    # OpenCV's coordinates refer to pixel centres.
     centred = moved(-0.5, -0.5) @ way @ moved(0.5, 0.5)
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
     found = cv2.warpPerspective(part, centred, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
@@ -86,7 +86,7 @@ def sampled(pixels: Pixels, way: Map, size: tuple[int, int]) -> Pixels:
 
 
 def _enough(length: int, row: NDArray[np.float64], size: tuple[int, int]) -> int:
-    """Pixels that a part of a picture needs along one of its sides, for a grid: nothing is skipped then."""
+    """Pixels that a part of a picture needs along one side so that a grid skips none."""
     spanned = max(1.0, abs(row[0]) * size[0] + abs(row[1]) * size[1])  # picture pixels that the grid spans
     coarse = spanned / math.hypot(*size)
     wanted = length if coarse <= SHRUNK else max(1, round(length / coarse))
@@ -94,7 +94,7 @@ def _enough(length: int, row: NDArray[np.float64], size: tuple[int, int]) -> int
 
 
 def _needed(way: Map, size: tuple[int, int], of: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """The pixels of a picture that a part of it is made from; None where it lies outside of it."""
+    """The pixels of a picture that a part of it depends on; None if the part lies outside."""
     there = corners((0, 0, *size), way)
     if there is None:
         return None
