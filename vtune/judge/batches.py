@@ -17,11 +17,12 @@ from vtune.judge.completions import Completions, Rejected, Unknown
 
 ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
-"""The only one that OpenAI offers."""
+"""The only completion window that OpenAI offers."""
 MOST_QUESTIONS, MOST_BYTES = 50_000, 64 * 2**20
-"""Of a batch: OpenAI's limit, and ours (OpenAI's is 200 MB), for a batch is in memory until it is sent."""
+"""Limits per batch: OpenAI's, and ours (OpenAI's is 200 MB), because a batch is held in memory until it is
+sent."""
 TRIES = 3
-"""Limit on questions that are asked alone before a batch; ours."""
+"""Limit on questions that are asked individually before a batch; ours."""
 _FIX = (
     "if it expired, --resume asks the rest again; otherwise see what the endpoint "
     "says of it; one that takes no batches is asked with `batch: false`"
@@ -34,25 +35,25 @@ ENDED = ("completed", "failed", "expired", "cancelled")
 
 @dataclass(slots=True)
 class _Sent:
-    """A batch under way."""
+    """A batch in progress."""
 
     file: str
-    """Id of its questions at the endpoint."""
+    """ID of its file of questions at the endpoint."""
     batch: str | None
-    """Its own id; None: it was asked for, and the answer has not come."""
+    """ID of the batch; None if it was requested but no answer has arrived."""
     questions: int
     held: Tokens
-    """What it may take."""
+    """Upper bound on its token usage."""
 
     @property
     def share(self) -> Tokens:
-        """What one of its questions may take, on average."""
+        """Average upper bound on the usage of one of its questions."""
         return Tokens(-(-self.held.input // self.questions), 0, -(-self.held.output // self.questions))
 
 
 @dataclass(slots=True)
 class _Outcome:
-    """What came of a batch."""
+    """The outcome of a batch."""
 
     found: list[tuple[str, Completed]] = field(default_factory=list)
     failure: str | None = None
@@ -63,10 +64,10 @@ class Batches:
 
     Args:
         completions: The endpoint, open.
-        state: The file; it is there for as long as a batch is under way. Those of another endpoint are
+        state: The file; it exists while a batch is in progress. Batches of another endpoint in it are
             forgotten.
-        poll_s: Seconds between two looks at a batch.
-        tell: Told of each batch that the endpoint does not know any more.
+        poll_s: Seconds between polls of a batch.
+        tell: Called with a message for each batch that the endpoint no longer knows.
 
     Raises:
         DataError: If the file cannot be read.
@@ -82,13 +83,13 @@ class Batches:
         self._held = Tokens()
         self._under_way: list[_Sent] = []
         self.names: set[str] = set()
-        """Of the questions that were put in."""
+        """Names of the questions added so far."""
         self.tries = TRIES
-        """Questions that may still be asked alone, to know what the model refuses."""
+        """Questions that may still be asked individually, to learn which settings the model refuses."""
         self.turn = asyncio.Lock()
-        """Questions are put in one after the other: so no more than a batch is in memory."""
+        """Questions are added one at a time, so that no more than one batch is in memory."""
         self.failed: ServiceError | None = None
-        """Why no more can be put in."""
+        """Why no more can be added."""
         if state.exists():
             self._restore()
 
@@ -109,9 +110,9 @@ class Batches:
         """Add a question.
 
         Args:
-            name: By which its reply is found.
-            body: Of its request.
-            held: What it may take.
+            name: Identifies its reply.
+            body: Body of its request.
+            held: Upper bound on its token usage.
         """
         row = {"custom_id": name, "method": "POST", "url": ENDPOINT, "body": body}
         line = json.dumps(row).encode() + b"\n"
@@ -122,14 +123,14 @@ class Batches:
 
     @property
     def full(self) -> bool:
-        """Whether what was added must be sent before more is."""
+        """Whether the added questions must be sent before more are added."""
         return len(self._lines) >= MOST_QUESTIONS or self._size >= MOST_BYTES
 
     async def send(self) -> bool:
-        """Send what was added as a batch; returns whether any is in progress now.
+        """Send the added questions as a batch; returns whether any batch is in progress now.
 
         Raises:
-            ServiceError: If the endpoint takes none.
+            ServiceError: If the endpoint does not accept it.
         """
         if not self._lines:
             return bool(self._under_way)
@@ -139,10 +140,10 @@ class Batches:
         sent = _Sent(file.id, None, len(self._lines), self._held)
         self._lines, self._size, self._held = [], 0, Tokens()
         self._under_way.append(sent)
-        self._write()  # whoever is killed now finds the batch by its file
+        self._write()  # if the process is killed from here on, the batch can be found by its file
         try:
             with self._failing():
-                # No second attempt: the first may have begun one.
+                # No retry: the first attempt may have started a batch.
                 batch = await client.with_options(max_retries=0).batches.create(
                     input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW
                 )
@@ -154,13 +155,14 @@ class Batches:
         return True
 
     async def replies(self) -> AsyncIterator[tuple[str, Completed, Tokens]]:
-        """Each reply of the batches under way: its question, itself, and what it took at most, on average.
+        """Each reply of the batches in progress: name of its question, the completion, average upper bound on
+        its usage.
 
-        Questions that a batch does not answer are left out, and so are those of one that the endpoint no
-        longer knows. A batch is forgotten once its replies were taken.
+        Questions that a batch does not answer are left out, as are those of a batch that the endpoint no
+        longer knows. A batch is forgotten once its replies have been consumed.
 
         Raises:
-            ServiceError: When all have ended, if one of them failed; or if the endpoint cannot be reached.
+            ServiceError: After all have ended, if one of them failed; or if the endpoint cannot be reached.
         """
         failures = []
         for sent in list(self._under_way):
@@ -214,7 +216,7 @@ class Batches:
         return _Outcome(found, failure)
 
     async def _begun_with(self, file: str) -> str | None:
-        """The id of the batch that was begun with a file of questions, if one was."""
+        """The ID of the batch that was started with a file of questions, if any."""
         async for batch in self._completions.opened.batches.list():
             if batch.input_file_id == file:
                 return batch.id
@@ -230,7 +232,7 @@ class Batches:
     async def _lines_of(self, file: str | None) -> list[str]:
         if file is None:
             return []
-        # Not by `splitlines`: a reply may hold other ends of lines as they are.
+        # Not `splitlines`: a reply may contain other line separators unescaped.
         text = (await self._completions.opened.files.content(file)).text
         return [line for line in text.split("\n") if line.strip()]
 
@@ -238,7 +240,8 @@ class Batches:
 def _read(completions: Completions, lines: list[str]) -> list[tuple[str, Completed]]:
     """(name, completion) of each line that has one.
 
-    Where two lines of one name differ, nobody can say which is the reply: there is none, and both are paid.
+    If two lines with the same name differ, there is no way to tell which is the reply: so none, and both are
+    charged.
     """
     found: dict[str, Completed] = {}
     for line in lines:
@@ -250,12 +253,12 @@ def _read(completions: Completions, lines: list[str]) -> list[tuple[str, Complet
                 first = found.setdefault(name, read)
                 found[name] = first if first.text == read.text else _no_reply(first, read)
         except (ValueError, KeyError, TypeError):
-            continue  # as one that failed
+            continue  # treated as a failed line
     return list(found.items())
 
 
 def _no_reply(first: Completed, second: Completed) -> Completed:
-    """What two replies that differ come to: no text, and the tokens of both, where they are known."""
+    """The result of two replies that differ: no text, and the tokens of both, if known."""
     return replace(
         first,
         text="",
@@ -270,7 +273,8 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 def _complaint(batch: Any, lines: list[str]) -> str:
-    """What the endpoint says of a batch that failed: of the whole, else of its first question; or nothing."""
+    """What the endpoint says about a failed batch: about the whole, else about its first question; or
+    nothing."""
     errors = batch.errors.data if batch.errors is not None else None
     said = [error.message for error in errors or () if error.message]
     for line in lines[:1]:
@@ -279,5 +283,5 @@ def _complaint(batch: Any, lines: list[str]) -> str:
             error = row.get("error") or row["response"]["body"]["error"]
             said.append(str(error["message"]))
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # it says nothing that can be read
+            continue  # no readable message
     return f": {said[0]}" if said else ""

@@ -14,9 +14,9 @@ MILLION = 1_000_000
 AROUND = 64
 """Tokens that a chat template may add around a question; ours."""
 WHOLE = 100
-"""From this amount on, money is shown in whole numbers."""
+"""Amounts of money from here on are shown as whole numbers."""
 PICTURE = 16_384
-"""Limit on tokens of a picture: Qwen2.5-VL's default limit; OpenAI's models take fewer."""
+"""Upper bound on the tokens of a picture: Qwen2.5-VL's default limit; OpenAI's models use fewer."""
 
 
 class Prices(Strict):
@@ -48,7 +48,7 @@ class Tokens:
     """Usage of requests."""
 
     input: int = 0
-    """Including cached ones."""
+    """Including cached tokens."""
     cached: int = 0
     output: int = 0
 
@@ -59,7 +59,7 @@ class Tokens:
         self.output += other.output
 
     def cost(self, prices: Prices) -> float:
-        """What they cost."""
+        """Total cost of these tokens."""
         fresh = (self.input - self.cached) * prices.input
         return (fresh + self.cached * prices.cached_input + self.output * prices.output) / MILLION
 
@@ -69,22 +69,22 @@ def _total(tokens: Tokens) -> int:
 
 
 def _amount(money: float) -> str:
-    """Three digits, or all of a larger whole number: no exponent."""
+    """With three significant digits, or in full if the whole number has more; no exponent."""
     return f"{money:.3g}" if money < WHOLE else f"{money:.0f}"
 
 
 class Purse:
     """Tracks what was spent and what requests in progress may still cost.
 
-    A request is let through only where all of it fits: as many input tokens as it has bytes, which no
-    tokenizer exceeds, and the longest reply. So the limit holds, and a little of it may be left over. A
-    request that was sent and never answered counts as all that was set aside for it, and so does each answer
-    of status 200 that is not a completion: as much is set aside for the attempt that follows. Other retries
-    inside of a request, after an attempt that the server charges for, are not counted.
+    A request is allowed only if all of it fits: as many input tokens as it has bytes, which no
+    tokenizer exceeds, and the longest possible reply. So the limit holds, and a little of it may be left
+    over. A request that was sent but never answered counts in full, and so does each answer with
+    status 200 that is not a completion: as much again is reserved for the next attempt. Other retries
+    within a request, after an attempt that the server charges for, are not counted.
 
     Args:
         budget: The limits.
-        prices: What tokens cost; None where no limit is in money.
+        prices: Token prices; None if there is no limit in money.
     """
 
     def __init__(self, budget: Budget, prices: Prices | None) -> None:
@@ -94,10 +94,10 @@ class Purse:
         self.spent = Tokens()
 
     def hold(self, texts: list[str], pictures: int, output: int) -> Tokens:
-        """Reserve what a request may cost; to be given to `settle`.
+        """Reserve what a request may cost; pass the result to `settle`.
 
         Raises:
-            OverBudget: If it may be more than is left.
+            OverBudget: If it may exceed what is left.
         """
         size = sum(len(text.encode()) for text in texts) + AROUND + pictures * PICTURE
         most = Tokens(input=size, output=output)
@@ -112,7 +112,7 @@ class Purse:
                 fix="raise `budget.tokens`, and continue with --resume",
             )
         if self._budget.money is not None and self._prices is not None:
-            # Cached tokens may be dearer than others: nobody has said they are not.
+            # Nothing guarantees that cached tokens are cheaper.
             dearest = max(self._prices.input, self._prices.cached_input)
             spent = self.spent.cost(self._prices)
             held, next_one = (

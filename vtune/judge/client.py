@@ -26,17 +26,17 @@ MORE_ROOM = "raise `max_tokens` of the judge: a model that reasons needs some th
 
 
 class PutOff(NoReply):
-    """A question that is not asked now: it goes into a batch."""
+    """A question that is not asked now, because it goes into a batch."""
 
 
 class JudgeClient:
     """Asks a judge; an async context manager.
 
-    The same question (model, settings, text, pictures) is sent once: replies are kept in memory (the latest
-    `most`) and, with a cache file, on disk; who asks while it is under way waits for the same reply. Failures
-    are not kept.
+    The same question (model, settings, text, pictures) is sent only once: replies are cached in memory (the
+    latest `most`) and, with a cache file, on disk; a caller who asks while it is in progress waits for the
+    same reply. Failures are not cached.
 
-    How an endpoint fails, and what a model refuses: see `Completions`.
+    For failures of an endpoint, and settings that a model refuses, see `Completions`.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class JudgeClient:
         purse: Purse | None = None,
         section: str = "judge",
     ) -> None:
-        """Prepare, without connecting.
+        """Create a client that is not connected yet.
 
         Args:
             endpoint: The endpoint.
-            cache: A JSONL file of replies, made if missing, written by one process only; None keeps them in
-                memory only.
-            most: Replies in memory, the oldest goes first; None keeps all, which a service that runs for
-                months cannot.
-            purse: Pays; what a cache file says was spent is taken from it first. None: one with the budget
-                of the endpoint.
-            section: The key of a recipe that names the endpoint; messages call the model by it.
+            cache: A JSONL file of replies, created if missing, written by one process only; None caches
+                replies in memory only.
+            most: Limit on replies in memory, evicting the oldest; None keeps all, which a service that runs
+                for months cannot afford.
+            purse: Tracks the spending; the spending recorded in a cache file is charged to it first. None: a
+                new one with the endpoint's budget.
+            section: The recipe key that configures the endpoint; messages name the model after it.
         """
         self._endpoint = endpoint
         self._cache = cache
@@ -88,20 +88,20 @@ class JudgeClient:
 
     @property
     def refused(self) -> frozenset[str]:
-        """Parameters that the model has refused: `temperature`, `max_tokens`."""
+        """Settings that the model has refused: `temperature`, `max_tokens`."""
         return self._completions.refused
 
     def facts(self) -> dict[str, Any]:
-        """`model`, and what its replies took, those before this session included (`Purse.facts`).
+        """`model`, and the usage of its replies, including those from before this session (`Purse.facts`).
 
-        With `by_batch` where some came by batches: how many.
+        With `by_batch`, the number that came from batches, if any did.
         """
         batched = {"by_batch": self._by_batch} if self._by_batch else {}
         return {"model": self._endpoint.model, **self._purse.facts(), **batched}
 
     @property
     def was_asked(self) -> bool:
-        """Whether it has given a reply, or has one kept from before."""
+        """Whether it has replied, or has a cached reply."""
         return bool(self._replies)
 
     async def __aenter__(self) -> Self:
@@ -131,17 +131,17 @@ class JudgeClient:
             self._file.close()
 
     def knows(self, prompt: Prompt, pictures: Sequence[Picture]) -> bool:
-        """Whether the reply is kept: then `ask` sends no request."""
+        """Whether the reply is cached, so that `ask` sends no request."""
         return self._key(prompt, pictures) in self._replies
 
     async def ask(self, prompt: Prompt, pictures: Sequence[Picture]) -> str:
         """The judge's reply to a prompt with pictures.
 
         Raises:
-            NoVerdict: If the judge refuses the question, or says nothing.
+            NoVerdict: If the judge refuses the question, or its reply is empty.
             OverBudget: If it may cost more than is left.
             PutOff: If it is asked in a batch.
-            NoReply: If no reply came.
+            NoReply: If there was no reply.
             DataError: If a picture cannot be read.
         """
         key = self._key(prompt, pictures)
@@ -155,10 +155,10 @@ class JudgeClient:
         if task is None:
             task = self._under_way[key] = asyncio.create_task(self._fetch(key, prompt, pictures))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
-        return await asyncio.shield(task)  # who gives up waiting takes no reply from the others
+        return await asyncio.shield(task)  # a caller that is cancelled must not cancel it for the others
 
     def put_off(self) -> None:
-        """Ask nothing until `ask_in_batches` is called: `ask` finds what is kept, or raises `PutOff`."""
+        """Ask nothing until `ask_in_batches` is called: `ask` returns cached replies, or raises `PutOff`."""
         self._instead = partial(PutOff, "it waits for a batch")
 
     async def ask_in_batches(
@@ -166,17 +166,18 @@ class JudgeClient:
     ) -> None:
         """Ask the questions of `ask_all` in batches of the endpoint; `ask` then finds the replies.
 
-        The first question of a client is asked alone: what the model refuses is then known, and no batch is
-        sent in vain. Each question of a batch is `PutOff` to who asks it. What depends on its reply goes into
-        a later batch: `ask_all` is called until it asks nothing new. What a batch does not answer, and what
-        the budget does not allow, is left to `ask`. Where the endpoint takes no batches, or one fails, `ask`
-        raises why, as `NoReply`.
+        A client's first question is asked individually: then it is known which settings the model refuses,
+        and no batch is sent in vain. For each question in a batch, `ask` raises `PutOff`. Questions that
+        depend on its reply go into a later batch: `ask_all` is called until it asks nothing new. What a batch
+        does not answer, and what the budget does not allow, is left to `ask`. If the endpoint does not
+        support batches, or one fails, `ask` raises the reason, as `NoReply`.
 
         Args:
-            ask_all: Asks all that there is to ask, and takes no harm from what has no reply.
-            state: Holds the names of batches under way, so that a run that was killed goes on with them.
-            poll_s: Between two looks at one.
-            tell: Told of each that the endpoint does not know any more; its questions are asked again.
+            ask_all: Asks everything there is to ask, and tolerates questions without a reply.
+            state: File with the names of batches in progress, so that a run that was killed can resume them.
+            poll_s: Seconds between polls of a batch.
+            tell: Called with a message for each batch that the endpoint no longer knows; its questions are
+                asked again.
 
         Raises:
             DataError: If `state` cannot be read.
@@ -200,14 +201,14 @@ class JudgeClient:
             self._settle_batches()
 
     async def _put_in(self, batches: Batches, key: str, prompt: Prompt, pictures: Sequence[Picture]) -> str:
-        """The reply to a question that is asked alone; all others go into a batch.
+        """The reply, if the question is asked individually; all other questions go into a batch.
 
         Raises:
             PutOff: If it is in a batch now.
             OverBudget: If it may cost more than is left.
         """
         async with batches.turn:
-            if key in self._replies:  # since a moment ago
+            if key in self._replies:  # cached in the meantime
                 return self._replies[key]
             if key not in batches.names and batches.failed is None:
                 reply = await self._tried(batches, key, prompt, pictures)
@@ -227,10 +228,10 @@ class JudgeClient:
     async def _tried(
         self, batches: Batches, key: str, prompt: Prompt, pictures: Sequence[Picture]
     ) -> str | None:
-        """The reply to a question that is asked alone, for what the model refuses is not known yet.
+        """The reply to a question asked individually, while it is not known which settings the model refuses.
 
-        None where that is known, or the question fails: it is asked again, in a batch or alone, and fails
-        there for all to see.
+        None if that is known, or if the question fails: it is asked again, in a batch or individually, and
+        that failure is reported.
         """
         if self._completions.has_answered or not batches.tries:
             return None
@@ -244,10 +245,10 @@ class JudgeClient:
             return None
 
     async def _take(self, batches: Batches) -> None:
-        """Keep the replies of all batches under way, when they have ended."""
+        """Wait for all batches in progress, and cache their replies."""
         try:
             async for key, completed, most in batches.replies():
-                if key not in self._replies:  # else a run that was killed has kept it
+                if key not in self._replies:  # otherwise a run that was killed has already cached it
                     used = _tokens(completed, most)
                     self._purse.spent.add(used)
                     self._keep(key, completed.text, used, batch=True, cut=completed.finish == LENGTH)
@@ -261,20 +262,20 @@ class JudgeClient:
     async def ask_for(
         self, prompt: Prompt, pictures: Sequence[Picture], read: Callable[[str], T | None], wanted: str
     ) -> T:
-        """What `read` finds in the judge's reply; where it finds nothing, the judge is asked once more.
+        """What `read` finds in the judge's reply; if it finds nothing, the judge is asked once more.
 
-        Nothing is read in a reply that was cut: what it quotes may look like a verdict, and its own be lost.
-        What could not be read the second time either is not kept on disk: a later session asks again.
+        A truncated reply is not read: text that it quotes may look like a verdict, while its own is cut off.
+        If the second reply is unreadable too, neither is kept on disk, so that a later session asks again.
 
         Args:
             prompt: The question.
-            pictures: They follow it.
-            read: Returns None for a reply that cannot be read.
+            pictures: Shown after the question.
+            read: Returns None if it cannot read a reply.
             wanted: What a reply should be, e.g. "TRUE or FALSE".
 
         Raises:
             NoVerdict: If the judge refuses the question, or the second reply cannot be read either.
-            ServiceError, DataError: As `ask`.
+            ServiceError, DataError: As in `ask`.
         """
         both = (prompt, insisting(prompt, wanted))
         why: list[NoVerdict] = []
@@ -297,7 +298,7 @@ class JudgeClient:
             whole, used = replace(held), Tokens()
 
             def lost() -> None:
-                """It counts as all that was set aside, and another attempt may take as much."""
+                """The attempt counts in full, and another may use as much."""
                 used.add(held)
                 whole.add(self._hold(prompt, pictures))
 
@@ -318,7 +319,8 @@ class JudgeClient:
         return self._text(completed)
 
     def _keep(self, key: str, reply: str, used: Tokens, *, batch: bool = False, cut: bool = False) -> None:
-        """Remember a reply, whether it came by a batch and was cut; of an empty one only what it cost."""
+        """Cache a reply, noting whether it came from a batch and was truncated; if it is empty, record only
+        its cost."""
         row: dict[str, Any] = {"key": key, "reply": reply or None, **asdict(used)}
         if reply:
             self._replies[key] = reply
@@ -337,7 +339,7 @@ class JudgeClient:
             self._file.flush()
 
     def _drop(self, key: str) -> None:
-        """Let a later session ask again; this one goes by what it has."""
+        """Make a later session ask again; this one keeps using the reply."""
         if self._file is not None and key in self._replies and key not in self._dropped:
             self._dropped.add(key)
             self._file.write(json.dumps({"key": key, "reply": None}) + "\n")
@@ -385,7 +387,7 @@ class JudgeClient:
 
 
 def _tokens(completed: Completed, held: Tokens | None) -> Tokens:
-    """What a reply took; where the endpoint does not count, all that was set aside for it."""
+    """The usage of a reply; if the endpoint does not report it, everything that was reserved."""
     if completed.input is None or completed.output is None:
         return Tokens() if held is None else held
     return Tokens(completed.input, completed.cached, completed.output)

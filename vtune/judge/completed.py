@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 LENGTH = "length"
-"""The `finish_reason` of a reply that was cut at its token limit: it may hold only thoughts."""
+"""The `finish_reason` of a reply that was cut at its token limit: it may contain nothing but thoughts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,15 +12,16 @@ class Completed:
     """What a model returned."""
 
     text: str
-    """Empty if it said nothing."""
+    """Empty if there was none."""
     thoughts: bool
-    """Whether the endpoint returned thoughts apart from the text, as servers that parse them do."""
+    """Whether the endpoint returned thoughts separately from the text, as servers with a reasoning parser
+    do."""
     finish: str
     """Its `finish_reason`: stop, length, content_filter; empty if there was no choice at all."""
     stop: str | None
     """The stop text that ended it, if the server reports it (vLLM's `stop_reason`)."""
     input: int | None
-    """Tokens, including cached ones; None if the endpoint does not count."""
+    """Number of tokens, including cached ones; None if the endpoint does not report it."""
     cached: int
     output: int | None
     model: str
@@ -30,10 +31,10 @@ class Completed:
 
 
 def completed(body: Any, model: str) -> Completed:
-    """The contents of a completion's body; a choice without a finish reason has ended by itself.
+    """The contents of a completion's body; a choice without a finish reason counts as complete.
 
     Raises:
-        ValueError: If it is not a completion. Gateways give their errors, and pages of HTML, a status of 200.
+        ValueError: If it is not a completion. Gateways send errors, and HTML pages, with status 200.
     """
     found = _object(body, "the body")
     choices = found.get("choices")
@@ -59,7 +60,7 @@ def completed(body: Any, model: str) -> Completed:
 
 
 def _text(choice: dict[str, Any]) -> str:
-    """What a choice says: of a message in parts, as of some models that reason, those that are text."""
+    """The text of a choice; if the message comes in parts, as from some reasoning models, its text parts."""
     message = choice.get("message")
     if message is None and choice.get("finish_reason") == "content_filter":
         return ""
@@ -71,7 +72,7 @@ def _text(choice: dict[str, Any]) -> str:
     text = content or said.get("refusal") or ""
     if not isinstance(text, str):
         raise ValueError("`content` is not a text")
-    # JSON may spell half a surrogate pair, which no file takes.
+    # JSON may contain half a surrogate pair, which no file can store.
     return text.encode("utf-8", "replace").decode()
 
 

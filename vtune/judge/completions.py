@@ -26,89 +26,90 @@ WRONG_QUESTION = frozenset({400, 413, 415, 422, 451})
 _NOT_FOUND = 404
 
 _NOT_ALLOWED = frozenset({401, 403})
-"""Statuses that speak of the key."""
+"""Statuses about the key."""
 
 _REFUSAL = re.compile(
     r"\b(?:un)?support|\bdeprecated\b|\bnot (?:allowed|permitted)\b|\bonly the default\b|\bcannot both be\b"
     r"|\bunrecognized\b|\bunknown (?:name|field|parameter|argument)\b|\bunexpected keyword\b",
     re.IGNORECASE,
 )
-"""What a server says of a parameter that a model does not take, whatever its value."""
+"""What servers say about a parameter that a model does not accept, whatever its value."""
 
 SAID = 500
-"""Characters of what an endpoint says of an error that are read and shown, ours."""
+"""Limit on the characters of an endpoint's error message that are read and shown; ours."""
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 8.0
-"""Between attempts, doubled each time, and up to a quarter less: as the `openai` client waits."""
+"""Between attempts, doubling each time, minus up to a quarter: as the `openai` client waits."""
 
 LENGTH, LATER_LENGTH = "max_tokens", "max_completion_tokens"
-"""The limit of a reply, and what newer models call it."""
+"""The limit on a reply's tokens, and its name for newer models."""
 
 
 class NoVerdict(ServiceError):
     """The model is up, but gives no usable reply to this question: it refuses it, or writes something else.
 
-    Another attempt would say the same.
+    Another attempt would give the same.
     """
 
 
 class Refused(NoVerdict):
-    """The endpoint refuses the question by status: a content filter, or it exceeds the context length."""
+    """The endpoint refuses the question with a status: a content filter, or it exceeds the context length."""
 
 
 class Empty(NoVerdict):
-    """The model says nothing; it may if asked in other words."""
+    """The reply is empty; rephrasing the question may help."""
 
 
 class Cut(Empty):
-    """The model was cut at its limit on tokens before it could give a verdict: the limit is ours."""
+    """The reply was cut at its token limit before a verdict: the limit is ours."""
 
 
 class NoReply(ServiceError):
-    """The model did not reply: it is down, the wait timed out, or it may not be asked.
+    """The model did not reply: it is down, the request timed out, or it may not be asked.
 
     Another attempt may get a reply.
     """
 
 
 class Rejected(ServiceError):
-    """The endpoint is up and refuses a request: nothing was done for it."""
+    """The endpoint is up but rejects a request: nothing was done for it."""
 
 
 class Unknown(Rejected):
-    """The endpoint does not know what a request names."""
+    """The endpoint does not know something that the request names."""
 
 
 class NoAnswer(NoReply):
-    """A request that was sent and not answered: the endpoint may have done the work, and charge for it."""
+    """A request that was sent but not answered: the endpoint may have done the work, and charge for it."""
 
 
 class Unreadable(NoAnswer):
-    """What came back, with status 200, is not a completion: cut short, or a page or an error of a gateway."""
+    """The response with status 200 is not a completion: truncated, or a page or an error from a gateway."""
 
 
 class Completions:
     """Asks one model for chat completions; an async context manager.
 
-    After as many failures in a row as there may be requests under way the model counts as down: then a
-    question gets one attempt, without waiting between retries, until one succeeds. So an outage stops a
-    run in minutes instead of hours. A status that refuses the question itself (4xx, but none that is worth
+    After as many consecutive failures as there may be concurrent requests, the model counts as down: then
+    each question gets one attempt, without retries, until one succeeds. So an outage stops a
+    run in minutes instead of hours. A status that rejects the question itself (4xx, except those worth
     a retry) is not such a failure: it says nothing about the next question.
 
-    A model may refuse a setting, or want `max_completion_tokens` for `max_tokens`. The first refusal says
-    so, and that question and all later ones are sent without the one, or by the other name.
+    A model may refuse a setting, or require `max_completion_tokens` instead of `max_tokens`. The first
+    refusal reveals that, and this question and all later ones are sent without the setting, or under the
+    other name.
 
     Args:
-        who: As messages call it, e.g. "the judge".
+        who: Name of the model in messages, e.g. "the judge".
         base_url: E.g. http://localhost:18901/v1.
-        model: Its name there.
-        concurrency: Requests that may be under way at the same time; the caller sees to it.
-        retries: Further attempts after a failed connection, a time-out, a status 408, 409, 429 or 5xx, or a
-            body of status 200 that is not a completion.
-        timeout_s: For one attempt, in seconds.
-        api_key_env: Name of the environment variable that holds the key; None where the endpoint wants none.
-        fix: What to do when no reply comes.
-        no_key: What else to do where the key is not set.
+        model: The model's name at the endpoint.
+        concurrency: Limit on concurrent requests; the caller enforces it.
+        retries: Further attempts after a failed connection, a timeout, a status 408, 409, 429 or 5xx, or a
+            body with status 200 that is not a completion.
+        timeout_s: Per attempt, in seconds.
+        api_key_env: Name of the environment variable that holds the key; None if the endpoint needs none.
+        fix: What to do if there is no reply.
+        no_key: What else to do if the key is not set.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class Completions:
         self._no_key = no_key
         self._failures = 0
         self.has_answered = False
-        """Whether a completion has come: what the model refuses is then known."""
+        """Whether a completion has arrived: then it is known which settings the model refuses."""
         self._refused: set[str] = set()
         self._client: AsyncOpenAI | None = None
 
@@ -153,7 +154,8 @@ class Completions:
         """Open the endpoint, without connecting.
 
         Raises:
-            RecipeError: If the environment variable of the key is not set, or holds what no header can.
+            RecipeError: If the environment variable of the key is not set, or its value cannot be sent in a
+                header.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -181,15 +183,16 @@ class Completions:
         """The completion of a conversation.
 
         Args:
-            messages: All turns, as OpenAI has them.
-            settings: By their names at OpenAI; those that the model refuses are left out.
-            lost: Called at each body that is not a completion, before the next attempt: the endpoint may
-                charge for it. What it raises ends the attempts.
+            messages: All turns, in OpenAI's format.
+            settings: By OpenAI's names; those that the model refuses are left out.
+            lost: Called for each body that is not a completion, before the next attempt: the endpoint may
+                charge for it. An exception from it ends the attempts.
 
         Raises:
             Refused: If the endpoint refuses the question.
-            NoAnswer: If the question was sent, and nothing came back; `Unreadable` if no completion did.
-            NoReply: If no reply came.
+            NoAnswer: If the question was sent but got no response; `Unreadable` if the response is not a
+                completion.
+            NoReply: If there was no reply.
         """
         left = 0 if self._failures >= self._concurrency else self._retries
         wait_s = FIRST_WAIT_S
@@ -214,10 +217,10 @@ class Completions:
     async def _sent(
         self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], retries: int
     ) -> tuple[bytes, int]:
-        """(the body that comes back with status 200, how many of the retries it took).
+        """(the response body with status 200, number of retries used).
 
         Raises:
-            Refused, NoAnswer, NoReply: As `create`.
+            Refused, NoAnswer, NoReply: As in `create`.
         """
         from openai import OpenAIError
 
@@ -226,7 +229,7 @@ class Completions:
             try:
                 return await self._send(messages, settings, sent, retries)
             except OpenAIError as error:
-                # Each refusal adds a setting, and there are few.
+                # Terminates: each refusal adds a setting, and there are only a few.
                 if (name := _parameter(error, settings)) is not None and name not in sent:
                     self._refused.add(name)
                     continue
@@ -246,15 +249,15 @@ class Completions:
         refused: frozenset[str],
         retries: int,
     ) -> tuple[bytes, int]:
-        """The body that comes back, as it is: the client takes any for a completion, a page of HTML too."""
+        """The raw response body: the client would accept anything as a completion, even an HTML page."""
         client = self.opened if retries == self._retries else self.opened.with_options(max_retries=retries)
-        # Its types do not know what it is given here.
+        # The client's types are too strict for what is passed here.
         create: Any = client.chat.completions.with_raw_response.create
         raw = await create(**self._body(messages, settings, refused))
         return raw.http_response.content, raw.retries_taken
 
     def _remedy(self, error: "OpenAIError") -> str:
-        """What to do about a request that failed."""
+        """What to do about a failed request."""
         if _status(error) not in _NOT_ALLOWED:
             return self._fix
         if self._key is None:
@@ -284,7 +287,7 @@ class Completions:
         return self._client
 
     def read(self, body: Any) -> Completed:
-        """What the body of a completion says.
+        """Parse the body of a completion.
 
         Raises:
             ValueError: If it is not a completion.
@@ -293,11 +296,11 @@ class Completions:
 
     @contextmanager
     def failing(self, what: str, fix: str) -> Iterator[None]:
-        """Turn what the client raises within it into an error of ours.
+        """Turn errors from the client within this context into errors of ours.
 
         Raises:
             Rejected: If the endpoint refuses; `Unknown` if it does not know what is asked for.
-            ServiceError: If it gives no answer.
+            ServiceError: If there is no answer.
         """
         from openai import OpenAIError
 
@@ -316,9 +319,10 @@ def _status(error: "OpenAIError") -> int | None:
 
 
 def _said(error: "OpenAIError") -> str:
-    """What the client says of a failure, and what the endpoint does: the client reads OpenAI's form alone.
+    """The message of a failure from the client, plus the endpoint's, since the client parses only OpenAI's
+    format.
 
-    Others are a list (Gemini), a `detail` (FastAPI), a `message` that is no text (Mistral), or a page.
+    Others send a list (Gemini), a `detail` (FastAPI), a `message` that is not text (Mistral), or a page.
     """
     message, body = str(error), getattr(error, "body", None)
     if not body or " - " in message:
@@ -328,10 +332,10 @@ def _said(error: "OpenAIError") -> str:
 
 
 def _parameter(error: "OpenAIError", settings: Mapping[str, Any]) -> str | None:
-    """The setting that a model does not take, as the refusal says; None where it is about something else.
+    """The setting that a model does not accept, according to the refusal; None if it is about something else.
 
-    By `param` of OpenAI's errors, else by the name in the message: other servers have only that. Of two of
-    which a model takes one, the later in `settings` goes.
+    Taken from `param` of OpenAI's errors, else from the name in the message, which is all that other servers
+    give. If two settings exclude each other, the later one in `settings` is dropped.
     """
     said = _said(error)
     if _status(error) not in WRONG_QUESTION or not _REFUSAL.search(said):
@@ -344,12 +348,12 @@ def _parameter(error: "OpenAIError", settings: Mapping[str, Any]) -> str | None:
 
 
 def _kind_of(error: "OpenAIError") -> type[ServiceError]:
-    """What a failed request is: refused, sent without an answer, or never taken."""
+    """The kind of failure: refused, sent without an answer, or never sent."""
     from openai import APIConnectionError
 
     if _refused(error) and _status(error) in WRONG_QUESTION:
         return Refused
-    # By name: which package of HTTP raises them depends on the version of openai.
+    # By name: which HTTP package raises them depends on the version of openai.
     connected = type(error.__cause__).__name__ not in ("ConnectError", "ConnectTimeout")
     return NoAnswer if connected and isinstance(error, APIConnectionError) else NoReply
 

@@ -10,25 +10,25 @@ from vtune.judge.prompts import TAG
 T = TypeVar("T")
 
 HARMLESS = "no idea"
-"""An answer that confuses nobody; ours."""
+"""An answer that confuses no judge; ours."""
 
 
 class Confused(NoVerdict):
-    """The model gives a verdict on something harmless; what a policy wrote is why it gives none on that."""
+    """The model gives a verdict on something harmless, so the policy's text is what prevents one."""
 
 
 def spelt(text: str, marks: re.Pattern[str]) -> str:
-    """A text whose words that may pass for verdicts are spelt so that they cannot: `T-R-U-E`, `a` for `A`."""
+    """The text with words that could pass for verdicts spelt so that they cannot: `T-R-U-E`, `a` for `A`."""
     return marks.sub(lambda mark: "-".join(mark[0]) if len(mark[0]) > 1 else mark[0].lower(), text)
 
 
 def is_marked(text: str, marks: re.Pattern[str] | None, truths: Sequence[str] = ()) -> bool:
-    """Whether a reply that quotes a text may be unreadable for it.
+    """Whether quoting this text may make a reply unreadable.
 
     Args:
         text: What a policy wrote.
-        marks: Words that pass for verdicts; None: only tags do.
-        truths: Their words are no fault of the text: "False" may be the answer.
+        marks: Words that can pass for verdicts; None: only tags can.
+        truths: Words that also occur in these do not count: "False" may be the answer.
     """
     if TAG.search(text):
         return True
@@ -41,21 +41,21 @@ def is_marked(text: str, marks: re.Pattern[str] | None, truths: Sequence[str] = 
 async def unconfused(
     asks: Sequence[Callable[[], Awaitable[T]]], *, control: Callable[[], Awaitable[object]], marked: bool
 ) -> T:
-    """What the first question finds to which a model has a verdict.
+    """The result of the first of these questions on which the model gives a verdict.
 
-    A policy that could keep the model from its verdict would have no score where it expects a low one. A
-    judge that does not write its verdict as it should, an endpoint that refuses every question, and a limit
-    that cuts replies are our mistakes, though.
+    Otherwise a policy that can prevent a verdict would stay unscored whenever it expects a low score. But a
+    judge that does not write its verdict as asked, an endpoint that refuses every question, and a token limit
+    that cuts replies are our mistakes.
 
     Args:
-        asks: The same question, less confusing each time; each raises `NoVerdict` where there is none.
-        control: The same about something harmless.
-        marked: Whether a policy wrote what confuses a reply that quotes it: see `is_marked`.
+        asks: The same question, less confusing each time; each raises `NoVerdict` if there is none.
+        control: The same question about something harmless.
+        marked: Whether the policy's text may make a reply that quotes it unreadable: see `is_marked`.
 
     Raises:
-        Confused: If only the control has a verdict, and the text is marked, or was refused each time.
+        Confused: If only the control gets a verdict, and the text is marked or was refused each time.
         NoVerdict: If there is no verdict for another reason.
-        ServiceError: As a question does.
+        ServiceError: Like the questions.
     """
     why: list[NoVerdict] = []
     for ask in asks:

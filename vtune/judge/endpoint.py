@@ -10,7 +10,7 @@ from vtune.config import Strict
 from vtune.judge.budget import Budget, Prices
 
 POLL_S = 30.0
-"""Ours."""
+"""Default seconds between polls of a batch; ours."""
 
 
 def _has_no_limit(budget: Budget) -> bool:
@@ -18,13 +18,13 @@ def _has_no_limit(budget: Budget) -> bool:
 
 
 class JudgeEndpoint(Strict):
-    """Where the judge answers, and how it is asked."""
+    """The endpoint of a judge, and how it is asked."""
 
     base_url: str
     """E.g. http://localhost:18901/v1."""
     model: str
     temperature: float = Field(ge=0)
-    """Not sent to a model that refuses it (GPT-5 and other models that reason)."""
+    """Not sent to a model that refuses it (GPT-5 and other reasoning models)."""
     max_tokens: int = Field(gt=0)
     """Per reply, including thoughts; sent as `max_completion_tokens` to models that require that name."""
     concurrency: int = Field(gt=0)
@@ -39,7 +39,7 @@ class JudgeEndpoint(Strict):
     prices: Annotated[Prices | None, Field(exclude_if=lambda prices: prices is None)] = None
     """Null: no cost is reported, and a limit in money is not allowed."""
     budget: Annotated[Budget, Field(exclude_if=_has_no_limit)] = Budget()
-    """Whatever might exceed it is not asked: it is unscored."""
+    """A question that might exceed it is not asked and stays unscored."""
 
     @field_validator("base_url")
     @classmethod
@@ -52,8 +52,8 @@ class JudgeEndpoint(Strict):
         try:
             parts = urlsplit(url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-            (parts.hostname or "").encode("idna")  # as the look-up of its address does
-        except ValueError:  # a UnicodeError too
+            (parts.hostname or "").encode("idna")  # as address resolution does
+        except ValueError:  # including UnicodeError
             usable = False
         if not usable or not re.fullmatch("[!-~]+", url):
             raise ValueError(f"{url!r} is no URL that can be asked: write http://HOST:PORT/v1")
@@ -67,7 +67,7 @@ class JudgeEndpoint(Strict):
 
 
 class BatchedEndpoint(JudgeEndpoint):
-    """The same, if many questions need not be answered at once."""
+    """The same, for questions that need not be answered at once."""
 
     batch: Annotated[bool, Field(exclude_if=lambda batch: not batch)] = False
     """Whether questions are sent in batches (`/v1/batches`)."""

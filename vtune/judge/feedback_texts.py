@@ -14,10 +14,10 @@ _VERDICT = re.compile(
 
 
 def called_unhelpful(trajectory: Trajectory) -> frozenset[int]:
-    """Numbers of the calls whose pictures the conversation itself calls unhelpful.
+    """Indices of the calls whose pictures the conversation itself calls unhelpful.
 
-    Verdicts stand in the turn in which the pictures came back, in the order of the calls. Where a turn has
-    another number of verdicts than of calls with pictures, nobody knows whose they are: none is taken.
+    Verdicts are in the turn in which the pictures came back, in the order of the calls. If a turn has
+    more or fewer verdicts than calls with pictures, they cannot be assigned, so none counts.
 
     Source: FaithEyes (Wang et al. 2026), whose sandbox judges each picture before the policy goes on.
     """

@@ -1,8 +1,8 @@
 """The prompts for grading answers that no rule decides, by the grading that a sample names.
 
-What each grading does before that stands in `vtune.verifiers.gradings`, under the same names. The rules are
-those of the graders named beside them, the wording is ours: a model that is moved by words may decide
-otherwise at the margin.
+The steps before a model is asked are in `vtune.verifiers.gradings`, under the same names. The rules are
+those of the graders named beside them; the wording is ours, so a model that is sensitive to wording may
+decide differently in borderline cases.
 """
 
 import hashlib
@@ -73,23 +73,24 @@ class Grader:
     """How a model is asked, and how its reply is read."""
 
     prompts: Callable[[Sample, str], Sequence[Prompt]]
-    """(sample, answer) -> questions, asked in order until one finds it right."""
+    """(sample, answer) -> questions, asked in order until one finds the answer right."""
     read: Callable[[str], Finding | None]
-    """What a reply says; None: it cannot be read."""
+    """The finding in a reply; None if it cannot be read."""
     wanted: str
     """The expected form of a reply."""
     marks: re.Pattern[str] | None
-    """Words that pass for a verdict where a reply repeats them; None: only in tags, which `quoted` undoes."""
+    """Words that pass for a verdict if a reply repeats them; None: only tags do, which `quoted`
+    neutralises."""
     pictures: bool
     """Whether the question's pictures are shown."""
 
 
 QUESTION, TRUTH, ANSWER = "{question}", "{truth}", "{answer}"
-"""Places for what differs from answer to answer."""
+"""Placeholders for what differs from answer to answer."""
 
 
 def prompts_hash(gradings: Collection[str]) -> str:
-    """SHA-256 of what a model is asked by some gradings, with places for what differs, in hexadecimal."""
+    """SHA-256, in hexadecimal, of the questions of some gradings, with placeholders for what differs."""
     turn = (Message("user", QUESTION),)
     sample = Sample(id="-", source="-", prompt=turn, ground_truth=TRUTH, verifier="-")
     texts = [
@@ -106,23 +107,24 @@ def truths(sample: Sample) -> tuple[str, ...]:
 
 
 def read_mars(reply: str) -> Finding | None:
-    """The verdict between `<judge>` tags after a reply's thoughts; all of them must agree."""
+    """The verdict between `<judge>` tags after a reply's thoughts; if there are several, they must agree."""
     return _alike(_JUDGED, reply)
 
 
 def read_attempted(reply: str) -> Finding | None:
-    """The only class that a reply names after its thoughts, as a verdict."""
+    """The only class that a reply names after its thoughts, as a finding."""
     named = read_class(reply)
     return None if named is None else _CLASSES[named]
 
 
 def read_extracted(reply: str) -> Finding | None:
-    """What stands in the line `correct:`, alike in all such lines."""
+    """The value of the line `correct:`; if there are several, they must agree."""
     return _alike(_CORRECT, reply)
 
 
 def _alike(verdict: re.Pattern[str], reply: str) -> Finding | None:
-    """What all verdicts behind a reply's thoughts say; None where they differ: one of them is a quotation."""
+    """The common verdict after a reply's thoughts; None if verdicts differ, since one of them may be a
+    quotation."""
     said = {word.lower() for word in verdict.findall(behind_thoughts(reply))}
     if len(said) != 1:
         return None
@@ -166,7 +168,7 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
             marks=CLASS_MARKS,
             pictures=False,
         ),
-        # WebWatcher's code shows its judge the first answer alone.
+        # WebWatcher's code shows its judge only the first answer.
         "extracted": Grader(
             prompts=lambda sample, answer: [
                 Prompt(EXTRACTED_SYSTEM, _about(sample, sample.ground_truth, answer))
@@ -184,19 +186,19 @@ GRADERS: Mapping[str, Grader] = MappingProxyType(
 async def compare(
     client: JudgeClient, answer: str, sample: Sample, pictures: Sequence[Picture] = ()
 ) -> bool | Verdict | None:
-    """Whether a model finds an answer right; None: it finds that nothing was attempted.
+    """Whether a model finds an answer right; None if it finds that nothing was attempted.
 
-    An answer that is itself why the model gives no verdict on it is unreadable, and the verdict says so: see
+    An answer that itself prevents the model from giving a verdict is unreadable, and the result says so: see
     `unconfused`.
 
     Args:
         client: Asks the model.
-        answer: As it was read.
-        sample: Its `grading` says what the model is asked; none: ours.
-        pictures: Of the question; shown where the grading has them shown.
+        answer: The answer as read from the reply.
+        sample: Its `grading` decides what the model is asked; none: ours.
+        pictures: Those of the question; shown if the grading asks for them.
 
     Raises:
-        ServiceError: If it cannot tell.
+        ServiceError: If the model cannot tell.
         DataError: If a picture cannot be read.
     """
     grader = GRADERS[sample.verifier_parm.get("grading") or "vtune"]
@@ -215,7 +217,7 @@ async def compare(
 
 
 def _spelt(sample: Sample, marks: re.Pattern[str]) -> Sample:
-    """With what is right spelt as the answer is, so that the two can be compared."""
+    """The sample with its truths spelt like the answer, so that the two can be compared."""
     first, *aliases = (spelt(truth, marks) for truth in truths(sample))
     return replace(sample, ground_truth=first, verifier_parm={**sample.verifier_parm, "aliases": aliases})
 
@@ -223,18 +225,18 @@ def _spelt(sample: Sample, marks: re.Pattern[str]) -> Sample:
 async def _compared(
     client: JudgeClient, grader: Grader, shown: Sequence[Picture], sample: Sample, answer: str
 ) -> bool | None:
-    """As `compare`, with the words as they stand.
+    """Like `compare`, with all words as they are.
 
     Raises:
-        NoVerdict: If the model says nothing usable about them; `Refused` if there is no other reason.
-        ServiceError, DataError: As `compare`.
+        NoVerdict: If the model gives no usable reply; `Refused` if refusals are the only reason.
+        ServiceError, DataError: As in `compare`.
     """
     found: list[Finding] = []
     why: list[PutOff | NoVerdict] = []
     for prompt in grader.prompts(sample, answer):
         try:
             found.append(await client.ask_for(prompt, shown, grader.read, grader.wanted))
-        except (PutOff, NoVerdict) as error:  # another truth may be it; and one batch takes all questions
+        except (PutOff, NoVerdict) as error:  # another truth may match; and one batch takes all questions
             why.append(error)
             continue
         if found[-1] == "right":
@@ -245,5 +247,6 @@ async def _compared(
 
 
 def _fault(error: PutOff | NoVerdict) -> tuple[bool, bool, bool]:
-    """Sorts why nothing was found: what may still come, what is our fault, what may be the answer's."""
+    """Sort key for why there is no finding: what may still arrive, what is our fault, what may be the
+    answer's."""
     return isinstance(error, NoVerdict), not isinstance(error, Cut), isinstance(error, Refused)

@@ -11,24 +11,24 @@ from vtune.judge.budget import Tokens
 
 @dataclass(slots=True)
 class Kept:
-    """Replies, by what was asked, and what they took."""
+    """Cached replies by key of the question, and their usage."""
 
     replies: dict[str, str] = field(default_factory=dict)
     spent: Tokens = field(default_factory=Tokens)
-    """By all that was sent, with or without a reply."""
+    """By everything that was sent, with or without a reply."""
     by_batch: int = 0
-    """Of the replies, those that came by batches."""
+    """Number of replies that came from batches."""
     cut: set[str] = field(default_factory=set)
-    """Of what was asked, that whose reply was cut at its limit on tokens."""
+    """Keys of questions whose reply was cut at its token limit."""
 
 
 def read_kept(path: Path) -> Kept:
-    """The content of a file; empty if there is no file. A last line that a kill cut short is removed.
+    """The content of a file; empty if there is no file. A last line that was cut short by a kill is removed.
 
-    A row without a reply takes back the one before it.
+    A row without a reply cancels the earlier one for the same key.
 
     Raises:
-        DataError: If the file cannot be read, or a line is no kept reply.
+        DataError: If the file cannot be read, or a line is not a cached reply.
     """
     kept = Kept()
     if not path.exists():
@@ -42,7 +42,7 @@ def read_kept(path: Path) -> Kept:
     for number, line in enumerate(lines, start=1):
         try:
             row = parse_json(line)
-            if row["reply"] is None:  # nothing was said, or nothing that could be read
+            if row["reply"] is None:  # the reply was empty or unreadable
                 kept.replies.pop(row["key"], None)
                 kept.cut.discard(row["key"])
             else:

@@ -10,12 +10,12 @@ def read_key(name: str | None, who: str, *, no_key: str = "") -> str | None:
     """The key in an environment variable; None if the endpoint needs none.
 
     Args:
-        name: Of the variable.
-        who: As messages call the model, e.g. "the judge".
-        no_key: What else to do where it is not set.
+        name: Name of the variable.
+        who: Name of the model in messages, e.g. "the judge".
+        no_key: What else to do if it is not set.
 
     Raises:
-        RecipeError: If it is not set, or holds what no header can.
+        RecipeError: If it is not set, or its value cannot be sent in a header.
     """
     if name is None:
         return None

@@ -17,37 +17,39 @@ from vtune.schema.message import Picture
 from vtune.schema.pixels import open_picture, size_of
 
 BLOCK = 8
-"""Pictures of equal size are compared by the mean brightness of 8 x 8 pixels: JPEG's block, whose mean
-survives it."""
+"""Pictures of equal size are compared by the mean brightness of blocks of 8 x 8 pixels: JPEG's block size,
+and JPEG preserves a block's mean."""
 
 SAME_LEVELS = 8
-"""How far these means may differ in the same picture, of 255, ours. Measured on 26 photographs, JPEG moves
-none further than 5 (quality 75) or 6 (quality 50); a line one pixel wide moves its blocks by up to 32."""
+"""Limit on the difference of these means in the same picture, of 255; ours. Measured on 26 photographs: JPEG
+moves none further than 5 (quality 75) or 6 (quality 50); a line one pixel wide moves its blocks by up to
+32."""
 
 CELL = 16
-"""All are compared by the mean colour of at least 16 x 16 pixels of both: JPEG mixes colours within them, and
-filters of a resize reach across smaller ones."""
+"""All are compared by the mean colour of cells of at least 16 x 16 pixels of both: JPEG mixes colours within
+them, and resize filters reach across smaller ones."""
 
 SAME_COLOURS = 16
-"""How far these means may differ in any of red, green and blue, of 255, ours. Measured on 26 photographs:
-JPEG of quality 50 moves none further than 15, a resize by 0.5 to 2 none further than 12; of a coloured frame
-two pixels wide, of contrast times 1.3, of grey levels, a half turn or an edge filter, every one moves some
+"""Limit on the difference of these means in each of red, green and blue, of 255; ours. Measured on 26
+photographs: JPEG of quality 50 moves none further than 15, a resize by 0.5 to 2 none further than 12. A
+coloured frame two pixels wide, contrast times 1.3, greyscale, a half turn or an edge filter each move some
 cell by 24 or more."""
 
 SHARPER = 1.15
-"""Times as much detail as its source (mean of the Laplacian's size) makes a picture of the same size another
-one, if what is added follows the source's own; ours. Measured on 52 crops of 26 photographs: JPEG adds 8 % at
-most, sharpening by 1.5 at least 23 %. What smoothing takes away, JPEG may take away, too."""
+"""A picture of the same size is a different one if it has at least this many times the detail of its source
+(mean absolute Laplacian) and the added detail follows the source's; ours. Measured on 52 crops of 26
+photographs: JPEG adds 8 % at most, sharpening by 1.5 at least 23 %. Lost detail does not count: JPEG smooths,
+too."""
 
 FOLLOWS = 0.5
-"""Correlation of what is added with the source's Laplacian, from which on it follows it: noise and patterns
-that nobody sees have none; ours."""
+"""Correlation of the added detail with the source's Laplacian from which it counts as following it: noise and
+invisible patterns have none; ours."""
 
 SMALLEST_SIDE = 28
-"""Pixels; the patch of Qwen2-VL and Qwen2.5-VL, whose servers refuse pictures that are smaller."""
+"""In pixels: the patch size of Qwen2-VL and Qwen2.5-VL, whose servers refuse smaller pictures."""
 
 LONGEST_ASPECT = 100
-"""Long side / short side, ours: those servers refuse more than 200, before they round to patches."""
+"""Long side / short side; ours: those servers refuse more than 200, even before rounding to patches."""
 
 Size = tuple[int, int]
 """(width, height) in pixels."""
@@ -70,7 +72,7 @@ def read_bytes(picture: Picture) -> bytes:
 
 
 def picture_size(picture: Picture) -> Size:
-    """Width and height in pixels, from the header where it has not been decoded lately.
+    """Width and height in pixels, from the header unless it was decoded recently.
 
     Raises:
         DataError: If it is not a picture.
@@ -83,11 +85,11 @@ def picture_size(picture: Picture) -> Size:
 
 
 def data_url(picture: Picture) -> str:
-    """The picture as a `data:` URL that any judge takes.
+    """The picture as a `data:` URL that any judge accepts.
 
-    Not re-encoded, unless it is narrower than `SMALLEST_SIDE` or longer than `LONGEST_ASPECT`: then it gets
-    grey margins along its long sides, is enlarged by a whole number, or both. Or unless EXIF turns it: some
-    services would, and show what the policy has not seen.
+    It is re-encoded only if it is narrower than `SMALLEST_SIDE` or longer than `LONGEST_ASPECT` (then it gets
+    grey margins along its long sides, is enlarged by a whole number, or both), or if EXIF rotates it: some
+    services would apply that, and show something that the policy has not seen.
 
     Raises:
         DataError: If it is not a picture.
@@ -104,7 +106,7 @@ def data_url(picture: Picture) -> str:
 def same_picture(a: Picture, b: Picture) -> bool:
     """Whether two pictures look the same: equal size, and one shows the other unchanged.
 
-    So a copy that was only encoded anew is the same picture; a turned, marked or brightened one is not.
+    So a re-encoded copy is the same picture; a rotated, marked or brightened one is not.
 
     Raises:
         DataError: If one is not a picture.
@@ -116,16 +118,16 @@ def same_picture(a: Picture, b: Picture) -> bool:
 
 
 def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
-    """Whether a picture shows a region of another as it is, at any size.
+    """Whether a picture shows a region of another unchanged, at any size.
 
-    True where no cell of `CELL` pixels differs in colour and, at equal size, no block of `BLOCK` pixels in
-    brightness, and there is no more detail. Encoding anew and resizing change nothing here, nor does light
-    smoothing; turns, marks, sharpening, strong filters and contrast do.
+    True if no cell of `CELL` pixels differs in colour and, at equal size, no block of `BLOCK` pixels in
+    brightness, and there is no added detail. Re-encoding and resizing do not count as changes, nor does light
+    smoothing; rotation, marks, sharpening, strong filters and contrast do.
 
     Args:
-        picture: What may show the region, and nothing else.
-        source: What the region is part of.
-        box: The region, xyxy in pixels of `source`; what lies outside of it is not compared.
+        picture: The picture that may show the region and nothing else.
+        source: The picture that contains the region.
+        box: The region, xyxy in pixels of `source`; anything outside is not compared.
 
     Raises:
         DataError: If one is not a picture.
@@ -155,17 +157,17 @@ def shows_unchanged(picture: Picture, source: Picture, box: Box) -> bool:
 
 
 def _cut_out(shown: Pixels, origin: Pixels, region: Box) -> bool:
-    """Whether a picture is a region, pixel by pixel: as most are, and quick to see."""
+    """Whether a picture is a region, pixel by pixel: true of most, and quick to check."""
     x0, y0, x1, y1 = (int(side) for side in region)
     return (x0, y0, x1, y1) == region and np.array_equal(shown, origin[y0:y1, x0:x1])
 
 
 def _sharpened(shown: NDArray[np.float32], source: NDArray[np.float32]) -> bool:
-    """Whether a picture has the detail of its source, and more of it."""
+    """Whether a picture has its source's detail, amplified."""
     if min(source.shape) < 3:
         return False
     detail, more = _laplacian(source), _laplacian(shown)
-    # In smooth places JPEG makes a grey level of its own.
+    # In smooth areas JPEG alone adds about one grey level.
     if np.abs(more).mean() <= SHARPER * np.abs(detail).mean() + 1:
         return False
     added = (source - shown)[1:-1, 1:-1]
@@ -174,18 +176,18 @@ def _sharpened(shown: NDArray[np.float32], source: NDArray[np.float32]) -> bool:
 
 
 def _laplacian(grey: NDArray[np.float32]) -> NDArray[np.float32]:
-    """How far the four neighbours of each pixel are above it together; without the rim."""
+    """Sum of the four neighbours of each pixel minus four times the pixel; without the border."""
     across, down = grey[1:-1, :-2] + grey[1:-1, 2:], grey[:-2, 1:-1] + grey[2:, 1:-1]
     return np.asarray(across + down - 4 * grey[1:-1, 1:-1], np.float32)
 
 
 def _alike(a: Image.Image, b: Image.Image, most: int) -> bool:
-    """Whether no value of two pictures of one size differs by more than `most`."""
+    """Whether no value differs by more than `most` between two pictures of the same size."""
     return max(ImageChops.difference(a, b).tobytes()) <= most
 
 
 def _accepted(image: Image.Image) -> bytes:
-    """A picture of colours as PNG, with sides and aspect that judges take."""
+    """A colour picture as PNG, with sides and aspect that judges accept."""
     shortest = -(-max(image.size) // LONGEST_ASPECT)
     size = (max(image.width, shortest), max(image.height, shortest))
     padded = Image.new("RGB", size, "grey")
@@ -205,7 +207,7 @@ def _colours(image: Image.Image, picture: Picture) -> Image.Image:
 
 
 def _pixels(picture: Picture) -> Pixels:
-    """Its pixels, which looks have decoded already, or will."""
+    """Its pixels, from the cache that it shares with `vtune.looks`."""
     data = read_bytes(picture)
     try:
         return decoded(data)

@@ -1,7 +1,7 @@
 """Reads a judge's reply: one level, label or verdict whatever surrounds it, or nothing at all.
 
-Judges are asked for one word and write sentences. A reply counts where it holds exactly one of the possible
-marks, put as a verdict; one that weighs two, or quotes the rules, is unreadable. Nothing is guessed.
+Judges are asked for one word but write sentences. A reply counts if it contains exactly one of the possible
+marks, stated as a verdict; one that weighs two, or quotes the rules, is unreadable. Nothing is guessed.
 """
 
 import re
@@ -19,7 +19,7 @@ _SAME = {"TRUE": True, "FALSE": False}
 
 _MARKUP = re.compile(r"[*`\"'#_\\$]|\bboxed\b")
 _OF_ONE = re.compile(r"(?<=\d)\s*(?:/|out of)\s*1(?:\.0+)?(?![\d.])")
-"""The scale, in "0.5/1" or "0.5 out of 1"."""
+"""The scale in "0.5/1" or "0.5 out of 1"."""
 _NUMBER = re.compile(r"(?<![\w.%/-])(\d*\.\d+|\d+)(?![\w%/]|\.\d)")
 SAME_MARKS = re.compile(r"\b(TRUE|FALSE)\b", re.IGNORECASE)
 CLASS_MARKS = re.compile(r"\b[ABC]\b")
@@ -42,16 +42,16 @@ _WEIGHED = re.compile(
     r"(?:(?!(?:so|thus|hence|therefore|but|and|i)\b)[\w\u2019]+ +){1,5}$",
     re.IGNORECASE,
 )
-"""Before a mark: another one, or what denies it, as "it does not deserve a 1" does."""
+"""Before a mark: another mark, or a negation, as in "it does not deserve a 1"."""
 _WEIGHS = re.compile(
     r"\s*(?:(?:or|if|when|unless|would|could)\b|(?:to|and)\s+(?:\.?\d|a\s+half\b)|[-\u2013\u2014]\s*\d)",
     re.IGNORECASE,
 )
-"""After a mark: a condition, or another mark. "0.5 and the rest is cut off" goes on about something else."""
+"""After a mark: a condition, or another mark. In "0.5 and the rest is cut off", something else follows."""
 _NAMES = re.compile(
     r"\b(?:image|picture|crop|photo|figure|panel|call|step|rule|criterion)\s*(?:no\.?\s*)?$", re.IGNORECASE
 )
-"""Before a number that says which one: "Image 1: the sign"."""
+"""Before a number that identifies something: "Image 1: the sign"."""
 _COUNTS = re.compile(r"\s+(?!(?:or|if|when|unless|would|could|to|and)\b)[a-z]", re.IGNORECASE)
 """After a whole number that counts things: "1 cup"."""
 _BLANK = " \t\r\n\ufeff"
@@ -62,16 +62,16 @@ _BEGINS = re.compile(
     r"(?:(?:TRUE|FALSE)\b(?!\s*(?:\?|or\b))|[ABC]\s*(?:[.:;\n]|$)|0?\.\d|0\b|judge>|correct\s*:)",
     re.IGNORECASE,
 )
-"""A reply that begins with its verdict: what follows explains it, and may quote, but is no thought."""
+"""A reply that begins with its verdict: what follows explains it and may quote, but is not a thought."""
 NEAR = 60
-"""Characters before a mark that tell what it is."""
+"""How many characters before a mark are examined."""
 
 
 def behind_thoughts(reply: str) -> str:
-    """What a reply says without its thoughts: nothing where they do not end.
+    """A reply without its thoughts; empty if the thoughts do not end.
 
-    Some servers strip the tag with which thoughts begin: all that stands before the tag that closes them is
-    thoughts then, unless it is a verdict or an open quotation. Tags in quotation marks cut nothing off.
+    Some servers strip the opening tag of the thoughts: then everything before the closing tag is
+    thoughts, unless it is a verdict or an open quotation. Tags in quotation marks are ignored.
     """
     text = reply.strip(_BLANK)
     head, end, rest = text.partition("</think>")
@@ -82,28 +82,28 @@ def behind_thoughts(reply: str) -> str:
 
 
 def _without(thoughts: re.Match[str]) -> str:
-    """What is left of thoughts: a line's end, unless they are quoted."""
+    """What replaces thoughts: a newline, or the thoughts themselves if they are quoted."""
     return thoughts[0] if _opens_quotation(thoughts.string[: thoughts.start()]) else "\n"
 
 
 def _opens_quotation(text: str) -> bool:
-    """Whether the last line of a text has a quotation that goes on behind it."""
+    """Whether a quotation is still open at the end of the last line."""
     line = text.rpartition("\n")[2]
     return line.count('"') % 2 == 1 or line.rfind("\u201c") > line.rfind("\u201d")
 
 
 def read_level(reply: str) -> Level | None:
-    """The level that a reply to `evidence_prompt` gives, or None where it gives none or weighs several."""
+    """The level in a reply to `evidence_prompt`, or None if there is none or several are weighed."""
     return _number(reply, _LEVELS)
 
 
 def read_target(reply: str) -> bool | None:
-    """The label that a reply to `target_prompt` gives, or None where it gives none or weighs both."""
+    """The label in a reply to `target_prompt`, or None if there is none or both are weighed."""
     return _number(reply, _LABELS)
 
 
 def read_same(reply: str) -> bool | None:
-    """The verdict in a reply to `answer_prompt`, or None where it gives none or weighs both."""
+    """The verdict in a reply to `answer_prompt`, or None if there is none or both are weighed."""
     text = _bare(reply)
     found = list(SAME_MARKS.finditer(text))
     if len({mark[0].upper() for mark in found}) != 1 or any(_before(_WEIGHED, text, mark) for mark in found):
@@ -112,7 +112,7 @@ def read_same(reply: str) -> bool | None:
 
 
 def read_class(reply: str) -> str | None:
-    """The only class (A, B or C) of a reply, or None where it names several or puts none as a verdict.
+    """The only class (A, B or C) in a reply, or None if it names several or states none as a verdict.
 
     "A city in France" begins with an article, and "vitamin C" is a name.
     """
@@ -125,10 +125,10 @@ def read_class(reply: str) -> str | None:
 
 
 def _number(reply: str, meanings: Mapping[float, T]) -> T | None:
-    """The meaning of the only number of a reply that is a verdict.
+    """The meaning of the only number in a reply that is a verdict.
 
-    A whole number counts where it is put as a verdict: "1 cup" is not a score. A fraction is always about the
-    score, and one that means nothing (0.75) makes the reply unreadable.
+    A whole number counts only if it is stated as a verdict: "1 cup" is not a score. A fraction is always
+    about the score, and one without a meaning (0.75) makes the reply unreadable.
     """
     text = _OF_ONE.sub("", _bare(reply))
     said: set[float] = set()
@@ -150,10 +150,10 @@ def _is_verdict(text: str, mark: re.Match[str]) -> bool:
 
 
 def _before(pattern: re.Pattern[str], text: str, mark: re.Match[str]) -> bool:
-    """Whether what stands just before a mark ends as the pattern says."""
+    """Whether the text just before a mark matches the pattern."""
     return bool(pattern.search(text, max(0, mark.start() - NEAR), mark.start()))
 
 
 def _bare(reply: str) -> str:
-    """What a reply says at its end: without thoughts, and without markup."""
+    """A reply without its thoughts and its markup."""
     return _MARKUP.sub("", behind_thoughts(reply)).strip()

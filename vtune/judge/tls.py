@@ -5,11 +5,11 @@ import os
 import ssl
 
 VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Where certificates are, if not where they come from by default."""
+"""Environment variables that override the default locations of certificates."""
 
 
 def trusted() -> ssl.SSLContext:
-    """The context of TLS that a client of httpx2 would make for itself."""
+    """The TLS context that an httpx2 client would create for itself."""
     return _made(tuple(os.environ.get(name) for name in VARIABLES))
 
 
