@@ -8,7 +8,7 @@ from vtune.registry import Parts
 from vtune.tools.tool import ToolPart
 
 NONE, INVALID = "none", "invalid"
-"""What `--tools` calls no tool, and a record a call of none that is offered."""
+"""Values of `--tools` for no tool, and of a record for a call of a tool that is not offered."""
 
 TOOLS: Parts[ToolPart] = Parts(
     "tool",

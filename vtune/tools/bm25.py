@@ -16,7 +16,7 @@ from vtune.tools.words import CUT, PAIRS, bare_words, whole_words, words
 
 
 class PassageIndex:
-    """An index that was built; several processes may open one folder, and share its pages.
+    """An existing index; several processes may open the same folder, and share its pages.
 
     Raises:
         DataError: If the folder holds no complete index of passages.
@@ -37,11 +37,11 @@ class PassageIndex:
             raise DataError(f"the files in {folder} do not belong together", fix="build the index again")
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """The passages with the highest BM25, of equal ones the earlier first; none without a common word."""
+        """The passages with the highest BM25, ties in order of the passages; none if no word matches."""
         return await asyncio.to_thread(self.find, query, top_k)
 
     def find(self, query: str, top_k: int) -> list[Passage]:
-        """The same, at once."""
+        """The same, synchronously."""
         return [passage for passage, _ in self.find_scored(query, top_k)]
 
     def find_scored(self, query: str, top_k: int) -> list[tuple[Passage, float]]:
@@ -49,7 +49,7 @@ class PassageIndex:
         return [(self._passage(number), score) for number, score in self.rank(query, top_k)]
 
     def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
-        """(number of the passage, score) of the best passages, in order."""
+        """(index of the passage, score) of the best passages, in order."""
         known = self._bm25.vocab_dict
         numbers = [known[word] for word in self._words(query) if word in known]
         if not numbers:
@@ -66,15 +66,15 @@ class PassageIndex:
         return Passage(**json.loads(self._records[number]))
 
     async def aclose(self) -> None:
-        """Close its files."""
+        """Close the files."""
         self._records.close()
 
 
 def _cut_as(facts: Mapping[str, Any], folder: Path) -> Callable[[str], list[str]]:
-    """What cuts a query into words as an index was cut.
+    """The function that splits a query into words in the same way as the index was built.
 
     Raises:
-        DataError: If it was cut in a way that is not known here.
+        DataError: If it was built in a way that is not known here.
     """
     cut = facts.get("cut")
     known = {CUT: words, PAIRS: bare_words, None: whole_words}

@@ -1,7 +1,7 @@
 """Builds an index of passages as a stream, so that a corpus never has to fit in memory.
 
-Words become numbers; each portion of passages is sorted by word and put on disk; then all portions are
-merged, one range of words after the other. What comes out is what bm25s reads.
+Words become numbers; each portion of passages is sorted by word and written to disk; then all portions are
+merged, one range of words after another. The result is what bm25s reads.
 """
 
 import json
@@ -20,13 +20,13 @@ from vtune.tools.store import RecordWriter, write_manifest
 from vtune.tools.words import CUT, STOP_WORDS, words
 
 K1, B = 1.5, 0.75
-"""bm25s's own."""
+"""The defaults of bm25s."""
 
 PORTION = 4_000_000
-"""Words that are sorted in memory at a time; ours: about 200 MB."""
+"""Number of words sorted in memory at a time; ours: about 200 MB."""
 
 MERGED = 4_000_000
-"""Postings that are merged in memory at a time, unless one word has more; ours: about 250 MB."""
+"""Number of postings merged in memory at a time, unless a single word has more; ours: about 250 MB."""
 
 _POSTING = np.dtype([("word", np.int32), ("passage", np.int32), ("count", np.int32)])
 
@@ -37,15 +37,15 @@ def build_index(passages: Iterable[Passage], folder: Path, tick: Callable[[], No
     """Write an index of passages into an empty folder.
 
     Memory holds the vocabulary, eight bytes per passage, and one portion of postings. Scores are those of
-    Lucene's BM25 (Kamphuis et al. 2020, as bm25s has it), computed in float64 and kept in float32.
+    Lucene's BM25 (Kamphuis et al. 2020, as in bm25s), computed in float64 and stored in float32.
 
     Args:
-        passages: In the order in which equal scores rank.
+        passages: In order; ties in score rank in this order.
         folder: Where to write.
         tick: Called after each passage.
 
     Returns:
-        The manifest: `kind`, `passages`, `words` (different ones), `postings`, `cut`.
+        The manifest: `kind`, `passages`, `words` (distinct ones), `postings`, `cut`.
 
     Raises:
         DataError: If there is no passage.
@@ -73,7 +73,7 @@ def build_index(passages: Iterable[Passage], folder: Path, tick: Callable[[], No
 
 
 class _Numbers(dict[str, int]):
-    """Word -> number, a new one for a new word; stop words are known from the beginning, as -1."""
+    """Word -> number; new words get a new number, stop words are known from the start, as -1."""
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self) - len(STOP_WORDS)
@@ -88,9 +88,9 @@ class _Spill:
         self._numbers = _Numbers(dict.fromkeys(STOP_WORDS, -1))
         self._words = array("i")
         self._ends: list[int] = []
-        """Of each passage in `_words`."""
+        """Number of words of each passage in `_words`."""
         self.lengths = array("i")
-        """Words of each passage that is on disk."""
+        """Number of words of each passage already on disk."""
         self.portions: list[Path] = []
 
     @property
@@ -98,14 +98,14 @@ class _Spill:
         return {word: number for word, number in self._numbers.items() if number >= 0}
 
     def add(self, text: str) -> None:
-        """The next passage."""
+        """Add the next passage."""
         self._words.extend(map(self._numbers.__getitem__, words(text)))
         self._ends.append(len(self._words))
         if len(self._words) >= PORTION:
             self._flush()
 
     def close(self) -> None:
-        """Put the last portion on disk."""
+        """Write the last portion to disk."""
         if self._ends:
             self._flush()
 
@@ -125,7 +125,7 @@ class _Spill:
 
 
 def _merge(spill: _Spill, folder: Path) -> int:
-    """Write the three arrays and two descriptions that bm25s reads; returns the number of postings."""
+    """Write the three arrays and two description files that bm25s reads; returns the number of postings."""
     vocabulary = spill.vocabulary
     lengths = np.frombuffer(spill.lengths, dtype=np.int32).astype(np.float64)
     portions = [np.load(path, mmap_mode="r") for path in spill.portions]
@@ -135,7 +135,7 @@ def _merge(spill: _Spill, folder: Path) -> int:
     starts = np.concatenate([[0], np.cumsum(frequency)])
     total = int(starts[-1])
     weights = np.log1p((len(lengths) - frequency + 0.5) / (frequency + 0.5))
-    mean = float(lengths.mean()) or 1.0  # no passage has a word: nothing is scored
+    mean = float(lengths.mean()) or 1.0  # if no passage has a word, nothing is scored
     norms = K1 * (1 - B + B * lengths / mean)
 
     np.save(folder / "indptr.csc.index.npy", starts)
@@ -145,7 +145,7 @@ def _merge(spill: _Spill, folder: Path) -> int:
     while first < len(vocabulary):
         last = max(int(np.searchsorted(starts, starts[first] + MERGED, "right")) - 1, first + 1)
         part = np.concatenate([_range(portion, first, last) for portion in portions])
-        # Portions follow each other in the order of passages, so a stable sort keeps that within a word.
+        # Portions are in the order of passages, so a stable sort preserves that order within a word.
         part = part[np.argsort(part["word"], kind="stable")]
         count = part["count"].astype(np.float64)
         score = weights[part["word"]] * count / (norms[part["passage"]] + count)

@@ -10,38 +10,38 @@ from vtune.models.families.hermes import HERMES
 from vtune.tools import INVALID as INVALID
 
 TEMPLATE = HERMES
-"""In which conversations, traces and rewards have calls, whatever the family."""
+"""The template of calls in conversations, traces and rewards, whatever the model family."""
 
 OPEN, CLOSE, ANSWER_OPEN, ANSWER_CLOSE = TEMPLATE.tags
 
 MOST = 8
-"""Calls of one turn that run; ours: a model that writes one after the other must not flood a service."""
+"""Limit on the calls of one turn that are run; ours: a model that writes many must not flood a service."""
 
 _CALL = re.compile(rf"{OPEN}(.*?)(?:{CLOSE}|(?={OPEN})|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One call as it was written."""
+    """One call as the policy wrote it."""
 
     tool: str
-    """A tool that is offered, or `INVALID`."""
+    """Name of an offered tool, or `INVALID`."""
     arguments: Mapping[str, Any]
-    """What its JSON says; of an invalid one {"text": what was written}."""
+    """Its arguments from the JSON; for an invalid call {"text": what was written}."""
     problem: str
-    """Why it cannot run, as the model is told; empty where it can be tried."""
+    """Why it cannot run, as told to the model; empty if it can be tried."""
     end: int
-    """Index behind its last character in the turn."""
+    """Index after its last character in the turn."""
 
 
 def read_calls(turn: str, offered: Sequence[str] | None) -> list[Asked]:
-    """The calls of a turn, in order; [] where it makes none.
+    """The calls of a turn, in order; [] if it makes none.
 
-    What is malformed, or one too many, is the model's mistake: it is kept, as a call that has failed already.
+    Malformed or excess calls are the model's mistake: they are kept, as calls that have already failed.
 
     Args:
         turn: What the policy wrote in one turn.
-        offered: Names of the tools that its sample offers; None: any.
+        offered: Names of the tools that its sample offers; None allows any.
     """
     calls = [
         _read(found[1], found[0].endswith(CLOSE), found.end(), offered) for found in _CALL.finditer(turn)
@@ -75,7 +75,8 @@ def _read(text: str, closed: bool, end: int, offered: Sequence[str] | None) -> A
 
 
 def _parsed(text: str) -> Any:
-    """The value; what cannot be written as JSON and UTF-8 again (NaN, half a surrogate pair) is refused."""
+    """The value; anything that cannot be written as JSON and UTF-8 again (NaN, half a surrogate pair) is
+    refused."""
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no number of JSON")
@@ -86,7 +87,7 @@ def _parsed(text: str) -> Any:
 
 
 def is_valid(turn: str) -> bool:
-    """Whether a turn holds one call, and that is JSON with a name and arguments."""
+    """Whether a turn contains exactly one call, in JSON with a name and arguments."""
     calls = _CALL.findall(turn)
     if len(calls) != 1 or CLOSE not in turn:
         return False
@@ -103,19 +104,19 @@ def is_valid(turn: str) -> bool:
 
 
 def tool_response(text: str) -> str:
-    """The template's frame around what a tool says."""
+    """A tool's output in the frame of the template."""
     return f"{ANSWER_OPEN}\n{text}\n{ANSWER_CLOSE}"
 
 
 def responses(turn: str) -> int:
-    """How many calls a turn of tool output answers: one for each frame, one where there is none."""
+    """How many calls a turn of tool output answers: one per frame, or one if there is no frame."""
     return max(turn.count(ANSWER_OPEN), 1)
 
 
 def tools_block(schemas: Sequence[Mapping[str, Any]]) -> str:
-    """The end of the system turn that offers tools, as the template has it.
+    """The end of the system turn that offers tools, as in the template.
 
     Args:
-        schemas: One for each tool: {"type": "function", "function": {name, description, parameters}}.
+        schemas: One per tool: {"type": "function", "function": {name, description, parameters}}.
     """
     return TEMPLATE.offer(schemas)

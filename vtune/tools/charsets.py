@@ -4,12 +4,12 @@ import codecs
 import re
 
 HEAD = 4096
-"""Bytes in which a page says its charset; ours: browsers look at 1024."""
+"""Number of bytes in which a page's own charset declaration is looked for; ours: browsers use 1024."""
 
 BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 SYNONYMS = {"windows-874": "cp874", "windows-31j": "cp932", "iso-8859-8-i": "iso8859-8"}
-"""Names that the web has and Python has not."""
+"""Names used on the web that Python does not know."""
 
 SUPERSETS = {
     "ascii": "cp1252",
@@ -23,7 +23,7 @@ SUPERSETS = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
-"""What pages say -> what they mean, as browsers read them (WHATWG, Encoding Standard)."""
+"""Declared charset -> the one meant, as browsers decode it (WHATWG, Encoding Standard)."""
 
 KNOWN = frozenset(
     {*SUPERSETS.values(), "utf-8", "utf-16", "utf-16-le", "utf-16-be", "euc_jp", "iso2022_jp", "koi8-r"}
@@ -31,7 +31,7 @@ KNOWN = frozenset(
     | {f"cp{number}" for number in range(1250, 1259)}
     | {f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)}
 )
-"""The charsets of that standard; Python has others that no page is in, and some that take very long."""
+"""The charsets of that standard; Python has others that no page uses, and some that are very slow."""
 
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _NAME = rb"([A-Za-z0-9_.:-]{1,40})"
@@ -42,14 +42,14 @@ _SAID = (
 
 
 def decoded(data: bytes, charset: str | None, *, html: bool) -> str:
-    """The text of a page; a charset that is wrong costs letters, not the page.
+    """The text of a page; a wrong charset costs some letters, not the whole page.
 
-    A byte order mark counts before the header, as in browsers, then what HTML says of itself.
+    A byte order mark takes precedence over the header, as in browsers; then comes the page's own declaration.
 
     Args:
         data: The page.
-        charset: As its header says; None if it does not.
-        html: Whether the page itself may say its charset.
+        charset: As declared in its header; None if it is not.
+        html: Whether the page itself may declare its charset.
     """
     for mark, codec in BOMS:
         if data.startswith(mark):
@@ -61,7 +61,7 @@ def decoded(data: bytes, charset: str | None, *, html: bool) -> str:
 
 
 def _codec(name: str) -> str | None:
-    """Python's name of a charset; None if no page is in it."""
+    """Python's name for a charset; None if no page uses it."""
     try:
         name = name.strip().lower()
         codec = codecs.lookup(SYNONYMS.get(name, name.removeprefix("x-"))).name
@@ -72,7 +72,8 @@ def _codec(name: str) -> str | None:
 
 
 def _said(data: bytes) -> str | None:
-    """What HTML says in its head. It could be read as ASCII, so it is not UTF-16, whatever it says."""
+    """The charset declared in the head of the HTML. It was readable as ASCII, so it is not UTF-16, whatever
+    it says."""
     head = _COMMENT.sub(b"", data[:HEAD])
     for said in _SAID:
         if match := said.search(head):
@@ -82,9 +83,9 @@ def _said(data: bytes) -> str | None:
 
 
 def _shown(data: bytes) -> str:
-    """The text of bytes about which nothing is said.
+    """The text of bytes without any declaration.
 
-    They are UTF-8, if most of what is not ASCII is, else Windows-1252, as browsers take them in the West.
+    UTF-8 if most of the non-ASCII bytes are valid, else Windows-1252, the default of Western browsers.
     """
     text = data.decode("utf-8", "replace")
     broken = text.count("\N{REPLACEMENT CHARACTER}")

@@ -16,18 +16,18 @@ from vtune.tools.passage import Passage
 from vtune.tools.store import Records, check_same_encoder, read_manifest
 
 Metric = Literal["ip", "cos"]
-"""`cos` where the encoder's vectors have length 1: in half precision they no longer have."""
+"""`cos` if the encoder's vectors have length 1: in half precision they no longer do."""
 
 
 class DenseIndex:
-    """A dense index that was built, memory-mapped: several processes share its pages.
+    """An existing dense index, memory-mapped: several processes share its pages.
 
     Args:
-        folder: That was built.
-        encoder: The one that embedded its passages.
+        folder: Folder of the index.
+        encoder: The encoder that embedded its passages.
 
     Raises:
-        DataError: If the folder holds no complete dense index, or another encoder made it.
+        DataError: If the folder contains no complete dense index, or a different encoder built it.
     """
 
     def __init__(self, folder: Path, encoder: TextEncoder) -> None:
@@ -54,14 +54,14 @@ class DenseIndex:
             raise DataError(f"the files in {folder} do not belong together", fix="build the index again")
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """The passages with the largest inner product with the query, of equal ones the earlier first.
+        """The passages with the largest inner product with the query, ties in order of the passages.
 
-        There always are some: a dense index does not know what it cannot answer.
+        There are always some: a dense index cannot know that it has no answer.
         """
         return await asyncio.to_thread(self.find, query, top_k)
 
     def find(self, query: str, top_k: int) -> list[Passage]:
-        """The same, at once."""
+        """The same, synchronously."""
         return [passage for passage, _ in self.find_scored(query, top_k)]
 
     def find_scored(self, query: str, top_k: int) -> list[tuple[Passage, float]]:
@@ -71,13 +71,13 @@ class DenseIndex:
         ]
 
     def rank(self, query: str, top_k: int) -> list[tuple[int, float]]:
-        """(number of the passage, score) of the best passages, in order."""
+        """(index of the passage, score) of the best passages, in order."""
         return self.nearest(self._encoder.query(query), top_k)
 
     def nearest(self, vector: NDArray[np.float32], top_k: int) -> list[tuple[int, float]]:
         """The same for a vector, shape (width,)."""
         wanted = vector.astype(np.float16)
-        with self._lock:  # usearch's threads belong to one question at a time
+        with self._lock:  # usearch's threads serve one query at a time
             found = [part.nearest(wanted, top_k) for part in self._parts]
         numbers = np.concatenate([keys for keys, _ in found])
         scores = np.concatenate([scores for _, scores in found])
@@ -85,22 +85,22 @@ class DenseIndex:
         return [(int(numbers[place]), float(scores[place])) for place in best]
 
     async def aclose(self) -> None:
-        """Close its files."""
+        """Close the files."""
         self._records.close()
         self._parts = []
 
 
 _Found = tuple[NDArray[np.int64], NDArray[np.float32]]
-"""Numbers of passages, and their scores."""
+"""Indices of passages, and their scores."""
 
 
 class Exact:
-    """A part whose vectors are all compared.
+    """A part whose vectors are all compared with the query.
 
     Args:
         vectors: Shape (entries, width).
-        start: Number of the first.
-        metric: By which they are.
+        start: Index of its first entry.
+        metric: How vectors are compared.
     """
 
     def __init__(self, vectors: NDArray[np.float16], start: int, metric: Metric) -> None:
@@ -115,7 +115,7 @@ class Exact:
 
 
 class _Graph:
-    """A part whose graph is followed."""
+    """A part that is searched along a graph."""
 
     def __init__(self, path: Path, metric: Metric) -> None:
         self._graph = open_graph(path)
@@ -127,7 +127,7 @@ class _Graph:
 
 
 def _scored(found: Any, start: int) -> _Found:
-    """Usearch's distance for the inner product is 1 minus it; so it is for the cosine."""
+    """Usearch's distance is 1 minus the inner product or the cosine."""
     return np.ravel(found.keys).astype(np.int64) + start, 1 - np.ravel(found.distances)
 
 
@@ -135,6 +135,6 @@ def _exact(folder: Path, count: int, width: int, starts: range, metric: Metric) 
     path = folder / VECTORS
     if path.stat().st_size != 2 * count * width:
         raise ValueError(f"{VECTORS} is cut short")
-    # A plain view: usearch does not take numpy's class for mapped files.
+    # A plain view: usearch does not accept numpy's memmap class.
     vectors = np.asarray(np.memmap(path, dtype=np.float16, mode="r", shape=(count, width)))
     return [Exact(vectors[start : start + starts.step], start, metric) for start in starts]

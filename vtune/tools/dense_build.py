@@ -1,7 +1,7 @@
 """Builds a dense index of passages as a stream that can be resumed: nothing is embedded twice.
 
-Passages and vectors are appended to files, and a journal says how far these are good; whatever lies behind
-that is cut off when the same build is started again. Large indexes then get graphs, one for each part.
+Passages and vectors are appended to files, and a journal records how much of them is valid; anything beyond
+that is cut off when the same build is restarted. Large indexes then get graphs, one per part.
 """
 
 import hashlib
@@ -26,35 +26,36 @@ from vtune.tools.store import write_manifest
 Method = Literal["exact", "hnsw"]
 
 WINDOW = 4096
-"""Passages that are embedded between two entries of the journal; ours: what an interruption may cost."""
+"""Passages embedded between two entries of the journal; ours: at most this many are lost on interruption."""
 
 EXACT_MOST = 1_000_000
-"""Passages that are searched one by one where nothing else is said; ours: see the page of `vtune.tools`."""
+"""Up to this many passages are searched exhaustively by default; ours: see the page of `vtune.tools`."""
 
 PART = 1 << 20
-"""Passages of a graph, which has to fit into memory while it is built; ours: 1.8 GB with 768 numbers each."""
+"""Passages per graph, which must fit into memory while it is built; ours: 1.8 GB with 768 numbers each."""
 
 CONNECTIVITY = 32
-"""Neighbours of a node in a graph: M of Malkov and Yashunin 2018; ours, for hundreds of numbers."""
+"""Neighbours per node of a graph: M in Malkov and Yashunin 2018; ours, for vectors of several hundred
+numbers."""
 EXPANSION_BUILD = 128
-"""Candidates for them: efConstruction, usearch's own."""
+"""Candidates considered for them: efConstruction, usearch's default."""
 EXPANSION_SEARCH = 256
-"""Candidates of a search: efSearch; ours, see the page of `vtune.tools`."""
+"""Candidates per search: efSearch; ours, see the page of `vtune.tools`."""
 
 JOURNAL = "journal.json"
 ENCODER = "encoder.json"
-"""By which an unfinished index was begun."""
+"""The encoder with which an unfinished index was started."""
 ENDS = "ends.i64"
 VECTORS = "vectors.f16"
-"""Passages x width numbers in half precision, one row after the other."""
+"""Passages x width numbers in half precision, row by row."""
 
 
 class TextEncoder(Protocol):
-    """What turns texts into vectors whose inner product says how well they fit."""
+    """Turns texts into vectors whose inner product measures how well they match."""
 
     width: int
     facts: Mapping[str, Any]
-    """With a `fingerprint`: vectors of encoders with another one cannot be compared."""
+    """Must include a `fingerprint`: vectors are comparable only if it is the same."""
 
     def query(self, text: str) -> NDArray[np.float32]:
         """Shape (width,)."""
@@ -67,23 +68,23 @@ class TextEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Who hears how far a build is."""
+    """Receivers of a build's progress."""
 
     tick: Callable[[], None]
     """Called after each passage."""
     say: Callable[[str], None]
-    """Called with what happens now."""
+    """Called with a description of the current step."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Journal:
-    """How much of the files is good."""
+    """How much of the files is valid."""
 
     passages: int
     bytes: int
-    """Of the passages."""
+    """Size of the file of passages."""
     digest: str
-    """SHA-256 of these bytes: a corpus that has changed is distinguished from the one that was begun."""
+    """SHA-256 of these bytes, which reveals if the corpus has changed since the build was started."""
 
 
 def build_dense_index(
@@ -99,19 +100,20 @@ def build_dense_index(
     Memory holds one window of passages and the encoder, then one graph; vectors are kept in half precision.
 
     Args:
-        passages: In the order in which equal scores rank.
+        passages: In order; ties in score rank in this order.
         folder: Where to write.
         encoder: Embeds `title`, a line break and `text`.
-        callbacks: How far it is.
-        method: `exact` compares a query with every passage, `hnsw` follows graphs (Malkov and Yashunin 2018);
-            None takes graphs from `EXACT_MOST` passages on.
+        callbacks: Called on progress.
+        method: `exact` compares a query with every passage, `hnsw` searches graphs (Malkov and Yashunin
+            2018); None uses graphs for more than `EXACT_MOST` passages.
 
     Returns:
         The manifest: `kind`, `passages`, `width`, `method`, `part` and `encoder`.
 
     Raises:
-        DataError: If there is no passage, or the corpus is not the one with which the build was begun.
-        RecipeError: If it was begun with another encoder.
+        DataError: If there is no passage, or the corpus differs from the one with which the build was
+            started.
+        RecipeError: If it was started with another encoder.
     """
     _check_encoder(folder, encoder)
     count = _embed(iter(passages), folder, encoder, callbacks)
@@ -135,7 +137,7 @@ def build_dense_index(
 
 
 def tidy_dense_index(folder: Path, method: Method) -> None:
-    """Remove what only an unfinished build needs, of an index that is in its place."""
+    """Remove the files that only an unfinished build needs from an index that is complete."""
     for name in (JOURNAL, ENCODER, ENDS, *([VECTORS] if method == "hnsw" else [])):
         (folder / name).unlink(missing_ok=True)
 
@@ -166,9 +168,9 @@ def starts_of(count: int, part: int) -> range:
 
 
 def _check_encoder(folder: Path, encoder: TextEncoder) -> None:
-    """Check that the build was begun with this encoder, or note that it is."""
+    """Check that the build was started with this encoder; if it is new, record the encoder."""
     path = folder / ENCODER
-    mine = {**encoder.facts, "model": None}  # a model may be moved
+    mine = {**encoder.facts, "model": None}  # a model may have been moved
     if not (folder / JOURNAL).is_file():
         path.write_text(json.dumps(mine), encoding="utf-8")
         return
@@ -180,7 +182,7 @@ def _check_encoder(folder: Path, encoder: TextEncoder) -> None:
 
 
 def _embed(passages: Iterator[Passage], folder: Path, encoder: TextEncoder, callbacks: Callbacks) -> int:
-    """Embed what is not embedded yet; returns the number of passages."""
+    """Embed all passages that are not embedded yet; returns the number of passages."""
     journal, digest = _resumed(passages, folder, encoder.width, callbacks)
     with (
         (folder / "passages.bin").open("ab") as records,
@@ -223,10 +225,10 @@ def _record(passage: Passage) -> bytes:
 def _resumed(
     passages: Iterator[Passage], folder: Path, width: int, callbacks: Callbacks
 ) -> tuple[_Journal, Any]:
-    """How far the build has come, with the passages moved on to there and what is half written cut off.
+    """Resume a build: skip the passages already embedded, and cut off whatever is only half written.
 
     Returns:
-        The journal, and the digest of what it covers, to continue with.
+        The journal, and the running digest of what it covers, to be continued.
     """
     path = folder / JOURNAL
     journal = _Journal(**parse_json(read_text(path))) if path.is_file() else _Journal(0, 0, "")
@@ -245,7 +247,7 @@ def _resumed(
     sizes = {"passages.bin": journal.bytes, ENDS: 8 * journal.passages, VECTORS: 2 * width * journal.passages}
     for name, size in sizes.items():
         with (folder / name).open("ab") as file:
-            if (there := file.tell()) < size:  # a copy that broke off: zeros would take the place of the rest
+            if (there := file.tell()) < size:  # an incomplete copy: truncating would pad it with zeros
                 raise DataError(
                     f"it holds {there} of the {size} bytes that were written",
                     where=str(folder / name),
@@ -263,7 +265,7 @@ def _write_journal(folder: Path, journal: _Journal) -> None:
 
 
 def _build_graphs(folder: Path, count: int, width: int, callbacks: Callbacks) -> None:
-    """A graph of each part; those that are there, and whole, stay."""
+    """Build a graph for each part; complete ones are kept."""
     vectors = np.memmap(folder / VECTORS, dtype=np.float16, mode="r", shape=(count, width))
     starts = starts_of(count, PART)
     for number, start in enumerate(starts):

@@ -13,7 +13,7 @@ EngineName = Literal["serper", "searxng"]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A result: a page, or one that has a picture which looks alike."""
+    """A search result: a page, or one with a picture that looks similar."""
 
     url: str
     title: str
@@ -22,20 +22,20 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """One shape of JSON."""
+    """One JSON format of queries and results."""
 
     url: str | None
-    """Where it is, if it is at one place."""
+    """Its URL, if there is only one."""
     key_header: str
-    """In which a key goes along."""
+    """Header that carries the key."""
     asks: Callable[[str, int], dict[str, Any]]
     """(query, how many) -> what is sent."""
     posts: bool
-    """JSON is posted; else it is asked with the same as parameters."""
+    """Whether JSON is posted; otherwise the same is sent as URL parameters."""
     results: str
     """Key of the list of results."""
     columns: tuple[str, str, str]
-    """Of a result: address, title, snippet."""
+    """Keys of a result: address, title, snippet."""
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -68,15 +68,15 @@ PICTURES = Engine(
     results="organic",
     columns=("link", "title", "snippet"),
 )
-"""Reverse image search: the picture in base64 is posted, the answer is that of `serper`. Ours: what takes
-only the address of a picture needs a service before it that gives it one."""
+"""Reverse image search: the picture is posted in base64, and the answer has the format of `serper`. Ours:
+engines that accept only a picture's URL need a service in front of them that provides one."""
 
 
 async def ask(engine: Engine, poster: Poster, what: str, count: int) -> list[Hit]:
-    """What an engine finds, in its order, at most `count`.
+    """The results of an engine, in its order, at most `count`.
 
     Raises:
-        ServiceError: If it gives no usable answer.
+        ServiceError: If there is no usable answer.
     """
     sent = engine.asks(what, count)
     answer = await (poster.post(sent) if engine.posts else poster.get(sent))
@@ -87,7 +87,7 @@ def read_hits(engine: Engine, answer: Any) -> list[Hit]:
     """The results of an answer; one without an address or a title is left out.
 
     Raises:
-        ServiceError: If it is not an answer of the engine.
+        ServiceError: If it is not in the format of this engine.
     """
     rows = answer.get(engine.results, []) if isinstance(answer, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

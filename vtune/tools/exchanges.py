@@ -1,8 +1,8 @@
 """A record of web requests: every response is kept under its request's hash, and can be replayed.
 
-The file holds JSON lines in the order of their keys, so that it is the same whoever asked first. New lines go
-to `FILE.journal`; closing puts both together and replaces the file at once. After a kill the journal is taken
-up, without a last line that was cut short.
+The file contains JSON lines sorted by key, so that it does not depend on who asked first. New lines go
+to `FILE.journal`; closing merges both and replaces the file atomically. After a kill the journal is
+recovered, without a truncated last line.
 """
 
 import hashlib
@@ -25,16 +25,16 @@ from vtune.tools.result_cache import ResultCache
 
 Kind = Literal["search", "page", "picture", "summary"]
 PRICED: Mapping[str, str] = {"search": "per_search", "page": "per_page", "picture": "per_picture"}
-"""Kind of exchange -> what one costs; a summary is asked of a model of one's own."""
+"""Kind of exchange -> key of its price; summaries have no price, since the user's own model writes them."""
 
 UNREADABLE = "delete the line, or decompress the file if it is compressed"
-"""What to do about a line of a record that cannot be read."""
+"""What to do about an unreadable line of a record."""
 
 
 class Budget(Strict):
     """What web requests may cost one process of a run, including what its record already holds.
 
-    What failed costs nothing.
+    Failed requests cost nothing.
     """
 
     requests: int = Field(ge=0)
@@ -50,53 +50,53 @@ class WebRules(Strict):
     """Settings for all tools that use the web."""
 
     record: str | None = None
-    """File in which exchanges are kept; null: one in the run's folder."""
+    """File in which exchanges are recorded; null: one in the run's folder."""
     replay: tuple[str, ...] = ()
-    """Such files: only their contents are used, and no request is sent."""
+    """Such files to replay: only their contents are used, and no request is sent."""
     blocked: tuple[BlockedHost, ...] = ()
-    """Hosts whose pages are neither shown nor read, including subdomains; a suite's are added to these."""
+    """Hosts whose pages are neither shown nor read, including subdomains; a suite's own hosts are added."""
     budget: Budget = Budget(requests=5000)
 
     @property
     def asked_for(self) -> bool:
-        """Whether a record was asked for, to be written or to be replayed."""
+        """Whether a record was requested, for writing or for replay."""
         return self.record is not None or bool(self.replay)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Something that is asked of the web; equal ones are one exchange."""
+    """A request to the web; equal requests share one exchange."""
 
     kind: Kind
     what: str
-    """As errors name it: a query, an address, a picture's hash."""
+    """How errors name it: a query, an address, a picture's hash."""
     facts: Mapping[str, Any]
-    """All that the answer depends on; no secrets."""
+    """Everything that the answer depends on; no secrets."""
 
     @property
     def key(self) -> str:
-        """SHA-256 of what it is."""
+        """SHA-256 of the request."""
         text = json.dumps({"kind": self.kind, "what": self.what, **self.facts}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class ForNow:
-    """What `ask` returns where a later run may be answered better: it holds for this run and its replay."""
+    """An answer that a later run may improve on: it is valid only for this run and its replay."""
 
     answer: Any
 
 
 class Exchanges:
-    """Asks once, and remembers.
+    """Sends each request once, and remembers the answer.
 
     Args:
-        file: Where exchanges are kept; of one process. Not written where `rules` replay.
-        rules: Of the run.
+        file: Record of exchanges, written by one process only. Not written when replaying.
+        rules: Those of the run.
 
     Raises:
         DataError: If a record cannot be read.
-        RecipeError: If another process writes it.
+        RecipeError: If another process is writing it.
     """
 
     def __init__(self, file: Path, rules: WebRules) -> None:
@@ -122,12 +122,12 @@ class Exchanges:
 
     @property
     def rules(self) -> WebRules:
-        """Of the run."""
+        """The rules of the run."""
         return self._rules
 
     @property
     def replays(self) -> bool:
-        """Whether nobody is asked."""
+        """Whether exchanges are only replayed."""
         return self._replays
 
     @property
@@ -135,12 +135,12 @@ class Exchanges:
         return self._file.with_name(f"{self._file.name}.journal")
 
     async def get(self, request: Request, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer to a request, as JSON has it: a recorded one, else what `ask` returns, which is kept.
+        """The answer to a request, as JSON: a recorded one, else the result of `ask`, which is recorded.
 
-        What an earlier run recorded `ForNow` is asked again.
+        Answers that an earlier run recorded as `ForNow` are requested again.
 
         Raises:
-            ServiceError: If it is not on the record that is replayed, the budget is spent, or `ask` fails.
+            ServiceError: If it is not in the replayed record, the budget is spent, or `ask` fails.
         """
         line = self._known.get(request.key)
         if line is not None and request.key not in self._again:
@@ -195,7 +195,7 @@ class Exchanges:
             self._spent.remove(kind)
 
     async def aclose(self) -> None:
-        """End requests under way, and put the journal into the file."""
+        """Cancel requests in progress, and merge the journal into the file."""
         await self._once.clear()
         if self._out is not None:
             self._out.close()
@@ -212,10 +212,10 @@ class Exchanges:
 
 
 def _locked(file: Path) -> IO[str]:
-    """The lock of a record, held: of two processes one would lose what the other was answered.
+    """Acquire the lock of a record: with two processes, one would lose the answers of the other.
 
     Raises:
-        RecipeError: If another process has it.
+        RecipeError: If another process holds it.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     held = file.with_name(f"{file.name}.lock").open("w", encoding="utf-8")
@@ -235,7 +235,7 @@ def _text(line: Mapping[str, Any]) -> str:
 
 
 def _journal(path: Path) -> dict[str, dict[str, Any]]:
-    """What a process that was killed has left; a last line that was cut short is cut off."""
+    """The journal left by a process that was killed; a truncated last line is cut off."""
     if not path.exists():
         return {}
     try:

@@ -1,7 +1,7 @@
 """Reads web pages within limits of size, time and redirects, and never from a local network address.
 
-Names are resolved here, and the connection goes to the address that was looked at: a name that resolves to
-another one the second time leads nowhere else.
+Names are resolved here, and the connection goes to the checked address, so a name that resolves
+differently the second time (DNS rebinding) cannot lead anywhere else.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from vtune.tools.http import FIRST_WAIT, LONGEST_WAIT, RETRIED, retry_after, tim
 TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 2**16
-"""Bytes that are taken at a time."""
+"""Bytes read at a time."""
 AGENT = "Mozilla/5.0 (compatible; vtune)"
 
 
@@ -36,19 +36,19 @@ class Limits(Strict):
     max_bytes: int = Field(default=4_000_000, gt=0)
     """Per page, decompressed; ours."""
     timeout_s: float = Field(default=15.0, gt=0)
-    """For a page including all of its redirects; ours."""
+    """Per page, including all of its redirects; ours."""
     redirects: int = Field(default=5, ge=0)
     private: tuple[str, ...] = ()
-    """`host:port` on the local network that may be read nevertheless, e.g. a mirror; no other may."""
+    """`host:port` on the local network that may be read anyway, e.g. a mirror; no others may."""
 
 
 class NotRead(Exception):
-    """Why a page was not read: the web's fault, or a limit of ours. The policy gets its snippet alone.
+    """Why a page was not read: the web's fault, or one of our limits. The policy gets only its snippet.
 
     Args:
-        why: As a person reads it.
-        passing: Whether the page may be there another time.
-        after: Seconds that it asks to be left alone.
+        why: The reason, for people.
+        passing: Whether a later attempt may succeed.
+        after: Seconds that the server asks to wait.
     """
 
     def __init__(self, why: str, *, passing: bool = False, after: float = 0.0) -> None:
@@ -58,10 +58,10 @@ class NotRead(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A page as it came."""
+    """A page as received."""
 
     url: str
-    """Where the redirects ended."""
+    """The final address, after all redirects."""
     text: str
     html: bool
 
@@ -70,9 +70,9 @@ class Fetcher:
     """Reads pages.
 
     Args:
-        limits: Of a page.
-        blocked: Hosts that are not read, also where a redirect leads to them.
-        retries: Further attempts after a failure that may pass, within the time of a page.
+        limits: Limits per page.
+        blocked: Hosts that are not read, not even after a redirect.
+        retries: Further attempts after a failure that may be temporary, within the time for the page.
     """
 
     def __init__(self, limits: Limits, blocked: Sequence[str], *, retries: int) -> None:
@@ -85,7 +85,7 @@ class Fetcher:
         """The page at an address.
 
         Raises:
-            NotRead: If it is not there in time, too large, no text, or behind an address that is refused.
+            NotRead: If it does not arrive in time, is too large, is not text, or its address is refused.
         """
         failed = NotRead(f"nothing within {self._limits.timeout_s:g} s", passing=True)
         wait = FIRST_WAIT
@@ -102,18 +102,18 @@ class Fetcher:
                             raise
                         failed = why
         except TimeoutError:
-            raise failed from None  # what the last attempt said tells more
+            raise failed from None  # the reason of the last attempt says more
         raise failed
 
     async def _once(self, url: str) -> Fetched:
         try:
             return await self._follow(url)
         except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
-            # A refusal of the resolver comes wrapped in the failure to connect.
+            # The resolver's refusal is wrapped in a connection error.
             cause = error.__cause__ or error
             if isinstance(cause, _Private):
                 raise NotRead(str(cause)) from None
-            # A ValueError, and InvalidURL is one, is about the address.
+            # ValueError, which includes InvalidURL, means that the address itself is wrong.
             raise NotRead(type(error).__name__, passing=not isinstance(error, ValueError)) from None
 
     async def _follow(self, url: str) -> Fetched:
@@ -142,9 +142,9 @@ class Fetcher:
             yield response
 
     def _checked(self, url: str) -> URL:
-        """The address as it will be asked, if it may be; a name is looked at when it is resolved.
+        """The address to request, if it is allowed; a name is checked when it is resolved.
 
-        It is parsed once: a second parser could read another host (full-width digits, ideographic stops).
+        It is parsed only once: another parser might read another host (full-width digits, ideographic stops).
         """
         try:
             address = URL(url)
@@ -180,7 +180,7 @@ class Fetcher:
         return Fetched(url, decoded(data, response.charset, html=html), html)
 
     async def _unpacked(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body; never more than the limit is in memory, however well it was packed."""
+        """The body; never more than the limit is in memory, however well it was compressed."""
         packed = response.headers.get("Content-Encoding", "identity").strip().lower()
         if packed not in ("identity", "", "gzip", "deflate"):
             raise NotRead(f"packed as {packed}")
@@ -197,17 +197,17 @@ class Fetcher:
         return bytes(data)
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
 
 class _Private(OSError):
-    """A name that leads into a network of one's own."""
+    """A name that resolves into a local network."""
 
 
 class _Public(AbstractResolver):
-    """Resolves names to public addresses alone; all addresses of a name have to be."""
+    """Resolves names to public addresses only; all addresses of a name must be public."""
 
     def __init__(self, private: Sequence[str]) -> None:
         self._private = private
@@ -239,13 +239,15 @@ class _Public(AbstractResolver):
 
 
 _COMPATIBLE, _NAT64 = ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv6 networks whose last 32 bits are an IPv4 address, beside those that the standard library knows."""
+"""IPv6 networks whose last 32 bits are an IPv4 address, in addition to those known to the standard
+library."""
 
 
 def _is_number(host: str) -> bool:
-    """Whether a host is an IPv4 address as the C library also takes it: `2130706433`, `0x7f.1`, `127.1`.
+    """Whether a host is an IPv4 address in any form that the C library accepts: `2130706433`, `0x7f.1`,
+    `127.1`.
 
-    aiohttp before 3.14.1 takes most of them for addresses too, and asks no resolver.
+    aiohttp before 3.14.1 also treats most of them as addresses, and calls no resolver.
     """
     try:
         socket.inet_aton(host)

@@ -11,10 +11,10 @@ NO_HOST_HAS = frozenset("*/\\@?#[] \t\n")
 
 
 def host_of(written: str) -> str:
-    """The host that is meant: `example.org`, also where a URL, `.example.org` or `*.example.org` is written.
+    """The host meant by `example.org`, by a URL, or by `.example.org` or `*.example.org`.
 
     Raises:
-        ValueError: If there is none in it.
+        ValueError: If it contains none.
     """
     text = written.strip()
     try:
@@ -28,11 +28,11 @@ def host_of(written: str) -> str:
 
 
 BlockedHost = Annotated[str, AfterValidator(host_of)]
-"""In a recipe: a host, blocked with all below it. Of a URL it is the host, whatever its path."""
+"""A host in a recipe, blocked with all its subdomains. Of a URL only the host counts, whatever the path."""
 
 
 def host_in(url: str) -> str:
-    """The host of an address, as a connection would look it up; empty where there is none."""
+    """The host of an address, as a connection would look it up; empty if it has none."""
     try:
         return (URL(url).raw_host or "").rstrip(".").lower()
     except ValueError:
@@ -40,7 +40,8 @@ def host_in(url: str) -> str:
 
 
 def is_blocked(url: str, blocked: Sequence[str]) -> bool:
-    """Whether an address is of one of these hosts, or below one of them; a broken address is."""
+    """Whether an address belongs to one of these hosts or their subdomains; a malformed address counts as
+    blocked."""
     host = host_in(url)
     names = map(host_of, blocked)
     return not host or any(host == name or host.endswith(f".{name}") for name in names)

@@ -16,20 +16,20 @@ from vtune.files.json_text import parse_json
 from vtune.judge.tls import trusted
 
 FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
-"""Seconds between attempts, doubled each time; ours."""
+"""Seconds between attempts, doubling each time; ours."""
 
 RETRIED = (408, 429)
-"""Statuses below 500 that say nothing against the question."""
+"""Statuses below 500 that do not mean that the request is wrong."""
 
 CONNECT = 5.0
-"""Seconds that a connection may take; ours."""
+"""Seconds to establish a connection; ours."""
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that an answer asks to be left alone, by its header Retry-After (RFC 9110), else 0.
+    """Seconds to wait according to the header Retry-After (RFC 9110), else 0.
 
     Args:
-        headers: Of the answer, whose names are read without regard to case.
+        headers: Those of the answer; must ignore case in names.
     """
     said = headers.get("Retry-After", "").strip()
     if said.isascii() and said.isdigit():
@@ -38,12 +38,12 @@ def retry_after(headers: Mapping[str, str]) -> float:
         until = parsedate_to_datetime(said)
     except (ValueError, OverflowError):
         return 0.0
-    # A date without a zone is one of Greenwich.
+    # A date without a zone is in UTC.
     return max((until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds(), 0.0)
 
 
 def time_left(limit: asyncio.Timeout) -> float:
-    """Seconds until a limit that has been set."""
+    """Seconds left until a timeout that has been set."""
     return (limit.when() or 0.0) - asyncio.get_running_loop().time()
 
 
@@ -63,20 +63,20 @@ class Patience(Strict):
 
 
 class Poster:
-    """Asks one URL and reads JSON.
+    """Sends requests to one URL and reads JSON.
 
-    After as many failures in a row as there may be requests under way the service counts as down: then a
-    question gets one attempt, until one succeeds. So an outage stops a run in minutes instead of hours.
+    After as many consecutive failures as there may be concurrent requests, the service counts as down: then
+    each request gets one attempt, until one succeeds. So an outage stops a run in minutes instead of hours.
     """
 
     def __init__(self, url: str, patience: Patience, *, headers: Mapping[str, str], name: str) -> None:
-        """Prepare, without connecting.
+        """Create a client that is not connected yet.
 
         Args:
-            url: Where to.
+            url: The URL of the service.
             patience: How long to wait.
-            headers: Of every request.
-            name: What errors call the service.
+            headers: Sent with every request.
+            name: Name of the service in errors.
         """
         self._url = url
         self._patience = patience
@@ -86,23 +86,23 @@ class Poster:
         self._failures = 0
         self._http: httpx2.AsyncClient | None = None
         self.sent = 0
-        """Requests that went out."""
+        """Number of requests that were sent."""
 
     async def post(self, body: Mapping[str, Any]) -> Any:
-        """What the service answers to JSON.
+        """POST JSON and return the service's answer.
 
         Raises:
-            ServiceError: If it gives no usable answer in time, or refuses the question.
+            ServiceError: If there is no usable answer in time, or the service refuses the request.
         """
         return await self._patiently("POST", self._url, json=body)
 
     async def get(self, params: Mapping[str, Any]) -> Any:
-        """What the service answers to parameters in its address, beside those that its URL has.
+        """GET with these parameters, in addition to those of its URL, and return the answer.
 
         Raises:
-            ServiceError: As `post`.
+            ServiceError: As in `post`.
         """
-        # `params` of a request would replace the parameters of the URL.
+        # `params` of a request would replace the parameters in the URL.
         return await self._patiently("GET", str(httpx2.URL(self._url).copy_merge_params(params)))
 
     async def _patiently(self, method: str, address: str, **sent: Any) -> Any:
@@ -115,13 +115,13 @@ class Poster:
             )
         why = "no time"
         try:
-            # The deadline runs from here on, so that a long queue costs nobody.
+            # The deadline starts once a slot is free, so that waiting in the queue does not count.
             async with self._room, asyncio.timeout(self._patience.deadline_s) as limit:
                 down = self._failures >= self._patience.concurrency
                 wait, asked = FIRST_WAIT, 0.0
                 for attempt in range(1 if down else self._patience.retries + 1):
                     if attempt:
-                        # Its place is kept meanwhile: a service with too much to do gets less.
+                        # Keep the slot while waiting: an overloaded service then gets fewer requests.
                         await asyncio.sleep(max(wait * random.uniform(0.5, 1.0), asked))
                         wait = min(2 * wait, LONGEST_WAIT)
                     try:
@@ -168,13 +168,13 @@ class Poster:
             ) from None
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         if self._http is not None:
             await self._http.aclose()
 
 
 class _Again(Exception):
-    """No usable answer; another attempt may get one, so many seconds later at the earliest."""
+    """No usable answer; another attempt may get one, after at least this many seconds."""
 
     def __init__(self, why: str, *, after: float = 0.0) -> None:
         super().__init__(why)

@@ -37,7 +37,7 @@ TITLES, THUMBNAILS, SUMMARY = "image_search_title_list", "image_search_thumbnail
 
 
 def cached_search(sample: Sample) -> dict[str, Any]:
-    """What a sample knows of a search that was made when the data was."""
+    """The stored search results of a sample, from when the data was made."""
     return {name: sample.extra[name] for name in (TITLES, THUMBNAILS, SUMMARY) if name in sample.extra}
 
 
@@ -84,18 +84,18 @@ class ImageSearchRecipe(Strict):
 
 
 class Matches(Protocol):
-    """Where matches come from."""
+    """A source of matches."""
 
     async def of(self, scene: Scene, top_k: int) -> list[Match]:
-        """At most `top_k` matches of the question's first picture, best first.
+        """At most `top_k` matches for the question's first picture, best first.
 
         Raises:
-            ServiceError: If it cannot tell.
+            ServiceError: If the search fails.
         """
         ...
 
     def check(self, sample: Sample) -> None:
-        """See, before a run, that a sample can be searched for.
+        """Check, before a run, that the picture of a sample can be searched for.
 
         Raises:
             DataError: If not.
@@ -103,23 +103,23 @@ class Matches(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """End what was opened."""
+        """Close everything that was opened."""
         ...
 
 
 class Replayed:
-    """Results that stand in the sample: a search that was made when the data was.
+    """Results stored in the sample: of a search from when the data was made.
 
     Args:
-        thumbnails: Folder that the paths of thumbnails start from, where a sample has them; None shows titles
-            only.
+        thumbnails: Folder that the paths of thumbnails are relative to, if a sample has them; None shows
+            titles only.
     """
 
     def __init__(self, thumbnails: Path | None) -> None:
         self._folder = thumbnails
 
     async def of(self, scene: Scene, top_k: int) -> list[Match]:
-        """The titles, in order, each with its thumbnail; a summary counts for the first."""
+        """The titles, in order, each with its thumbnail; the summary belongs to the first."""
         try:
             titles, paths = self._columns(scene.sample)
             summary = str(scene.sample.extra.get(SUMMARY) or "")
@@ -132,7 +132,7 @@ class Replayed:
         ]
 
     def check(self, sample: Sample) -> None:
-        """It has the columns, and its thumbnails are there."""
+        """Check that it has the columns, and that its thumbnails exist."""
         _, paths = self._columns(sample)
         for path in paths:
             if self._folder is not None and not (self._folder / path).is_file():
@@ -174,21 +174,21 @@ class Replayed:
             raise DataError(f"a thumbnail cannot be read: {error}") from None
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
 
 class Searched:
-    """Results of a picture index, here or in a service."""
+    """Results from a picture index, here or in a service."""
 
     def __init__(self, searcher: PictureSearcher) -> None:
         self._searcher = searcher
 
     async def of(self, scene: Scene, top_k: int) -> list[Match]:
-        """What the index finds."""
+        """The matches in the index."""
         return await self._searcher.search(scene.images[0], top_k)
 
     def check(self, sample: Sample) -> None:
-        """It has a picture."""
+        """Check that it has a picture."""
         if not sample.images:
             raise DataError(
                 "image_search_tool is offered, and there is no picture",
@@ -202,12 +202,12 @@ class Searched:
 
 
 class ImageSearch:
-    """Looks the question's first picture up; there is nothing to choose.
+    """Looks up the question's first picture; there are no options to choose.
 
     Args:
         matches: Where matches come from.
-        top_k: How many to show at most.
-        max_chars: Of an answer's text; the rest is cut off.
+        top_k: Limit on the matches shown.
+        max_chars: Limit on the text of an answer; the rest is cut off.
         show: Whether to show thumbnails.
     """
 
@@ -219,7 +219,7 @@ class ImageSearch:
 
     @property
     def schema(self) -> Schema:
-        """Its name is that of SenseNova-MARS; it has no argument."""
+        """The name is from SenseNova-MARS; there is no argument."""
         return function(
             NAME,
             "Look up the question's picture: what is known about pictures that look like it.",
@@ -228,21 +228,21 @@ class ImageSearch:
         )
 
     def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
-        """The picture."""
+        """The picture is all that matters."""
         check_names(arguments, self.schema)
         if not scene.images:
             raise Mistake("the question has no picture")
         return hashlib.sha256(scene.images[0]).hexdigest()
 
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
-        """Search."""
+        """Search for the picture."""
         self.key(arguments, scene)
         found = await self.matches.of(scene, self._top_k)
         sources = [inert(match.source) for match in found if match.source]
         return shown(*self._rendered(found), sources=sources) if found else shown(NOTHING)
 
     def _rendered(self, found: Sequence[Match]) -> tuple[str, list[bytes]]:
-        """The answer's text with its marks, and the pictures of the marks."""
+        """The answer's text with its image marks, and the pictures for the marks."""
         lines, pictures, room = [], [], self._max_chars
         for number, match in enumerate(found, start=1):
             text = inert(f"{number}. {match.title}" + (f"\n{match.text}" if match.text else ""))
@@ -258,7 +258,7 @@ class ImageSearch:
 
 
 def _readable(thumbnail: bytes | None) -> bytes | None:
-    """A thumbnail that can be shown; a damaged one of somebody's page is left out, and its title stays."""
+    """A thumbnail if it can be shown; one that is damaged is dropped, but its title stays."""
     try:
         if thumbnail is not None:
             decode_picture(thumbnail)
@@ -326,7 +326,7 @@ def _check_sample(section: ImageSearchRecipe, sample: Sample) -> None:
 
 
 def _indexed(folder: Path) -> dict[str, Any]:
-    """An index of a picture, which is found whatever is looked up."""
+    """An index of one picture, which is found by every search."""
     from vtune.tools.picture_index import Entry, build_picture_index
 
     drawn = io.BytesIO()

@@ -14,10 +14,10 @@ from vtune.schema.pixels import size_of
 from vtune.schema.trajectory import Crop, Status
 
 IMAGE_MARK = "<image>"
-"""Stands where a picture goes, as in the user's turn."""
+"""Placeholder for a picture, as in the user's turn."""
 
 ROUNDING = 1.0
-"""Pixels by which a region may lie beside its picture, ours: where its corners were rounded."""
+"""Pixels by which a region may extend beyond its picture, because its corners were rounded; ours."""
 
 _SPECIAL = re.compile(
     rf"<(?=/?(?:image|sandbox_output|code|think|answer|{HERMES.call}|{HERMES.response})>|\|)"
@@ -29,19 +29,20 @@ class Observation:
     """The result of one tool call."""
 
     text: str
-    """What the model reads, with one `<image>` for each picture; empty for `infra`."""
+    """What the model reads, with one `<image>` per picture; empty for `infra`."""
     images: tuple[bytes, ...] = ()
     """Encoded pictures, in the order of their marks."""
     status: Status
     error: str = ""
     output: str = ""
-    """What was printed, as it was."""
+    """What was printed, unchanged."""
     crops: tuple[ShownCrop, ...] = ()
     seconds: float = 0.0
 
 
 def unfit(seen: Observation, known: Sequence[bytes | None]) -> str:
-    """Why a conversation with these pictures, and its record, cannot hold it; empty: they can."""
+    """Why a conversation with these pictures, and its record, cannot include this observation; empty if they
+    can."""
     texts = (seen.text, seen.output, seen.error)
     if not all(isinstance(text, str) for text in texts) or any(text != encodable(text) for text in texts):
         return "`text`, `output` and `error` of an observation are texts that UTF-8 can hold: see `encodable`"
@@ -59,17 +60,18 @@ def unfit(seen: Observation, known: Sequence[bytes | None]) -> str:
 
 
 def tidy(seen: Observation) -> Observation:
-    """An observation that is fit, with tuples where a user's own may have given lists."""
+    """A fit observation, with tuples where a user's own tool may have given lists."""
     return replace(seen, images=tuple(seen.images), crops=tuple(map(_plain, seen.crops)))
 
 
 def _region(crop: ShownCrop, known: Sequence[bytes | None], count: int) -> str:
-    """What is wrong with a region that a call says to show of the conversation's pictures; empty: nothing.
+    """What is wrong with a region that a call claims to show of the conversation's pictures; empty if
+    nothing.
 
     Args:
         crop: The region.
-        known: Pictures of the conversation, encoded: regions are in their pixels; None: not known.
-        count: Pictures that the call returned.
+        known: Encoded pictures of the conversation, in whose pixels regions are; None: not known.
+        count: Number of pictures that the call returned.
     """
     if not isinstance(crop, ShownCrop):
         return f"`crops` of an observation holds {type(crop).__name__}: give ShownCrop"
@@ -95,12 +97,12 @@ def _region(crop: ShownCrop, known: Sequence[bytes | None], count: int) -> str:
 
 
 def _within(box: Sequence[float], size: tuple[int, int]) -> bool:
-    """Whether a region lies in a picture of some (width, height), but for rounding."""
+    """Whether a region lies within a picture of size (width, height), allowing for rounding."""
     return min(box) >= -ROUNDING and box[2] <= size[0] + ROUNDING and box[3] <= size[1] + ROUNDING
 
 
 def _floats(values: Iterable[float]) -> tuple[float, ...]:
-    """Numbers as the record has them, whatever kind of list a tool gave; () for anything else."""
+    """Numbers as stored in the record, whatever kind of list a tool returned; () for anything else."""
     try:
         return tuple(map(float, values))
     except (TypeError, ValueError):
@@ -113,7 +115,7 @@ def _plain(crop: ShownCrop) -> ShownCrop:
 
 
 def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:
-    """What a call showed as a trajectory holds it, where the call's first picture has number `first`."""
+    """What a call showed, in the form of a trajectory; `first` is the index of the call's first picture."""
     return tuple(
         Crop(
             image=crop.image,
@@ -126,19 +128,19 @@ def recorded(crops: Iterable[ShownCrop], first: int) -> tuple[Crop, ...]:
 
 
 def sandbox_output(text: str) -> str:
-    """The frame around all that a sandbox says (CodeV, template 13.1)."""
+    """The frame around everything that a sandbox outputs (CodeV, template 13.1)."""
     return f"<sandbox_output>\n{text}\n</sandbox_output>"
 
 
 def inert(text: str) -> str:
-    """Text without marks of the protocol, and without halves of characters that no file can hold.
+    """Text without marks of the protocol, and without half surrogate pairs, which no file can store.
 
-    What code prints is the model's own writing, and what a search finds is anybody's: a printed `<image>`
+    What code prints is the model's own writing, and what a search finds may be anyone's: a printed `<image>`
     must not count as a picture, nor a printed `</sandbox_output>` end the output.
     """
     return _SPECIAL.sub("< ", encodable(text))
 
 
 def encodable(text: str) -> str:
-    """Text that can be encoded: half a surrogate pair, which JSON may spell, becomes a question mark."""
+    """Text that can be encoded: half a surrogate pair, which JSON may contain, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")

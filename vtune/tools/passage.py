@@ -11,45 +11,45 @@ from vtune.tools.observation import encodable
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of text that answers, or does not."""
+    """A piece of text that may contain an answer."""
 
     id: str
     title: str
     text: str
     source: str = ""
-    """Where it was read on the web, and how; empty for what an index has."""
+    """Where and how it was read on the web; empty if it comes from an index."""
 
 
 TEXTS = ("text", "contents", "passage")
-"""What published corpora call the text of a passage."""
+"""Names of the text column in published corpora."""
 
 _HEADED = re.compile(r'"(?P<title>[^\n]+)"\n(?P<text>.*\S.*)', re.DOTALL)
 
 
 class Searcher(Protocol):
-    """Whatever finds passages."""
+    """Anything that finds passages."""
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """At most `top_k` passages, best first; [] where none fits.
+        """At most `top_k` passages, best first; [] if none match.
 
         Raises:
-            ServiceError: If it cannot tell.
+            ServiceError: If the search fails.
         """
         ...
 
     async def aclose(self) -> None:
-        """End what was opened."""
+        """Close everything that was opened."""
         ...
 
 
 def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
-    """The passage of a row of a corpus.
+    """The passage in a row of a corpus.
 
     Args:
-        row: With `text`, and maybe `id` and `title`; other keys are left alone. Published corpora also call
-            the text `contents` or `passage`; where the first line of `contents` is in quotation marks, as in
-            the `wiki-18` of search agents, that is the title.
-        fallback_id: Its id where the row has none.
+        row: With `text`, and optionally `id` and `title`; other keys are ignored. Published corpora also call
+            the text `contents` or `passage`; if the first line of `contents` is in quotation marks, as in
+            the `wiki-18` of search agents, it is the title.
+        fallback_id: The id if the row has none.
 
     Raises:
         DataError: If there is no text.
@@ -72,7 +72,7 @@ def passage_from(row: Mapping[str, Any], fallback_id: str) -> Passage:
 
 
 def numbered(passages: Sequence[Passage]) -> str:
-    """Passages as the policy, and a summariser, read them."""
+    """Passages as shown to the policy and to a summariser."""
     parts = []
     for number, passage in enumerate(passages, start=1):
         head = f"{number}. {passage.title}\n" if passage.title else f"{number}. "

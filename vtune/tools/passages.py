@@ -33,10 +33,10 @@ class IndexEncoder(Strict):
 
 
 def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:
-    """See, before a run, that an index is there, and what its kind needs.
+    """Check, before a run, that an index exists, and that everything its kind needs does.
 
     Raises:
-        DataError: If there is none, or the model that built it is not there or is another one.
+        DataError: If there is no index, or the model that built it is missing or has changed.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -52,10 +52,10 @@ def check_passages(folder: Path, encoder: IndexEncoder | None) -> None:
 
 
 def open_passages(folder: Path, encoder: IndexEncoder | None) -> "PassageIndex | DenseIndex":
-    """An index of passages, whichever kind it is.
+    """An index of passages of either kind.
 
     Raises:
-        DataError: If there is none, it is not complete, or its encoder cannot be loaded or is another one.
+        DataError: If there is none, it is incomplete, or its encoder cannot be loaded or is a different one.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -88,7 +88,7 @@ def load_encoder(model: str, settings: "EncoderSettings", device: Device) -> "En
 
 
 def torch_device(device: Device) -> "torch.device":
-    """Where an encoder computes: on a GPU, that of this process, whichever thread asks it later.
+    """Where an encoder computes: on a GPU, always that of this process, whichever thread uses it later.
 
     Raises:
         RecipeError: If there is no such device.
@@ -105,16 +105,16 @@ def torch_device(device: Device) -> "torch.device":
 def check_model(
     folder: Path, facts: Mapping[str, Any], encoder: IndexEncoder | None, *, beside: Sequence[str]
 ) -> None:
-    """See, before a run, that an index that a model embedded can be searched.
+    """Check, before a run, that an index embedded by a model can be searched.
 
     Args:
-        folder: Of the index.
+        folder: Folder of the index.
         facts: Its manifest.
-        encoder: Where its model is now; None: as it says itself.
-        beside: Names of files that count like weights.
+        encoder: Where its model is now; None: as the manifest says.
+        beside: Names of files that matter as much as weights.
 
     Raises:
-        DataError: If the model is not there or is another one.
+        DataError: If the model is missing or has changed.
         MissingExtra: If a package is not installed.
     """
     if importlib.util.find_spec("usearch") is None:
@@ -127,13 +127,13 @@ def check_model(
 
 
 def model_of(facts: Mapping[str, Any], encoder: IndexEncoder | None) -> str:
-    """Where the model of an index is now."""
+    """The current location of an index's model."""
     named: str = facts["encoder"]["model"]
     return named if encoder is None or encoder.model is None else encoder.model
 
 
 def _settings(folder: Path, facts: dict[str, Any]) -> "EncoderSettings":
-    """How the index says that its encoder reads texts."""
+    """How the encoder reads texts, according to the index."""
     from vtune.models.encoder import EncoderSettings
 
     settings = {key: value for key, value in facts["encoder"].items() if key not in ("model", "fingerprint")}

@@ -20,27 +20,27 @@ from vtune.tools.pictures import Match, PictureEncoder, Vector, decoded, layout,
 from vtune.tools.store import Records, RecordWriter, check_same_encoder, read_manifest, write_manifest
 
 THUMBNAIL = 256
-"""Longest side of what is shown of a match, in pixels; ours."""
+"""Longest side of a match's thumbnail, in pixels; ours."""
 
 HASH = "imagehash.phash"
-"""What the hashes of an index are made by; those of another maker cannot be compared."""
+"""What computes the hashes of an index; others are not comparable."""
 
 HASH_WEIGHT = 0.5
-"""Share of the hash, against the layout, in a score; ours."""
+"""Weight of the hash, relative to the layout, in a score; ours."""
 
 MIN_SCORE = 0.75
-"""What scores less is not found; ours."""
+"""Matches with a lower score are dropped; ours."""
 
 DIGITS = 6
-"""Of a score: single precision has hardly more, and a picture itself has to score 1."""
+"""Number of digits in a score: single precision has hardly more, and a picture must score 1 with itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A picture to be found, and what is known about it."""
+    """A picture to index, and what is known about it."""
 
     data: bytes
-    """Encoded."""
+    """The encoded picture."""
     title: str
     text: str
     place: str
@@ -57,7 +57,7 @@ def build_picture_index(
     """Write an index of pictures into an empty folder, one picture in memory at a time.
 
     Args:
-        entries: In the order in which equal scores rank.
+        entries: In order; ties in score rank in this order.
         folder: Where to write.
         tick: Called after each entry.
         encoder: Embeds the pictures; None: they are compared by hash and layout.
@@ -102,10 +102,10 @@ def build_picture_index(
 
 
 def check_pictures(folder: Path, encoder: IndexEncoder | None) -> dict[str, Any]:
-    """See, before a run, that an index is there, and its model; returns its manifest.
+    """Check, before a run, that an index and its model exist; returns its manifest.
 
     Raises:
-        DataError: If there is none, another version built it, or its model is not there or is another one.
+        DataError: If there is no index, another version built it, or its model is missing or has changed.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -123,18 +123,19 @@ def check_pictures(folder: Path, encoder: IndexEncoder | None) -> dict[str, Any]
 
 
 class PictureIndex:
-    """An index that was built.
+    """An existing index.
 
-    A score is 1 for the same picture. Where a model embedded the pictures, it is the cosine of their vectors;
-    else half the share of equal bits of the hashes and half the cosine of the layouts.
+    A score is 1 for the same picture. If a model embedded the pictures, it is the cosine of their vectors;
+    otherwise half the share of equal bits of the hashes plus half the cosine of the layouts.
 
     Args:
-        folder: That was built.
-        min_score: What scores less is not found.
-        encoder: Where the model that built it is now, and its device; None: as it says itself, on the CPU.
+        folder: Folder of the index.
+        min_score: Matches with a lower score are dropped.
+        encoder: Where the model that built it is now, and its device; None: as the manifest says, on the CPU.
 
     Raises:
-        DataError: If the folder holds no complete index of pictures, or its model is not there or is another.
+        DataError: If the folder contains no complete index of pictures, or its model is missing or has
+            changed.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """
@@ -161,11 +162,11 @@ class PictureIndex:
         )
 
     async def search(self, picture: bytes, top_k: int) -> list[Match]:
-        """The most alike, of equal ones the earlier first."""
+        """The most similar pictures, ties in order of the index."""
         return await asyncio.to_thread(self.find, picture, top_k)
 
     def find(self, picture: bytes, top_k: int) -> list[Match]:
-        """The same, at once."""
+        """The same, synchronously."""
         numbers, scores = self._alike.nearest(decoded(picture), top_k)
         return [
             Match(**json.loads(self._records[n]), score=score, thumbnail=self._thumbnails[n])
@@ -174,17 +175,17 @@ class PictureIndex:
         ]
 
     async def aclose(self) -> None:
-        """Close its files."""
+        """Close the files."""
         self._records.close()
         self._thumbnails.close()
 
 
 _Found = tuple[NDArray[Any], NDArray[Any]]
-"""Numbers of pictures, and their scores, best first."""
+"""Indices of pictures, and their scores, best first."""
 
 
 class _Plain:
-    """Pictures are compared by hash and layout."""
+    """Compares pictures by hash and layout."""
 
     def __init__(self, hashes: NDArray[np.uint64], layouts: Vector) -> None:
         self._hashes, self._layouts = hashes, layouts
@@ -197,7 +198,7 @@ class _Plain:
 
 
 class _Embedded:
-    """Pictures are compared by a model's vectors, all of them, by usearch."""
+    """Compares a model's vectors of all pictures, with usearch."""
 
     def __init__(
         self, folder: Path, vectors: NDArray[np.float16], facts: dict[str, Any], encoder: IndexEncoder | None
@@ -217,7 +218,7 @@ class _Embedded:
 
 
 def load_picture_encoder(model: str, device: Device) -> PictureEncoder:
-    """An encoder of pictures.
+    """An encoder for pictures.
 
     Raises:
         DataError: If it cannot be loaded.

@@ -14,56 +14,56 @@ from vtune.schema.pixels import decode_picture
 Vector = NDArray[np.float32]
 
 GRID, ANGLES = 4, 8
-"""Of `layout`: cells a side, and directions of edges in each; ours."""
+"""Parameters of `layout`: cells per side, and edge directions per cell; ours."""
 
 EDGES_WEIGHT = 0.5
-"""Share of edges, against colours, in `layout`; ours."""
+"""Weight of edges, relative to colours, in `layout`; ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A picture that looks alike."""
+    """A picture that looks similar."""
 
     title: str
     text: str
     score: float
     """1 for the same picture."""
     thumbnail: bytes | None
-    """Encoded; None where there is none."""
+    """The encoded thumbnail; None if there is none."""
     source: str = ""
-    """Its address on the web; empty for what an index has."""
+    """Its address on the web; empty if it comes from an index."""
 
 
 class PictureSearcher(Protocol):
-    """Whatever finds pictures that look alike."""
+    """Anything that finds pictures that look similar."""
 
     async def search(self, picture: bytes, top_k: int) -> list[Match]:
-        """At most `top_k`, best first; [] where none does.
+        """At most `top_k` matches, best first; [] if there are none.
 
         Raises:
-            ServiceError: If it cannot tell.
+            ServiceError: If the search fails.
         """
         ...
 
     async def aclose(self) -> None:
-        """End what was opened."""
+        """Close everything that was opened."""
         ...
 
 
 class PictureEncoder(Protocol):
-    """What turns pictures into vectors whose inner product says how alike they are."""
+    """Turns pictures into vectors whose inner product measures how similar they are."""
 
     width: int
     facts: Mapping[str, Any]
-    """With `model`, and a `fingerprint`: vectors of encoders with another one cannot be compared."""
+    """Must include `model` and a `fingerprint`: vectors are comparable only if the latter is the same."""
 
     def picture(self, picture: Image.Image) -> Vector:
-        """Of length 1, shape (width,)."""
+        """A vector of length 1, shape (width,)."""
         ...
 
 
 def decoded(data: bytes) -> Image.Image:
-    """The picture in colours.
+    """The picture in RGB.
 
     Raises:
         DataError: If it is not a picture, or breaks a limit of `vtune.schema.pixels`.
@@ -72,12 +72,12 @@ def decoded(data: bytes) -> Image.Image:
 
 
 def perceptual_hash(picture: Image.Image) -> np.uint64:
-    """64 bits that a resize or another encoding hardly changes (Zauner 2010, pHash)."""
+    """64 bits that a resize or re-encoding hardly changes (Zauner 2010, pHash)."""
     return np.uint64(int(str(imagehash.phash(picture)), 16))
 
 
 def layout(picture: Image.Image) -> Vector:
-    """Where a picture has which colours and which edges: what an index compares that is given no model.
+    """Which colours and edges a picture has where: what an index compares if it has no model.
 
     Returns:
         float32, shape (GRID² · (3 + ANGLES),), of length 1.

@@ -8,22 +8,22 @@ from vtune.tools.similarity import LOOKS
 from vtune.tools.tool import ToolPart
 
 NAME = "python"
-"""The tool that takes code, in a form of its own; all others take JSON."""
+"""The tool that takes code, in a separate format; all others take JSON."""
 CODE = "code"
-"""The tag that code stands in."""
+"""The tag around code."""
 
 NOTHING = "(no output: print a value or save a picture to see it)"
 
 
 async def run_python(session: Runs, code: str) -> Observation:
-    """Run code and turn what happened into what the model sees.
+    """Run code and turn the result into what the model sees.
 
     Args:
-        session: The trajectory's own.
-        code: What stood between `<code>` and `</code>`.
+        session: The trajectory's own session.
+        code: The text between `<code>` and `</code>`.
 
     Returns:
-        With the status `infra` and an empty text when the sandbox itself failed: nothing is made up then, and
+        With the status `infra` and an empty text if the sandbox itself failed: then nothing is made up, and
         the trajectory must not be scored.
     """
     execution = await session.run(code)
@@ -50,7 +50,7 @@ def _text(execution: Execution) -> str:
 
 
 def _only_names(line: str, names: tuple[str, ...]) -> bool:
-    """Whether a line is no more than the file name of a returned picture, which is shown anyway."""
+    """Whether a line is only the file name of a returned picture, which is shown anyway."""
     return line.strip().removeprefix("./").removeprefix("/workspace/") in names
 
 

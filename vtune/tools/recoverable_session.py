@@ -7,27 +7,27 @@ from vtune.errors import ServiceError
 from vtune.sandbox import Execution, Sandbox, Session
 
 ATTEMPTS = 3
-"""Sandboxes that may fail under one call before the call is given up: ours."""
+"""Sandboxes that may fail during one call before it is given up; ours."""
 
 
 class Runs(Protocol):
-    """Whatever runs code and keeps its state from call to call."""
+    """Anything that runs code and keeps its state from call to call."""
 
     async def run(self, code: str) -> Execution:
-        """Run code; the status `infra` says that the sandbox itself failed."""
+        """Run code; the status `infra` means that the sandbox itself failed."""
 
 
 class RecoverableSession:
-    """A session that is made again when the sandbox failed under it, and its calls with it.
+    """A session that is recreated, with all its calls, if the sandbox fails.
 
-    A session's state is a function of its pictures, its seed and its calls, so the new one stands where the
-    old one stood. Made by `open`.
+    A session's state is a function of its pictures, its seed and its calls, so the new session is in the same
+    state as the old one. Created by `open`.
 
     Args:
-        sandbox: It starts another fork server where one has died.
+        sandbox: Starts a new fork server if one has died.
         images: The input images as encoded files.
-        seed: Of the session's random generators.
-        lost: Called each time a session was lost.
+        seed: Seed of the session's random generators.
+        lost: Called each time a session is lost.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class RecoverableSession:
     async def open(
         cls, sandbox: Sandbox, images: Sequence[bytes], *, seed: int, lost: Callable[[], object]
     ) -> Self:
-        """Start one.
+        """Start a session.
 
         Raises:
             DataError: If an input is not an image.
-            ServiceError: If the sandbox cannot start it, whatever is tried.
+            ServiceError: If the sandbox cannot start it, even after retries.
         """
         session = cls(sandbox, images, seed, lost)
         for attempt in range(1, ATTEMPTS + 1):
@@ -56,14 +56,14 @@ class RecoverableSession:
                 session._session = await sandbox.open(images, seed=seed)
                 break
             except ServiceError:
-                # A fork server that dies takes the sessions along that were on their way.
+                # A fork server that dies takes down the sessions that are just starting.
                 if attempt == ATTEMPTS:
                     raise
                 lost()
         return session
 
     async def run(self, code: str) -> Execution:
-        """Run code, in a new session where the old one is lost; `infra` if that fails again and again."""
+        """Run code, in a new session if the old one is lost; `infra` if that fails repeatedly."""
         assert self._session is not None
         execution = await self._session.run(code)
         for _ in range(ATTEMPTS - 1):
@@ -85,6 +85,6 @@ class RecoverableSession:
         return await self._session.run(code)
 
     async def close(self) -> None:
-        """End it; harmless when repeated."""
+        """Close the session; may be called repeatedly."""
         if self._session is not None:
             await self._session.close()

@@ -16,9 +16,9 @@ from vtune.tools.remote_settings import bearer
 from vtune.tools.retrieve import ROUTE, RetrievedPassages
 
 HELLO = "hello"
-"""Asked of a service before a run. Ours: any answer will do."""
+"""Query sent to a service before a run. Ours: any answer will do."""
 SIDE = 56
-"""Pixels of the picture that is looked up then."""
+"""Side in pixels of the picture that is looked up then."""
 
 Q = TypeVar("Q", contravariant=True)
 
@@ -33,10 +33,10 @@ class RemotePassages:
         )
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """What the service finds.
+        """The results of the service.
 
         Raises:
-            ServiceError: If it gives no usable answer in time.
+            ServiceError: If there is no usable answer in time.
         """
         answer = await self._poster.post({"query": query, "top_k": top_k})
         try:
@@ -45,7 +45,7 @@ class RemotePassages:
             raise _strange(answer, self._url) from None
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self._poster.aclose()
 
 
@@ -59,10 +59,10 @@ class RemotePictures:
         )
 
     async def search(self, picture: bytes, top_k: int) -> list[Match]:
-        """What the service finds.
+        """The results of the service.
 
         Raises:
-            ServiceError: If it gives no usable answer in time.
+            ServiceError: If there is no usable answer in time.
         """
         asked = {"picture": base64.b64encode(picture).decode("ascii"), "top_k": top_k}
         answer = await self._poster.post(asked)
@@ -82,7 +82,7 @@ class RemotePictures:
             raise _strange(answer, self._url) from None
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self._poster.aclose()
 
 
@@ -95,19 +95,19 @@ def remote_passages(url: str, patience: Patience, token: str | None) -> Searcher
 
 
 def check_passages_service(url: str, patience: Patience, token: str | None) -> None:
-    """Ask a text search service one question, as it will be asked in the run; any answer is good.
+    """Ask a text search service one question in the same way as the run does; any answer will do.
 
     Raises:
-        ServiceError: If none comes.
+        ServiceError: If there is no answer.
     """
     asyncio.run(_asked(remote_passages(url, _brief(patience), token), "text_search", HELLO))
 
 
 def check_pictures_service(url: str, patience: Patience, token: str | None) -> None:
-    """The same of an image search service.
+    """The same for an image search service.
 
     Raises:
-        ServiceError: If no answer comes.
+        ServiceError: If there is no answer.
     """
     drawn = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), "grey").save(drawn, "PNG")
@@ -133,7 +133,7 @@ async def _asked(service: _Service[Q], key: str, asked: Q) -> None:
 
 
 def _brief(patience: Patience) -> Patience:
-    # Who waits for a start is not to wait through every retry.
+    # Someone waiting for a run to start should not sit through every retry.
     return patience.model_copy(update={"retries": min(1, patience.retries)})
 
 

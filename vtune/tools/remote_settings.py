@@ -8,7 +8,7 @@ from vtune.tools.http import Patience
 
 
 def check_remote(url: str | None, token_env: str | None, patience: Patience | None, *, local: bool) -> None:
-    """Check that what is asked over HTTP has a URL and patience, and nothing else has.
+    """Check that URL and patience are set if and only if something is asked over HTTP.
 
     Raises:
         ValueError: If not.
@@ -32,10 +32,10 @@ def bearer(token: str | None) -> dict[str, str]:
 
 
 def secret(variable: str | None, what: str) -> str | None:
-    """The value of an environment variable; None where none is named.
+    """The value of an environment variable; None if none is named.
 
     Raises:
-        RecipeError: If it is not set, or holds what no header can.
+        RecipeError: If it is not set, or its value cannot be sent in a header.
     """
     if variable is None:
         return None

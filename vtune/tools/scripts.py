@@ -12,74 +12,75 @@ UNBROKEN = (
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # Japanese
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Chinese
 )
-"""What text is made of that has no spaces; for a set of a pattern."""
+"""Characters of text without spaces; for a character class of a pattern."""
 UNSPACED = "\u1100-\u11ff\uac00-\ud7a3" + UNBROKEN
-"""The same, and Korean, whose spaces do not part words: particles are written onto them."""
+"""The same plus Korean, whose spaces do not separate words: particles are attached to them."""
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 _GROUPED = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:([,'\u2019\u00a0\u2009\u202f])\d{3})(?:\1\d{3})*(?!,?\d)")
-"""A number whose thousands are set apart. Not by a full stop, which may begin a fraction, nor by a space,
-which may part two numbers; 0,125 is a fraction. 3,141 is taken for 3141."""
+"""A number with separated thousands. A full stop does not count, since it may begin a fraction, nor a space,
+which may separate two numbers; 0,125 is a fraction. 3,141 is read as 3141."""
 _DECIMAL = re.compile(r"(?<![\d.,])(\d+\.|0,)(?=\d+(?![.,]?\d))")
-"""A number before its decimals. Where another full stop follows, it is a date or the number of a section."""
+"""A number before its decimals. If another full stop follows, it is a date or a section number."""
 
 
 def plain(text: str) -> str:
-    """A text without case, in one spelling of each character (NFKC): é is é however it was put together."""
+    """A text in lower case, with one spelling of each character (NFKC): é is é however it was composed."""
     if text.isascii():
         return text.casefold()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def is_spaced(text: str) -> bool:
-    """Whether spaces part all words of a text."""
+    """Whether spaces separate all words of a text."""
     return text.isascii() or not _UNSPACED.search(text)
 
 
 @cache
 def marks() -> str:
-    """What stands on or beside a letter and belongs to its word; for a set of a pattern.
+    """Characters on or beside a letter that belong to its word; for a character class of a pattern.
 
-    The signs of vowels of Hindi, Tamil or Arabic, accents that are in no letter, and the two characters that
+    The vowel signs of Hindi, Tamil or Arabic, combining accents, and the two characters that
     join letters or keep them apart. The words of `re` are cut at them, those of Unicode are not (UTS #18,
     annex C).
     """
     joining = "\u200c\u200d"
-    scripts = map(chr, range(0x300, 0x20000))  # behind them stand characters of Chinese
+    scripts = map(chr, range(0x300, 0x20000))  # above are only Chinese characters
     return joining + "".join(one for one in scripts if unicodedata.category(one).startswith("M"))
 
 
 @cache
 def _word() -> re.Pattern[str]:
-    # No mark is below U+0300; to ask that first makes text without marks ten times as fast.
+    # No mark is below U+0300; checking that first makes text without marks ten times as fast.
     return re.compile(rf"\w+(?:(?![\0-\u02ff])[{marks()}]+\w*)*")
 
 
 @cache
 def _run() -> re.Pattern[str]:
-    # Marks of the scripts without spaces are in UNSPACED themselves.
+    # Marks of scripts without spaces are in UNSPACED already.
     spaced = rf"[^\W{UNSPACED}]"
     return re.compile(rf"[{UNSPACED}]+|{spaced}+(?:[{marks()}]+{spaced}*)*")
 
 
 def spaced_words(text: str) -> list[str]:
-    """The words of a text whose script parts them, each with all marks on its letters."""
+    """The words of a text whose script separates them, each with all marks on its letters."""
     return (_ASCII_WORD if text.isascii() else _word()).findall(text)
 
 
 def runs(text: str) -> list[tuple[str, bool]]:
-    """The words of a plain text, and its runs of characters without spaces; with which of both each is."""
+    """The words of a plain text, and its runs of characters without spaces; each with a flag for which it
+    is."""
     if is_spaced(text):
         return [(word, False) for word in spaced_words(text)]
     return [(run, bool(_UNSPACED.match(run))) for run in _run().findall(text)]
 
 
 def spelled(text: str, *, keep_case: bool = False) -> str:
-    """The words of a text, with a space between them, and so each character where no space parts words.
+    """The words of a text, separated by spaces; in scripts without spaces, each character.
 
-    Marks at the thousands of a number are left out: 1,234 is 1234. Decimals belong to their number: 1234 is
-    no word of 1234.5.
+    Thousands separators are dropped: 1,234 is 1234. Decimals belong to their number: 1234 does not occur in
+    1234.5.
     """
     text = _GROUPED.sub(lambda number: number[0].replace(number[1], ""), text)
     text = _DECIMAL.sub(lambda number: f"{number[1][:-1]}_", text)

@@ -1,6 +1,6 @@
 """How alike two tool calls are: one function per tool type (Dong et al., appendix B.3).
 
-A tool has a type (`ToolPart.credit`): what tells its calls apart, and a function
+A tool has a type (`ToolPart.credit`): what distinguishes its calls, and a function
 that compares many pairs of them at a time, in [0, 1], symmetric, and 1 for a call with itself.
 """
 
@@ -27,12 +27,12 @@ Number = TypeVar("Number", np.int64, np.uint64, np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Which calls are to be compared; both of a pair are about the same question."""
+    """Which calls to compare; both calls of a pair are about the same question."""
 
     left: Indices
-    """Number of a call, shape (P,)."""
+    """Index of one call of each pair, shape (P,)."""
     right: Indices
-    """Number of the other, shape (P,)."""
+    """Index of the other, shape (P,)."""
     question: Indices
     """The question of each call, shape (N,)."""
 
@@ -42,15 +42,15 @@ class ToolType:
     """Calls that seek the same kind of information."""
 
     name: str
-    """In `credit.tools` of a recipe."""
+    """Its name in `credit.tools` of a recipe."""
     argument: Callable[[Trajectory, Call], Any]
-    """What tells calls apart; None where a call seeks nothing of this kind."""
+    """What distinguishes calls; None if a call seeks nothing of this kind."""
     similarity: Callable[[Sequence[Any], Pairs], Values]
     """(arguments of the N calls, pairs) -> similarities, shape (P,)."""
 
 
 Look = Sequence[tuple[int | bytes | str, Box]]
-"""The regions that a call showed: of which picture, and the box in its pixels."""
+"""The regions that a call showed: an identifier of the picture, and the box in its pixels."""
 
 STOP_WORDS = frozenset(
     re.findall(
@@ -65,21 +65,22 @@ STOP_WORDS = frozenset(
         """,
     )
 )
-"""Words that are left out of queries before they are compared, ours: the paper says that there is a list."""
+"""Words dropped from queries before comparison; ours: the paper mentions a list without giving it."""
 
 BLOCK = 8192
-"""Pairs of crops that are compared at a time: their numbers stay in the processor's cache."""
+"""Number of pairs of crops compared at a time: their numbers fit in the processor's cache."""
 
 DENSE = 8
-"""Times as large as their number, at most, are numbers for which a list of all below them is worth it."""
+"""A lookup table for numbers is used if it has at most this many times as many entries as there are
+numbers."""
 
 _END = "\n"
-"""Stands behind each of many texts; none of them holds one."""
+"""Separator after each text; no text contains it."""
 _WORD_OR_END = re.compile(r"\w+|\n", re.ASCII)
 _CODES = {_END: 0} | {word: code for code, word in enumerate(sorted(STOP_WORDS), start=1)}
 _JSON_SPACE = " \t\n\r"
 _decode = json.JSONDecoder().raw_decode
-"""Half of the time of `json.loads`."""
+"""Takes half the time of `json.loads`."""
 
 
 def same(arguments: Sequence[Any], pairs: Pairs) -> Values:
@@ -88,10 +89,11 @@ def same(arguments: Sequence[Any], pairs: Pairs) -> Values:
 
 
 def overlap(arguments: Sequence[Look], pairs: Pairs) -> Values:
-    """IoU of two crops; for calls with several, the mean over all their crops of the best IoU in the other.
+    """IoU of two crops; for calls with several, the mean over all their crops of the best IoU in the other
+    call.
 
-    That mean is the IoU where both have one crop, does not depend on the order of crops, and is 1 only where
-    each crop of either call is in the other too. Crops of different pictures do not overlap.
+    If both have one crop, that is the IoU. It does not depend on the order of crops, and is 1 only if
+    each crop of either call is also in the other. Crops of different pictures do not overlap.
     """
     counts = np.array([len(look) for look in arguments], dtype=np.int64)
     starts = np.cumsum(counts) - counts
@@ -110,9 +112,9 @@ def wording(arguments: Sequence[str], pairs: Pairs) -> Values:
     """0.3 J + 0.5 OC + 0.2 BG of two queries (Dong et al., eq. 5).
 
     J and OC are the Jaccard and the overlap coefficient of the sets of words without stop words, BG the
-    Jaccard coefficient of the sets of neighbouring characters. Queries are compared in Unicode's NFKC form,
-    without case, with single spaces (ours). A query of stop words alone keeps them; one without a word counts
-    as a single word, one of a single character as a single neighbourhood.
+    Jaccard coefficient of the sets of character bigrams. Queries are compared in Unicode's NFKC form,
+    in lower case, with single spaces (ours). A query made up of stop words keeps them; one without a word
+    counts as a single word, one with a single character as a single bigram.
     """
     texts = [_plain(query) for query in arguments]
     shared, first, second = _shared(*_terms(texts), pairs)
@@ -123,14 +125,14 @@ def wording(arguments: Sequence[str], pairs: Pairs) -> Values:
 
 
 def no_argument(trajectory: Trajectory, call: Call) -> tuple[()]:
-    """Nothing tells calls apart."""
+    """Nothing distinguishes calls."""
     return ()
 
 
 def look(trajectory: Trajectory, call: Call) -> Look | None:
     """The regions that a call showed.
 
-    Crops that come from the sample's pictures are known by their number, others by their bytes.
+    Crops of the sample's pictures are identified by index, others by the picture's bytes.
 
     A crop that no picture shows, or whose picture does not show it, is not a look.
     """
@@ -147,7 +149,7 @@ def look(trajectory: Trajectory, call: Call) -> Look | None:
 
 
 def query(trajectory: Trajectory, call: Call) -> str | None:
-    """What a call searched for, in the model's own JSON: what cannot be read asks for nothing."""
+    """What a call searched for, from the model's own JSON; None if it cannot be read."""
     text = call.arguments.strip(_JSON_SPACE)
     try:
         arguments, end = _decode(text)
@@ -161,32 +163,33 @@ def query(trajectory: Trajectory, call: Call) -> str | None:
 
 SAME = ToolType("image_search", no_argument, same)
 LOOKS = ToolType("zoom", look, overlap)
-"""Code that crops zooms: its boxes are in `Call.crops` as those of the zoom tool are."""
+"""Code that crops also zooms: its boxes are in `Call.crops`, like those of the zoom tool."""
 QUERIES = ToolType("text_search", query, wording)
 
 
 class _Regions(NamedTuple):
-    """The crops of all calls, one after the other."""
+    """The crops of all calls, concatenated."""
 
     edges: Values
-    """x0, y0, x1, y1 in rows, shape (4, R)."""
+    """x0, y0, x1, y1 as rows, shape (4, R)."""
     pictures: Indices
-    """Number of the picture that each is of, shape (R,)."""
+    """Index of the picture of each crop, shape (R,)."""
     starts: Indices
-    """Where those of each call begin, shape (N,)."""
+    """Where the crops of each call begin, shape (N,)."""
     counts: Indices
-    """How many each call has, shape (N,)."""
+    """Number of crops per call, shape (N,)."""
 
 
 def _overlap(regions: _Regions, left: Indices, right: Indices) -> Values:
-    """`overlap` of some of the pairs."""
+    """`overlap` for some of the pairs."""
     edges, pictures, starts, counts = regions
     several = (_of(counts, left) > 1) | (_of(counts, right) > 1)
     similarity = np.empty(len(left))
     plain = np.flatnonzero(~several)
     similarity[plain] = _iou(edges, pictures, _of(starts, _of(left, plain)), _of(starts, _of(right, plain)))
 
-    # For each other pair a table, line by line: a line for each crop of the left call, in it the right one's.
+    # A table per remaining pair, row by row: a row for each crop of the left call, a column for each of the
+    # right.
     tabled = np.flatnonzero(several)
     left, right = _of(left, tabled), _of(right, tabled)
     high, wide = _of(counts, left), _of(counts, right)
@@ -198,7 +201,7 @@ def _overlap(regions: _Regions, left: Indices, right: Indices) -> Values:
     one, other = _of(_of(starts, left), pair) + row, _of(_of(starts, right), pair)
     found = _iou(edges, pictures, _of(one, line), _of(other, line) + column)
     best = _sums_of_maxima(found, _of(first, pair) + row * length, pair, len(left))
-    # The same tables with a line for each crop of the right call.
+    # The same tables transposed: a row for each crop of the right call.
     turned = np.empty(len(found))
     turned[_of(_of(first, pair) + row, line) + column * _of(_of(high, pair), line)] = found
     pair, row = _expand(wide)
@@ -208,26 +211,26 @@ def _overlap(regions: _Regions, left: Indices, right: Indices) -> Values:
 
 
 def _expand(counts: Indices) -> tuple[Indices, Indices]:
-    """Ranges [0, count), one after the other: the number of the range, and the value."""
+    """Ranges [0, count), concatenated: index of the range, and the value."""
     row = np.repeat(np.arange(len(counts)), counts)
     return row, np.arange(len(row)) - _of(np.cumsum(counts) - counts, row)
 
 
 def _sums_of_maxima(values: Values, starts: Indices, pair: Indices, count: int) -> Values:
-    """The sum over the lines of each pair's table of the largest value in the line.
+    """Per pair, the sum over the rows of its table of each row's largest value.
 
     Args:
-        values: The tables, line by line, one after the other.
-        starts: Where each line begins.
-        pair: That each line belongs to, of `count`.
-        count: How many pairs there are.
+        values: The tables, row by row, concatenated.
+        starts: Where each row begins.
+        pair: The pair that each row belongs to, of `count`.
+        count: Number of pairs.
     """
     highest = np.maximum.reduceat(values, starts) if len(starts) else values
     return np.bincount(pair, weights=highest, minlength=count).astype(np.float64)
 
 
 def _iou(edges: Values, pictures: Indices, left: Indices, right: Indices) -> Values:
-    """Of pairs of boxes, whose x0, y0, x1, y1 are the rows of `edges`."""
+    """IoU of pairs of boxes, whose x0, y0, x1, y1 are the rows of `edges`."""
     x0, y0, x1, y1 = edges
     areas = np.maximum(x1 - x0, 0) * np.maximum(y1 - y0, 0)
 
@@ -247,18 +250,18 @@ def _iou(edges: Values, pictures: Indices, left: Indices, right: Indices) -> Val
 
 
 def _of(values: NDArray[Number], places: Indices) -> NDArray[Number]:
-    """`values[places]`, twice as fast: all places exist, and `clip` does not ask."""
+    """`values[places]`, twice as fast: all places exist, so `clip` skips the check."""
     return values.take(places, mode="clip")
 
 
 def _plain(query: str) -> str:
-    # What is ASCII is in NFKC, and has no case but upper and lower.
+    # ASCII is always in NFKC, and lower() is enough for its case.
     folded = query.lower() if query.isascii() else unicodedata.normalize("NFKC", query).casefold()
     return " ".join(folded.split())
 
 
 def _terms(texts: Sequence[str]) -> tuple[Indices, Indices]:
-    """(text, code of a word) of every place of a word that counts; at least one for each text."""
+    """(text, code of a word) for every occurrence of a word that counts; at least one per text."""
     codes = _CODES.copy()
     found = _words_and_ends(texts)
     for word in dict.fromkeys(found):
@@ -282,14 +285,14 @@ def _words_and_ends(texts: Sequence[str]) -> list[str]:
 
 
 def _bigrams(texts: Sequence[str]) -> tuple[Indices, Indices]:
-    """(text, code of a pair of neighbouring characters) of every place; a lone character is its own pair."""
+    """(text, code of a character bigram) for every position; a lone character is a bigram by itself."""
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
     characters = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype=np.int32)
     number, distinct = _ranked(characters)
     last = np.cumsum(lengths) - 1
     code = number * (len(distinct) + 1)
     code[:-1] += number[1:] + 1
-    # The last character of a text has no neighbour.
+    # The last character of a text has no successor.
     code[last] = number[last] * (len(distinct) + 1)
     kept = np.ones(len(number), dtype=bool)
     kept[last] = lengths == 1
@@ -299,8 +302,8 @@ def _bigrams(texts: Sequence[str]) -> tuple[Indices, Indices]:
 def _shared(rows: Indices, codes: Indices, pairs: Pairs) -> tuple[Values, Values, Values]:
     """Sizes of the intersection, of the left and of the right set, for each pair.
 
-    Row `rows[k]` holds `codes[k]`. Each question has columns of its own, one bit each, so sets are as wide
-    as the questions' vocabularies, not as that of all of them.
+    Row `rows[k]` contains `codes[k]`. Each question has separate columns, one bit each, so sets are only as
+    wide as the vocabulary of one question.
     """
     span = int(codes.max(initial=0)) + 1
     column, columns = _ranked(pairs.question[rows] * span + codes)
@@ -318,11 +321,12 @@ def _shared(rows: Indices, codes: Indices, pairs: Pairs) -> tuple[Values, Values
 
 
 def _ranked(values: NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
-    """The rank of each of many numbers from 0 among the distinct ones, and these, in order."""
+    """The rank of each number among the distinct ones (numbers start at 0), and the distinct ones, in
+    order."""
     end = int(values.max(initial=0)) + 1
     if end > DENSE * len(values):
         distinct, rank = np.unique(values, return_inverse=True)
         return rank, distinct
-    # Nothing is sorted: each number is a place in a list.
+    # No sorting: each number is an index into a list.
     there = np.bincount(values, minlength=1) > 0
     return (np.cumsum(there) - 1).take(values), np.flatnonzero(there)

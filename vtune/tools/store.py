@@ -15,11 +15,11 @@ from vtune.files.reading import open_input, read_text
 
 
 class RecordWriter:
-    """Writes byte strings one after the other, and where each one ends; a context manager.
+    """Appends byte strings to one file, and records where each one ends; a context manager.
 
     Args:
         folder: Where the two files go.
-        name: Of the files: NAME.bin and NAME.ends.npy.
+        name: Base name of the files: NAME.bin and NAME.ends.npy.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -34,7 +34,7 @@ class RecordWriter:
         return self
 
     def append(self, record: bytes) -> None:
-        """One more."""
+        """Append a record."""
         assert self._file is not None
         self._file.write(record)
         self._end += len(record)
@@ -57,10 +57,10 @@ class RecordWriter:
 
 
 class Records:
-    """Reads what a `RecordWriter` wrote; any number of threads may read.
+    """Reads the files of a `RecordWriter`; any number of threads may read.
 
     Raises:
-        DataError: If the files are not there, or are not complete.
+        DataError: If the files are missing or incomplete.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -88,19 +88,19 @@ class Records:
 
 
 MANIFEST = "index.json"
-"""Says what a folder is an index of; written last."""
+"""States what kind of index a folder contains; written last."""
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write what an index is."""
+    """Write the manifest of an index."""
     (folder / MANIFEST).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
-    """What an index is.
+    """The manifest of an index.
 
     Raises:
-        DataError: If the folder holds none of these kinds.
+        DataError: If the folder contains no index of these kinds.
     """
     fix = "build one: vtune data index CORPUS --out DIR" + (" --pictures" if kinds == ("pictures",) else "")
     try:
@@ -113,15 +113,15 @@ def read_manifest(folder: Path, *kinds: str) -> dict[str, Any]:
 
 
 def check_same_encoder(folder: Path, made: Mapping[str, Any], mine: Mapping[str, Any]) -> None:
-    """Check that the encoder which built an index is the one that searches it.
+    """Check that the encoder that built an index is the one that searches it.
 
     Args:
-        folder: Of the index.
-        made: The facts of the one that built it.
-        mine: Those of the one that searches.
+        folder: Folder of the index.
+        made: The facts of the encoder that built it.
+        mine: Those of the encoder that searches.
 
     Raises:
-        DataError: If not.
+        DataError: If they differ.
     """
     if made["fingerprint"] != mine["fingerprint"]:
         raise DataError(

@@ -30,12 +30,12 @@ NAME = "text_search_tool"
 NOTHING = "No matching passages were found."
 
 LONGEST_QUERY = 1000
-"""Characters; ours."""
+"""In characters; ours."""
 
 CUT = " …"
 
 Summarise = Callable[[str, str], Awaitable[str]]
-"""(query, passages as text) -> what they say about it; raises ServiceError where it cannot."""
+"""(query, passages as text) -> a summary; raises ServiceError if it fails."""
 
 
 SUMMARISE = """You read search results for somebody who asked for them.
@@ -51,7 +51,7 @@ class WebSearch(Strict):
     api_key_env: str | None
     """Name of the environment variable that holds the key; null sends no request: recorded answers only."""
     max_requests: int = Field(ge=0)
-    """Limit on requests by one process of a run; the answers are in search-*.jsonl of its folder."""
+    """Limit on requests by one process of a run; the answers are recorded in search-*.jsonl of its folder."""
     recorded: tuple[str, ...]
     """Such files of other runs: what they contain is not requested again."""
     blocked: tuple[BlockedHost, ...] = ()
@@ -93,13 +93,13 @@ class TextSearchRecipe(Strict):
 
 
 class TextSearch:
-    """Asks a searcher.
+    """Text search with any searcher.
 
     Args:
         searcher: Finds passages.
-        top_k: How many to show at most.
-        max_chars: Of an answer; the rest is cut off.
-        summarise: Shown instead of the passages, where there are any; None shows them.
+        top_k: Limit on the passages shown.
+        max_chars: Limit on the characters of an answer; the rest is cut off.
+        summarise: Its summary is shown instead of the passages, if there are any; None shows the passages.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class TextSearch:
 
     @property
     def schema(self) -> Schema:
-        """Its name and argument are those of SenseNova-MARS."""
+        """Name and argument are those of SenseNova-MARS."""
         return function(
             NAME,
             "Search for facts with a text query and read what was found.",
@@ -121,11 +121,11 @@ class TextSearch:
         )
 
     def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
-        """The query, without needless spaces."""
+        """The query with whitespace normalised."""
         return self._query(arguments)
 
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
-        """Search, and summarise where that is asked for."""
+        """Search, and summarise if configured."""
         query = self._query(arguments)
         passages = await self._searcher.search(query, self._top_k)
         sources = [inert(passage.source) for passage in passages if passage.source]
@@ -173,7 +173,7 @@ def _searcher(recipe: TextSearchRecipe, record: Path) -> Searcher:
 
 def _summariser(client: JudgeClient) -> Summarise:
     async def summarise(query: str, passages: str) -> str:
-        quoted = json.dumps(query, ensure_ascii=False)  # it is data: the policy cannot give orders in it
+        quoted = json.dumps(query, ensure_ascii=False)  # as data, so that it cannot give instructions
         return await client.ask(Prompt(SUMMARISE, f"Query: {quoted}\n\nResults:\n{passages}"), [])
 
     return summarise
@@ -207,7 +207,7 @@ async def _on_web(section: TextSearchRecipe, exchanges: Exchanges, record: Path)
 
 
 def _recorded(section: TextSearchRecipe, record: Path, exchanges: Exchanges) -> Searcher:
-    """What asks the web over the record of all tools."""
+    """The searcher that uses the web and the shared record of all tools."""
     assert section.patience is not None
     if section.pages is not None:
         return PageSearch(section.pages, section.patience, exchanges)
@@ -220,7 +220,7 @@ def _recorded(section: TextSearchRecipe, record: Path, exchanges: Exchanges) -> 
 
 
 def _kept(ask: Summarise | None, endpoint: JudgeEndpoint, exchanges: Exchanges) -> Summarise:
-    """Summaries that are on the record, too: a replay asks no model."""
+    """Summaries are recorded, too, so that a replay asks no model."""
 
     async def summarise(query: str, passages: str) -> str:
         async def asked() -> str:
@@ -258,7 +258,7 @@ def _check_asking(section: TextSearchRecipe) -> None:
 
 
 def _indexed(folder: Path) -> dict[str, Any]:
-    """An index of two passages."""
+    """An index with two passages."""
     from vtune.tools.bm25_build import build_index
 
     texts = {"Ulm": "The minster has 768 steps.", "Bern": "The bears live by the river."}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SOURCES = "addresses:"
-"""The line of a call's output below which the addresses stand, one per line."""
+"""The line of a call's output that is followed by addresses, one per line."""
 
 Schema = Mapping[str, Any]
 """{"type": "function", "function": {"name", "description", "parameters"}}."""
@@ -27,39 +27,40 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A picture of the conversation as a tool may use it."""
+    """A picture of the conversation, for use by tools."""
 
     data: bytes
-    """Encoded: the picture that it was cut out of, or itself."""
+    """The encoded picture that it was cut out of, or the picture itself."""
     image: int
-    """Index into the trajectory's images of what `data` is."""
+    """Index of `data` among the trajectory's images."""
     region: Box | None
-    """What it shows of `data`, xyxy in pixels; None: all."""
+    """The part of `data` that it shows, xyxy in pixels; None: all."""
     seen: tuple[int, int]
-    """(width, height) in pixels in which the policy sees it."""
+    """(width, height) in pixels at which the policy sees it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a call is about."""
+    """The context of a call."""
 
     sample: Sample
     images: tuple[bytes, ...]
-    """The sample's encoded pictures."""
+    """The sample's pictures, encoded."""
     views: Sequence[View]
     """Every picture of the conversation, in the order in which the policy saw them."""
 
 
 class Tool(Protocol):
-    """A tool. The same arguments about the same scene give the same result."""
+    """A tool. The same arguments in the same scene give the same result."""
 
     @property
     def schema(self) -> Schema:
-        """How it is described to the policy."""
+        """Its description for the policy."""
         ...
 
     def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
-        """What its result depends on, beside the question: calls of one question with one key are one call.
+        """What its result depends on besides the question: calls of one question with the same key share a
+        result.
 
         Raises:
             Mistake: If the arguments are wrong.
@@ -67,59 +68,59 @@ class Tool(Protocol):
         ...
 
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
-        """Do it.
+        """Execute the call.
 
         Raises:
-            Mistake: If the model asked for something that cannot be: it reads why.
-            ServiceError: If we failed: the trajectory is not scored.
+            Mistake: If the model asked for something impossible; the message is shown to it.
+            ServiceError: If the failure is ours: the trajectory is not scored.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPart:
-    """A tool as recipes and runs have it."""
+    """A tool as recipes and runs use it."""
 
     about: str
-    """What it does, in a line."""
+    """What it does, in one line."""
     opened: Callable[[Any, Path], AbstractAsyncContextManager[Tool]] | None
-    """(section of the recipe, JSONL file for what the web says) -> the tool, open as long as a run needs it;
+    """(section of the recipe, JSONL file for web answers) -> the tool, open as long as a run needs it;
     None: it takes code, which the sandbox runs."""
     on_web: "Callable[[Any, Exchanges, Path], AbstractAsyncContextManager[Tool]] | None" = None
-    """(section, record of the web, file as for `opened`) -> the tool, where its section asks the web
+    """(section, record of the web, file as for `opened`) -> the tool, if its section uses the web
     (`asks_web`)."""
     asks_web: "Callable[[Any, WebRules], bool]" = lambda section, web: False
-    """(section, what holds for all that ask the web) -> whether it asks over their record: then it is opened
-    by `on_web`."""
+    """(section, settings for all tools that use the web) -> whether it uses the web through their record:
+    then `on_web` opens it."""
     section: str = ""
-    """Its key under `tools` of a recipe, where that is a field of `ToolsRecipe`; empty: its name."""
+    """Its key under `tools` of a recipe, if that is a field of `ToolsRecipe`; empty: its name."""
     recipe: type[Strict] | None = None
-    """What its section says; None: nothing."""
+    """The type of its section; None: it has none."""
     check: Callable[[Any], None] | None = None
-    """(section) -> nothing; raises DataError before a run where what it needs is not there."""
+    """(section) -> None; raises DataError before a run if something that it needs is missing."""
     check_asking: Callable[[Any], None] | None = None
-    """(section) -> nothing; raises before a run where it lacks what it asks others with, e.g. a key, or where
-    a service of one's own does not answer. Not called where all that it would ask is on record."""
+    """(section) -> None; raises before a run if it lacks something for asking others, e.g. a key, or if
+    a service of the user does not answer. Not called if everything that it would ask is on record."""
     check_sample: Callable[[Any, Sample], None] | None = None
-    """(section, a sample that offers it) -> nothing; raises DataError where the sample lacks something."""
+    """(section, a sample that offers it) -> None; raises DataError if the sample lacks something."""
     example: Mapping[str, Any] | None = None
-    """Arguments of a call that any picture allows: what it is tried with; of code, `code` alone."""
+    """Arguments of a call that works with any picture, for testing it; for code, only `code`."""
     settings: Mapping[str, Any] | Callable[[Path], Mapping[str, Any]] = field(default_factory=dict)
-    """What its section says then; `recipe` may need some keys. Or what makes them of an empty folder, for an
-    index or another file that they name."""
+    """Its section in that test; `recipe` may have required keys. Or a function that makes the settings, given
+    an empty folder for an index or other file that they name."""
     look: Callable[[int, Box, tuple[int, int]], Mapping[str, Any]] | None = None
-    """(number of a picture, region in its pixels, its (width, height)) -> arguments of the call that shows
-    the region: what traces of `vtune data make traces` ask for. None: it does not look."""
+    """(index of a picture, region in its pixels, its (width, height)) -> arguments of the call that shows
+    the region, as used by `vtune data make traces`. None: it cannot show regions."""
     credit: "ToolType | None" = None
-    """How its calls are told apart when credit is transferred between them; None: it takes no part."""
+    """How its calls are compared for credit transfer; None: it takes no part."""
 
 
 class Mistake(Exception):
-    """What the model did wrong, in the words that it reads."""
+    """A mistake of the model, in words that are shown to it."""
 
 
 def function(name: str, description: str, properties: Schema, required: Sequence[str]) -> Schema:
-    """A function's schema in the form of Qwen's template."""
+    """The schema of a function, in the format of Qwen's template."""
     return {
         "type": "function",
         "function": {
@@ -139,7 +140,7 @@ def check_names(arguments: Mapping[str, Any], schema: Schema) -> None:
     """Check that no argument is missing and none is unknown.
 
     Raises:
-        Mistake: Naming it.
+        Mistake: Names the argument.
     """
     parameters = schema["function"]["parameters"]
     for name in parameters["required"]:
@@ -154,16 +155,17 @@ def check_names(arguments: Mapping[str, Any], schema: Schema) -> None:
 
 
 def refused(why: str, status: Status = "error") -> Observation:
-    """The observation of a call that failed by the model's fault."""
+    """The observation of a call that failed through the model's fault."""
     return Observation(text=f"Error: {inert(why)}", status=status, error=encodable(why))
 
 
 def shown(
     text: str, images: Sequence[bytes] = (), crops: Sequence[ShownCrop] = (), *, sources: Sequence[str] = ()
 ) -> Observation:
-    """The observation of a call that went well; `text` has one `<image>` a picture.
+    """The observation of a successful call; `text` has one `<image>` per picture.
 
-    `sources` are addresses of the web that it rests on: the trajectory keeps them, unseen by the policy.
+    `sources` are the web addresses that it is based on: the trajectory keeps them, but the policy does not
+    see them.
     """
     text = encodable(text)
     kept = "\n".join([text, SOURCES, *map(encodable, sources)]) if sources else text

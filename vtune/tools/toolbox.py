@@ -20,49 +20,50 @@ from vtune.uses import awaited, broken, defined, given, ill_made, uncancelled
 Results = ResultCache[Observation]
 """Observations by (group, tool, key)."""
 ENCODED = "return PNG or JPEG bytes; raise ServiceError where a service that it asks gave none"
-"""The next step for a tool that returned bytes which are no picture."""
+"""The next step if a tool returned bytes that are not a picture."""
 
 
 class Toolbox:
-    """Runs calls; what tools need to be open, their maker keeps open.
+    """Runs calls; whoever creates it keeps open what its tools need.
 
     Args:
-        tools: By name.
+        tools: Tools by name.
     """
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self._tools = dict(tools)
 
     def names(self, offered: Sequence[str]) -> tuple[str, ...]:
-        """Those of some names that it runs, in their order."""
+        """Those of the given names that it can run, in their order."""
         return tuple(name for name in offered if name in self._tools)
 
     def schemas(self, offered: Sequence[str]) -> list[Schema]:
-        """How these are described to the policy."""
+        """Their descriptions for the policy."""
         return [self._tools[name].schema for name in self.names(offered)]
 
     def no_picture(self, name: str, why: str) -> Exception:
-        """The error for a tool that returned bytes which are no picture; of a user's own a BrokenPart."""
+        """The error for a tool that returned bytes that are not a picture; BrokenPart for a user's own."""
         wrong = ValueError(f"it returned no picture: {why}")
         return ill_made((TOOLS.kind, name), wrong, ENCODED, defined(self._tools[name].run))
 
     async def run(self, asked: Asked, scene: Scene, group: int, results: Results) -> Observation:
-        """What comes of a call.
+        """The observation from a call.
 
-        A call that one of its group has made, or is making, is not made again. The model's mistakes are
-        reported to it, with the status `error`; when we fail the status is `infra`, and nothing is reported.
+        A call that the same group has already made, or is making, is not repeated. The model's mistakes are
+        reported to it, with the status `error`; if the failure is ours, the status is `infra` and nothing is
+        reported.
 
         Args:
             asked: The call.
-            scene: What it is about.
-            group: Rollouts of one question share it.
-            results: Of calls so far.
+            scene: Its context.
+            group: Shared by rollouts of one question.
+            results: Results so far.
         """
         if asked.problem:
             return refused(asked.problem)
         tool = self._tools[asked.tool]
         began = time.monotonic()
-        # Its own: the record, and credit transfer, keep what the policy wrote.
+        # A copy, because the record and credit transfer keep what the policy wrote.
         arguments = json.loads(arguments_of(asked))
         try:
             key = (group, asked.tool, tool.key(arguments, scene))
@@ -77,12 +78,12 @@ class Toolbox:
 
 
 def opening(name: str, manager: object) -> AbstractAsyncContextManager[Tool]:
-    """What `opened` of a tool gave, which is entered for as long as the tool is needed.
+    """Check what a tool's `opened` returned; it is entered for as long as the tool is needed.
 
     Raises:
-        BrokenPart: If a user's own gave something else, for `async` or its decorator were forgotten.
+        BrokenPart: If a user's own returned something else, e.g. because `async` or the decorator is missing.
     """
-    within = getattr(manager, "gen", None)  # of `asynccontextmanager`, which takes any function
+    within = getattr(manager, "gen", None)  # of `asynccontextmanager`, which accepts any function
     if isinstance(manager, AbstractAsyncContextManager) and (within is None or hasattr(within, "__anext__")):
         return manager
     if inspect.iscoroutine(found := manager if within is None else within):
@@ -103,10 +104,10 @@ async def _run(name: str, tool: Tool, arguments: Mapping[str, Any], scene: Scene
 
 
 def _check_key(key: object, tool: str) -> None:
-    """Check that results can be kept under what a tool gave as a key.
+    """Check that what a tool returned can be used as a cache key.
 
     Raises:
-        BrokenPart: If a user's own gave what they cannot.
+        BrokenPart: If a user's own tool returned something that cannot.
     """
     if not isinstance(key, Hashable):
         error = TypeError(f"`key` gives {type(key).__name__}: give a text")
@@ -114,10 +115,10 @@ def _check_key(key: object, tool: str) -> None:
 
 
 def _checked(found: object, name: str, tool: Tool, scene: Scene) -> Observation:
-    """What a tool gave, as a conversation and its record hold it.
+    """A tool's result in the form that a conversation and its record can hold.
 
     Raises:
-        BrokenPart: If a user's own gave what they cannot hold.
+        BrokenPart: If a user's own tool returned something that they cannot hold.
     """
     seen = given(found, Observation, TOOLS.kind, name, tool.run)
     if wrong := unfit(seen, _pictures(scene)):
@@ -126,11 +127,11 @@ def _checked(found: object, name: str, tool: Tool, scene: Scene) -> Observation:
 
 
 def _pictures(scene: Scene) -> list[bytes | None]:
-    """The conversation's pictures by number; None: what only a region of another is known of."""
+    """The conversation's pictures by index; None where only a region of it is known."""
     whole = dict(enumerate(scene.images)) | {view.image: view.data for view in scene.views}
     return [whole.get(number) for number in range(max(len(scene.images), len(scene.views)))]
 
 
 def arguments_of(asked: Asked) -> str:
-    """The arguments as a trajectory keeps them."""
+    """The arguments as stored in a trajectory."""
     return json.dumps(asked.arguments, ensure_ascii=False)

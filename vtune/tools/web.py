@@ -20,17 +20,17 @@ SERPER = ENGINES["serper"]
 
 
 class Web:
-    """Asks the web, within a budget; the same query is asked once.
+    """Searches the web, within a budget; the same query is sent only once.
 
     Args:
-        key: Of the API; None asks nothing, and only recorded answers are given.
+        key: API key; None sends no requests, and only recorded answers are returned.
         patience: How long to wait.
-        record: JSONL file of this run's own answers, made if missing, written by one process only.
-        recorded: Files of other runs, whose answers count as well.
-        max_requests: Questions that this run may ask, those in `record` included; one that failed is not
-            among them.
+        record: JSONL file of this run's answers, created if missing, written by one process only.
+        recorded: Files of other runs, whose answers are used as well.
+        max_requests: Limit on this run's requests, including those in `record`; failed ones do not
+            count.
         blocked: Hosts whose pages are not shown, whatever the web or a record says.
-        url: Of the API; None: where it is.
+        url: URL of the API; None: the default.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class Web:
         self._once: ResultCache[list[Passage]] = ResultCache()
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """What the web says, or once said.
+        """The results from the web or the record.
 
         Raises:
-            ServiceError: If it gives no answer in time, the budget is spent, or nothing is on record.
+            ServiceError: If there is no answer in time, the budget is spent, or there is no record.
         """
         return unblocked(await self.found(query, top_k), self._blocked)
 
     async def found(self, query: str, top_k: int) -> list[Passage]:
-        """The same with what comes from blocked hosts, as it is recorded.
+        """The same, including results from blocked hosts, as recorded.
 
         Raises:
-            ServiceError: As `search`.
+            ServiceError: As in `search`.
         """
         if (query, top_k) in self._known:
             return self._known[query, top_k]
@@ -107,7 +107,7 @@ class Web:
         return found
 
     async def aclose(self) -> None:
-        """End requests under way, and close file and connections."""
+        """Cancel requests in progress, and close file and connections."""
         await self._once.clear()
         await self._poster.aclose()
         if self._file is not None:
@@ -115,12 +115,12 @@ class Web:
 
 
 class Snippets:
-    """The same over the record that all tools of a run share (`--record`, `--replay`).
+    """The same with the record that all tools of a run share (`--record`, `--replay`).
 
     Args:
-        web: Asked for what is not on that record; None where it is replayed.
+        web: Asked for what is not in that record; None when replaying.
         exchanges: The record.
-        blocked: Hosts whose pages are not shown, beside those that hold for all tools.
+        blocked: Hosts whose pages are not shown, in addition to those blocked for all tools.
     """
 
     def __init__(self, web: Web | None, exchanges: Exchanges, *, blocked: Sequence[str]) -> None:
@@ -129,10 +129,10 @@ class Snippets:
         self._blocked = (*blocked, *exchanges.rules.blocked)
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """What the web says, or once said.
+        """The results from the web or the record.
 
         Raises:
-            ServiceError: As `Web.search`, or if it is not on the record that is replayed.
+            ServiceError: As in `Web.search`, or if it is not in the replayed record.
         """
         facts = {"engine": "serper", "snippets": top_k}
         answer = await self._exchanges.get(Request("search", query, facts), lambda: self._ask(query, top_k))
@@ -149,13 +149,13 @@ class Snippets:
         return [[one.id, one.title, one.text] for one in await self._web.found(query, top_k)]
 
     async def aclose(self) -> None:
-        """Close what asks; the record is its opener's."""
+        """Close the web client; the record belongs to its opener."""
         if self._web is not None:
             await self._web.aclose()
 
 
 def unblocked(found: Sequence[Passage], blocked: Sequence[str]) -> list[Passage]:
-    """Results that come from no blocked host; one that a record numbers comes from none."""
+    """Results not from a blocked host; one that a record only numbers is never blocked."""
 
     def is_shown(address: str) -> bool:
         if "://" in address:
@@ -166,13 +166,14 @@ def unblocked(found: Sequence[Passage], blocked: Sequence[str]) -> list[Passage]
 
 
 def _passage(hit: Hit) -> Passage:
-    """What is shown of a result: its title, and its snippet with the address below."""
+    """How a result is shown: its title, and its snippet with the address below."""
     text = f"{hit.snippet}\n{hit.url}".strip()
     return Passage(encodable(hit.url), encodable(hit.title), encodable(text))
 
 
 def _read(path: Path, *, repair: bool = False) -> dict[tuple[str, int], list[Passage]]:
-    """Recorded answers. A last line that a kill cut short is left out and, to `repair` the file, cut off."""
+    """Recorded answers. A last line truncated by a kill is ignored and, with `repair`, removed from the
+    file."""
     try:
         lines = whole_lines(path, repair=repair)
     except OSError as error:

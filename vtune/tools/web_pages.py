@@ -24,7 +24,7 @@ from vtune.tools.remote_settings import secret
 NO_WEB = "pip install 'vtune[web]'"
 
 SPARE = 5
-"""Results beyond those that are shown, so that blocked ones leave none missing; ours."""
+"""Results requested beyond those shown, so that blocked ones leave no gaps; ours."""
 
 
 class WebPages(Strict):
@@ -57,7 +57,7 @@ class WebPictures(Strict):
 
 
 def poster_of(engine: Engine, url: str | None, key_env: str | None, patience: Patience, name: str) -> Poster:
-    """Who asks an engine.
+    """The client for an engine.
 
     Raises:
         RecipeError: If its key is not set.
@@ -72,13 +72,13 @@ class PageSearch:
     """Finds pages, and reads the first of them.
 
     Args:
-        section: Engine, and what is read.
-        patience: For the engine; pages have `limits`, and as many retries.
+        section: Engine, and how many results are read.
+        patience: For the engine; pages have `limits`, and the same number of retries.
         exchanges: Record, budget and blocked hosts.
 
     Raises:
         RecipeError: If the engine's key is not set.
-        MissingExtra: If pages are to be read, and what extracts their text is not installed.
+        MissingExtra: If pages are to be read, and the package that extracts their text is not installed.
     """
 
     def __init__(self, section: WebPages, patience: Patience, exchanges: Exchanges) -> None:
@@ -99,16 +99,16 @@ class PageSearch:
         self._fetcher = Fetcher(section.limits, exchanges.rules.blocked, retries=patience.retries)
 
     async def search(self, query: str, top_k: int) -> list[Passage]:
-        """What the web says; the text of a page that could be read, else what the engine says of it.
+        """The results from the web; the text of each page that could be read, else the engine's snippet.
 
         Raises:
-            ServiceError: If the engine gives no answer in time, the budget is spent, or it is not on record.
+            ServiceError: If the engine does not answer in time, the budget is spent, or it is not on record.
         """
         count = top_k + SPARE
         facts = {"engine": self._section.engine, "url": self._section.url, "count": count}
         answer = await self._exchanges.get(Request("search", query, facts), lambda: self._ask(query, count))
         hits = allowed(answer, self._exchanges.rules.blocked)[:top_k]
-        # One after the other: the order in which a budget ends does not depend on the web's speed.
+        # One at a time: where a budget ends must not depend on the web's speed.
         return [await self._passage(hit, read=place < self._section.read) for place, hit in enumerate(hits)]
 
     async def _ask(self, query: str, count: int) -> list[list[str]]:
@@ -135,7 +135,7 @@ class PageSearch:
         return replace(found, text=text, source=f"{page['url']} (read, {len(text)} characters)")
 
     async def _read(self, url: str) -> dict[str, str] | ForNow:
-        """The text of a page, or why there is none: both are what the web said, and are kept."""
+        """The text of a page, or why there is none; both are recorded."""
         try:
             page = await self._fetcher.fetch(url)
         except NotRead as why:
@@ -143,7 +143,7 @@ class PageSearch:
             return ForNow(problem) if why.passing else problem
         text = page.text
         if page.html:
-            try:  # a page may be made to be slow: others must not wait for it
+            try:  # a page may be deliberately slow: others must not wait for it
                 async with asyncio.timeout(self._section.limits.timeout_s):
                     text = await asyncio.to_thread(extractor(), page.text)
             except TimeoutError:
@@ -153,14 +153,14 @@ class PageSearch:
         return {"url": page.url, "text": text} if text else {"problem": "no text was found in it"}
 
     async def aclose(self) -> None:
-        """Close connections; the record is its opener's."""
+        """Close the connections; the record belongs to its opener."""
         await self._fetcher.aclose()
         if self._poster is not None:
             await self._poster.aclose()
 
 
 class PictureSearch:
-    """Finds pages with pictures that look alike; a searcher of pictures without thumbnails.
+    """Finds pages with similar pictures; a searcher of pictures without thumbnails.
 
     Raises:
         RecipeError: If the service's key is not set.
@@ -176,10 +176,10 @@ class PictureSearch:
             )
 
     async def search(self, picture: bytes, top_k: int) -> list[Match]:
-        """What the web knows about pictures that look alike.
+        """What the web knows about similar pictures.
 
         Raises:
-            ServiceError: As `PageSearch.search`.
+            ServiceError: As in `PageSearch.search`.
         """
         name = hashlib.sha256(picture).hexdigest()
         count = top_k + SPARE
@@ -204,16 +204,16 @@ class PictureSearch:
         return [[hit.url, hit.title, hit.snippet] for hit in await ask(PICTURES, self._poster, coded, count)]
 
     async def aclose(self) -> None:
-        """Close connections; the record is its opener's."""
+        """Close the connections; the record belongs to its opener."""
         if self._poster is not None:
             await self._poster.aclose()
 
 
 def allowed(answer: Any, blocked: Sequence[str]) -> list[Hit]:
-    """The results on record that are not of a blocked host.
+    """The recorded results that are not from a blocked host.
 
     Raises:
-        ServiceError: If the record does not hold results.
+        ServiceError: If the record contains something other than results.
     """
     try:
         hits = [Hit(*row) for row in answer]
@@ -223,7 +223,7 @@ def allowed(answer: Any, blocked: Sequence[str]) -> list[Hit]:
 
 
 def extractor() -> Any:
-    """What takes the text out of a page: (HTML) -> text, or None.
+    """The function that extracts the text of a page: (HTML) -> text, or None.
 
     Raises:
         MissingExtra: If it is not installed.

@@ -8,22 +8,22 @@ from bm25s.stopwords import STOPWORDS_EN
 from vtune.tools.scripts import UNSPACED, is_spaced, plain, runs, spaced_words
 
 STOP_WORDS = frozenset(STOPWORDS_EN)
-"""Lucene's list for English, as bm25s has it."""
+"""Lucene's list for English, as in bm25s."""
 
 CUT = "marks"
-"""How an index is cut into words, by its manifest: by `words`."""
+"""The manifest's name for an index cut by `words`."""
 PAIRS = "pairs"
-"""An index of before: by `bare_words`. Where the manifest says nothing, by `whole_words`."""
+"""The same for older indexes, cut by `bare_words`. If the manifest has no such entry: by `whole_words`."""
 
 _WORD = re.compile(r"\w+")
 _BARE_RUN = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, lower case, stop words included; numbers and single letters are words too.
+    """The words of a text in lower case, including stop words; numbers and single letters are words too.
 
-    Where no space parts words, each pair of characters that follow each other is one (as Lucene's CJKAnalyzer
-    has it), and a character alone.
+    In scripts without spaces, each pair of adjacent characters is a word (as in Lucene's CJKAnalyzer), and so
+    is a single character.
     """
     text = plain(text)
     if is_spaced(text):
@@ -39,7 +39,7 @@ def _pairs(run: str) -> list[str]:
 
 
 def bare_words(text: str) -> list[str]:
-    """The same, but cut at every mark, as at the vowels of Hindi: those of indexes cut by `PAIRS`."""
+    """The same, but cut at every mark, e.g. at the vowel signs of Hindi: for indexes with `PAIRS`."""
     text = plain(text)
     if is_spaced(text):
         return _WORD.findall(text)
@@ -50,5 +50,5 @@ def bare_words(text: str) -> list[str]:
 
 
 def whole_words(text: str) -> list[str]:
-    """The words of a text where no script is told from another: those of indexes that say no `cut`."""
+    """The words of a text, treating all scripts alike: for indexes without a `cut` entry."""
     return _WORD.findall(text.casefold())

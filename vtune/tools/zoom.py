@@ -26,8 +26,8 @@ from vtune.tools.tool import Mistake, Scene, Schema, ToolPart, View, check_names
 NAME = "image_zoom_in_tool"
 
 Space = Literal["relative_1000", "relative_1", "shown_pixels"]
-"""Coordinates that the policy writes: thousandths of the picture (Qwen3-VL, SenseNova-MARS), shares of it
-(Mini-o3), or pixels of the picture as it sees it, resized (Qwen2.5-VL, DeepEyes)."""
+"""Coordinates that the policy writes: thousandths of the picture (Qwen3-VL, SenseNova-MARS), fractions of it
+(Mini-o3), or pixels of the picture at the size at which it sees it (Qwen2.5-VL, DeepEyes)."""
 
 _SPACES: Mapping[Space, str] = {
     "relative_1000": "from 0 to 1000, relative to the width and height of the picture",
@@ -49,14 +49,14 @@ class ZoomRecipe(Strict):
 class _Region:
     view: View
     box: Box
-    """Whole pixels of `view.data`."""
+    """In whole pixels of `view.data`."""
 
 
 class Zoom:
     """Cuts regions out of pictures of the conversation.
 
-    A region of a picture that is itself a region is cut out of the stored picture: nothing is enlarged
-    twice, and the box of the call is always one of the stored picture.
+    If a picture is itself a region, its regions are cut out of the stored picture: nothing is enlarged
+    twice, and the box of a call always refers to the stored picture.
     """
 
     def __init__(self, recipe: ZoomRecipe) -> None:
@@ -64,7 +64,7 @@ class Zoom:
 
     @property
     def schema(self) -> Schema:
-        """Its name and arguments are those of SenseNova-MARS."""
+        """Name and arguments are those of SenseNova-MARS."""
         how = _SPACES[self._recipe.space]
         return function(
             NAME,
@@ -92,7 +92,7 @@ class Zoom:
         return json.dumps([hashlib.sha256(region.view.data).hexdigest(), region.view.image, region.box])
 
     async def run(self, arguments: Mapping[str, Any], scene: Scene) -> Observation:
-        """The region, as PNG, in its own pixels."""
+        """The region, as PNG, at its original resolution."""
         region = self._region(arguments, scene)
         crop = await asyncio.to_thread(_cut, region.view.data, region.box)
         return shown(
@@ -128,7 +128,7 @@ class Zoom:
         return _Region(view, box)
 
     def _shares(self, value: Any, view: View) -> tuple[float, float, float, float]:
-        """The box as shares of the picture's sides, in [0, 1]."""
+        """The box as fractions of the picture's sides, in [0, 1]."""
         if not isinstance(value, list) or len(value) != 4 or any(type(n) not in (int, float) for n in value):
             raise Mistake("bbox_2d is a list of four numbers")
         width, height = {
