@@ -9,7 +9,7 @@ from vtune.verifiers.environment_reward import with_outcome
 
 
 async def accuracy(weight: float, scene: Scene) -> Verdict:
-    """The accuracy part: the verdict of the sample's verifier on the answer."""
+    """The accuracy part: what the sample's verifier says about the answer."""
     sample, trajectory = scene.sample, scene.trajectory
     if verifier_of(sample).reads_outcome:
         sample = with_outcome(sample, trajectory.outcome)

@@ -1,8 +1,8 @@
 """Verifiers, which judge answers.
 
-To add one: write a file with its two functions, the form of its answers and its case, which adds itself to
-`VERIFIERS`; see `vtune.parts`. What every verifier promises is tested by its case: the model's mistakes are
-scores, ours are exceptions.
+To add one: write a file with its two functions, the form of its answers and its test case, which adds itself
+to `VERIFIERS`; see `vtune.parts`. What every verifier promises is tested with its case: the model's mistakes
+are scores, ours are exceptions.
 """
 
 from vtune.errors import BrokenPart, DataError, OutOfRange, VtuneError
@@ -48,14 +48,14 @@ ROUNDING = 1e-3
 """Tolerance for a score that is meant to be 0 or 1; ours."""
 
 LONGEST_REPLY = 4000
-"""Characters of a reply in the log of a broken verifier, ours."""
+"""Limit on the characters of a reply in the log of a broken verifier; ours."""
 
 
 def verifier_of(sample: Sample) -> Verifier:
     """The verifier that a sample names.
 
     Raises:
-        DataError: If there is none of that name.
+        DataError: If no verifier has that name.
     """
     verifier = VERIFIERS.get(sample.verifier)
     if verifier is None:
@@ -70,12 +70,12 @@ def between_0_and_1(score: float) -> bool:
 
 
 def verdict_on(reply: str, sample: Sample) -> Verdict:
-    """The verdict of the sample's own verifier on a reply, in this process.
+    """The verdict of the sample's own verifier on a reply, computed in this process.
 
     Raises:
-        DataError: If there is no verifier of that name, or it cannot read the sample.
-        BrokenPart: If a user's own raises, or gives something else than a verdict, a score below 0, or
-            one between 0 and 1 without `partial_credit`; it names the sample, and its cause has the reply.
+        DataError: If no verifier has that name, or it cannot read the sample.
+        BrokenPart: If a user's own verifier raises, or returns anything but a verdict, a score below 0, or
+            one between 0 and 1 without `partial_credit`; names the sample, and its cause contains the reply.
     """
     verifier, part = verifier_of(sample), (VERIFIERS.kind, sample.verifier)
     try:
@@ -98,7 +98,7 @@ def verdict_on(reply: str, sample: Sample) -> Verdict:
 
 
 def _met(failed: BrokenPart, reply: str, sample: Sample) -> BrokenPart:
-    """The error of a broken verifier, which names the sample; the traceback has the reply as well."""
+    """The error for a broken verifier, naming the sample; the traceback contains the reply as well."""
     failed.what = f"{failed.what} ({where(sample)})"
     if failed.__cause__ is not None:
         truth = f"ground truth {sample.ground_truth!r:.200}"
@@ -111,7 +111,7 @@ def check_ground_truth(sample: Sample) -> None:
     """Check that the verifier of a sample exists and accepts its ground truth. Main thread only (`math`).
 
     Raises:
-        DataError: With the sample and the remedy.
+        DataError: Names the sample and the remedy.
     """
     verifier_of(sample).check_ground_truth(sample)
 
@@ -120,7 +120,7 @@ def scored_elsewhere(sample: Sample) -> bool:
     """Whether only a benchmark's official scorer can judge it: here replies to it stay unscored.
 
     Raises:
-        DataError: If there is no verifier of that name, or it cannot read the sample.
+        DataError: If no verifier has that name, or it cannot read the sample.
     """
     elsewhere = verifier_of(sample).elsewhere
     return elsewhere is not None and elsewhere(sample)

@@ -1,7 +1,7 @@
 """The end of a question: where its answer goes, and what it should look like.
 
 A reply is read in one place and in one form (`answer_in`, and the form that its verifier states); a policy
-that is not told both cannot be right. So whoever puts a question takes its end from here.
+that is told neither cannot be right. So anything that asks a question takes its ending from here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ Mark = Literal["<think>", "<answer>", "\\boxed"]
 MARKS: Mapping[str, tuple[Mark, ...]] = MappingProxyType(
     {"tag": ("<think>", "<answer>"), "boxed": ("\\boxed",), "reply": ()}
 )
-"""`answer_in` -> what a question has to name: where the answer is read, and the thoughts before it."""
+"""`answer_in` -> what a question must name: where the answer is read, and the thoughts before it."""
 SENTENCES: Mapping[Mark, str] = MappingProxyType(
     {
         "<think>": "Think step by step between <think> and </think>.",
@@ -32,8 +32,8 @@ SENTENCES: Mapping[Mark, str] = MappingProxyType(
 def missing_marks(sample: Sample) -> tuple[Mark, ...]:
     """The places read by its verifier and format reward that the question does not name yet.
 
-    An answer that is read elsewhere is asked for between tags as well where the tags are paid for
-    (`format_ratio`), as in V-Triune's published loader.
+    If the format reward counts tags (`format_ratio`), the answer is also asked for between tags even if it is
+    read elsewhere, as in V-Triune's published loader.
 
     Raises:
         DataError: If `answer_in` is not one of `MARKS`.
@@ -45,7 +45,7 @@ def missing_marks(sample: Sample) -> tuple[Mark, ...]:
 
 
 def unnamed_place(sample: Sample) -> Mark | None:
-    """The place in which an answer is read, if the question does not name it; thoughts need none.
+    """The place in which the answer is read, if the question does not name it; thoughts are not required.
 
     Raises:
         DataError: As `missing_marks` does.
@@ -54,9 +54,9 @@ def unnamed_place(sample: Sample) -> Mark | None:
 
 
 def _read_in(sample: Sample) -> tuple[Mark, ...]:
-    """The marks of the place in which the answer is read, that of the answer last."""
+    """The marks of the place in which the answer is read; that of the answer comes last."""
     place = one_of(sample, "answer_in", MARKS, default="tag")
-    # Where the environment judges, no answer is read.
+    # If the environment judges, no answer is read.
     verifier = VERIFIERS.get(sample.verifier)
     return () if verifier is not None and verifier.reads_outcome else MARKS[place]
 
@@ -72,14 +72,14 @@ def placed(sample: Sample) -> Sample:
 
 
 def self_contained(sample: Sample) -> Sample:
-    """The sample with a question that asks for its answer in the place and the form that are read.
+    """The sample with a question that asks for its answer in the place and the form in which it is read.
 
-    What the question says already is not said again, so that a second pass changes nothing. V-Triune's
-    figure 8 asks for boxes so; what it leaves open (the tags of the thoughts, which equation 2 counts, and
-    what coordinates mean) is ours.
+    What the question already says is not repeated, so a second pass changes nothing. V-Triune's
+    figure 8 asks for boxes in this way; what it leaves open (the tags of the thoughts, which equation 2
+    counts, and the meaning of coordinates) is ours.
 
     Raises:
-        DataError: If its verifier is unknown, or an option of `verifier_parm` is.
+        DataError: If its verifier or an option in `verifier_parm` is unknown.
     """
     sample = placed(sample)
     form = f"The answer is {verifier_of(sample).form(sample)}."

@@ -11,20 +11,21 @@ from vtune.schema.box import Box, iou
 from vtune.verifiers.boxes import LabelledBox
 
 THRESHOLDS: tuple[float, ...] = tuple(np.linspace(0.5, 0.95, 10).tolist())
-"""IoU 0.50:0.05:0.95, to the last bit as pycocotools has them: whole pixels often overlap by just 0.6."""
+"""IoU 0.50:0.05:0.95, bit for bit as in pycocotools: boxes in whole pixels often overlap by exactly 0.6."""
 RECALLS: tuple[float, ...] = tuple(np.linspace(0.0, 1.0, 101).tolist())
 MOST = 100
 """Limit on predictions per label (maxDets)."""
 
 
 def average_precision(ranked: Sequence[LabelledBox], truth: Sequence[LabelledBox]) -> list[float]:
-    """AP at each IoU of `THRESHOLDS`, a mean over the labels of the ground truth; the mean of all is mAP.
+    """AP at each IoU in `THRESHOLDS`, averaged over the labels of the ground truth; the mean over all IoUs is
+    mAP.
 
-    Equal to pycocotools on one picture whose predictions have falling scores (checked to 1e-6 in the tests).
-    Labels that the ground truth does not have cost nothing, as in COCO.
+    Equal to pycocotools for one picture whose predictions have decreasing scores (to 1e-6 in the tests).
+    Labels that are not in the ground truth cost nothing, as in COCO.
 
     Args:
-        ranked: Predictions, the surest first.
+        ranked: Predictions, most confident first.
         truth: At least one box.
     """
     areas: list[list[float]] = []
@@ -42,13 +43,13 @@ def by_area(boxes: Sequence[LabelledBox]) -> list[LabelledBox]:
 
 
 def _hits(overlaps: Sequence[Sequence[float]], threshold: float) -> list[bool]:
-    """For each prediction in turn, whether it finds a box that none before it has taken."""
+    """For each prediction in order, whether it finds a box that no earlier one has taken."""
     taken: set[int] = set()
     hits = []
     for row in overlaps:
         best, at = min(threshold, 1 - 1e-10), None
         for number, overlap in enumerate(row):
-            if number not in taken and overlap >= best:  # of equals the last, as in COCO
+            if number not in taken and overlap >= best:  # the last one of equals, as in COCO
                 best, at = overlap, number
         if at is not None:
             taken.add(at)
@@ -57,7 +58,7 @@ def _hits(overlaps: Sequence[Sequence[float]], threshold: float) -> list[bool]:
 
 
 def _area(hits: Sequence[bool], boxes: int) -> float:
-    """Mean over the recall levels of the best precision at that recall or more."""
+    """Mean, over the recall levels, of the best precision at that recall or higher."""
     precisions, recalls, right = [], [], 0
     for number, hit in enumerate(hits, start=1):
         right += hit

@@ -8,11 +8,11 @@ from vtune.verifiers.spaces import Spaces
 
 
 def off_by(predicted: Sequence[LabelledBox], truth: Sequence[LabelledBox], spaces: Spaces) -> int:
-    """Boxes too many and too few.
+    """Number of missing or surplus boxes.
 
-    A box that is empty, outside the picture or a copy does not stand for one that was asked for, but it does
-    count against the list: otherwise junk could fill a list up to the right number. A copy has the same label
-    and the same coordinates, rounded; as many as the ground truth has itself are allowed.
+    A box that is empty, outside the picture or a copy does not count as one that was asked for, but still
+    counts against the list: otherwise junk could pad a list to the right number. A copy has the same label
+    and the same rounded coordinates; as many copies as in the ground truth itself are allowed.
     """
     real = [entry for entry in predicted if proper(entry.box) and spaces.shows(entry.box)]
     distinct = len(real) - max(0, _copies(real) - _copies(truth))

@@ -17,16 +17,16 @@ from vtune.verifiers.spaces import coordinates_in_words, pixels_of, spaces_of
 from vtune.verifiers.verifier import given_answer, where, wrong_option
 
 LONGEST = 20_000
-"""Limit on characters of an answer that is parsed, ours: some 400 labelled boxes."""
+"""Limit on the characters of an answer that is parsed; ours: some 400 labelled boxes."""
 _FURTHEST = 1e12
-"""Coordinates of a box are smaller, ours."""
+"""Upper bound on coordinates of a box; ours."""
 NOWHERE: Box = (0.0, 0.0, 0.0, 0.0)
-"""Stands for a box that is inside out or not a box at all: it overlaps nothing, but it counts."""
+"""Represents a box that is inside out or not a box at all: it overlaps nothing, but it counts."""
 
 CUP_AND_PEN = '[{"label": "cup", "bbox_2d": [10, 10, 50, 50]}, {"label": "pen", "bbox_2d": [60, 10, 70, 90]}]'
 ELSEWHERE = '[{"label": "cup", "bbox_2d": [60, 60, 99, 99]}, {"label": "pen", "bbox_2d": [0, 0, 5, 5]}]'
 SQUARE = MappingProxyType({"space": "pixels", "width": 100, "height": 100, "iou": 0.5})
-"""Of the examples by which verifiers of boxes are checked."""
+"""Options of the examples used to test box verifiers."""
 
 _FENCE = re.compile(r"```(?:json|python)?(.*)```", re.DOTALL | re.IGNORECASE)
 _TAGS = re.compile(r"\s*<answer>(.*)</answer>\s*", re.DOTALL)
@@ -37,23 +37,23 @@ class LabelledBox:
     """A box and its label."""
 
     label: str
-    """Case folded, as `normalise` leaves it."""
+    """Normalised as by `normalise`."""
     box: Box
 
 
 def boxes_in(text: str, *, keys: Sequence[str] = ("bbox_2d", "bbox")) -> list[LabelledBox] | None:
-    """The boxes of a text that is a list of them as a whole; None where it is not.
+    """The boxes in a text that consists of nothing else; None if it contains anything else.
 
     `[{"bbox_2d": [x0, y0, x1, y1], "label": "cup"}, …]`, in JSON or with single quotes (V-Triune, figure
-    8), in a fence or not; also one such object, one on each line, one bare `[x0, y0, x1, y1]`, or a list of
-    these. Parentheses stand for brackets, as in Python, and `[[x0, y0], [x1, y1]]` is a box. A missing label
-    is an empty one, a whole number its digits. An entry whose `bbox_2d` is not a proper box is a box that
-    meets nothing, as a false alarm. V-Triune's server also repairs a list that breaks off; here such an
-    answer cannot be read.
+    8), with or without a code fence; also a single such object, one per line, a bare `[x0, y0, x1, y1]`, or a
+    list of these. Parentheses may replace brackets, as in Python, and `[[x0, y0], [x1, y1]]` is a box. A
+    missing label is empty, a whole number becomes its digits. An entry whose `bbox_2d` is not a proper box
+    counts as a box that overlaps nothing, i.e. a false alarm. V-Triune's server also repairs a truncated
+    list; here such an answer cannot be read.
 
     Args:
         text: An answer.
-        keys: What the box of an object may be called; the first that is there counts.
+        keys: Possible keys of an object's box; the first one present counts.
     """
     value = value_in(text)
     if isinstance(value, dict) or (isinstance(value, list | tuple) and _numbers(_flat(value))):
@@ -65,9 +65,9 @@ def boxes_in(text: str, *, keys: Sequence[str] = ("bbox_2d", "bbox")) -> list[La
 
 
 def value_in(text: str) -> Any:
-    """The value that a text is as a whole, in JSON or as a Python literal, in a fence or not; else None.
+    """The value of a complete text, in JSON or as a Python literal, with or without a code fence; else None.
 
-    Objects on lines of their own are a list.
+    Objects on separate lines form a list.
     """
     text = text.strip()
     fenced = _FENCE.fullmatch(text)
@@ -80,7 +80,7 @@ def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None
     """The boxes of a reply's answer in pixels of the stored picture; None if it does not list boxes.
 
     Raises:
-        DataError: As `given_answer` and `pixels_of` do.
+        DataError: As for `given_answer` and `pixels_of`.
     """
     given = given_answer(reply, sample)
     found = boxes_in(given) if given is not None else None
@@ -91,19 +91,19 @@ def answered_boxes(reply: str, sample: Sample) -> tuple[LabelledBox, ...] | None
 
 
 def stated_boxes(truth: str) -> list[LabelledBox] | None:
-    """The boxes that a ground truth lists, unchanged and unchecked; None if it lists none."""
-    tagged = _TAGS.fullmatch(truth)  # so in V-Triune's files
+    """The boxes listed in a ground truth, unchanged and unchecked; None if it lists none."""
+    tagged = _TAGS.fullmatch(truth)  # as in V-Triune's files
     return boxes_in(tagged[1] if tagged else truth, keys=("bbox_2d",))  # COCO's `bbox` has width and height
 
 
 def truth_boxes(sample: Sample, *, labelled: bool) -> list[LabelledBox]:
     """The boxes of a ground truth, in its own space; with or without their labels.
 
-    There are none where it is `[]`, and `may_be_empty` of verifier_parm lets it be.
+    Empty if it is `[]`, and `may_be_empty` in verifier_parm allows that.
 
     Raises:
-        DataError: If it holds no box, one that is improper or outside its picture, or, where labels count,
-            one without a label; or if all are shares of the sides.
+        DataError: If it contains no box, one that is improper or outside its picture, or, if labels count,
+            one without a label; or if all seem to be fractions of the sides.
     """
     text = sample.ground_truth
     found = stated_boxes(text)
@@ -154,16 +154,16 @@ def right_boxes(sample: Sample) -> str:
     """The answer that gives the ground truth, labels included, in the space of replies.
 
     Raises:
-        DataError: As `truth_boxes`.
+        DataError: As for `truth_boxes`.
     """
     return _written(truth_boxes(sample, labelled=True), sample)
 
 
 def right_unlabelled_boxes(sample: Sample) -> str:
-    """`right_boxes` where labels do not count.
+    """`right_boxes` without labels.
 
     Raises:
-        DataError: As `truth_boxes`.
+        DataError: As for `truth_boxes`.
     """
     return _written(truth_boxes(sample, labelled=False), sample)
 
@@ -181,13 +181,13 @@ def without_labels(boxes: list[LabelledBox]) -> list[LabelledBox]:
 
 
 def box_of(value: Any) -> Box | None:
-    """The box that a value is, `NOWHERE` where its numbers make none, None where it is not four numbers."""
+    """A value as a box: `NOWHERE` if its four numbers form none, None if it is not four numbers."""
     if not isinstance(value, list | tuple):
         return None
     value = _flat(value)
     if len(value) != 4 or not _numbers(value):
         return None
-    if not all(abs(side) < _FURTHEST for side in value):  # nor is NaN
+    if not all(abs(side) < _FURTHEST for side in value):  # also catches NaN
         return NOWHERE
     x0, y0, x1, y1 = map(float, value)
     box = (x0, y0, x1, y1)
@@ -195,7 +195,7 @@ def box_of(value: Any) -> Box | None:
 
 
 def _in_shares(box: Box) -> bool:
-    """Whether it lies in the first pixel of its picture, and not on its borders alone."""
+    """Whether it lies within the picture's first pixel, and not only on its borders."""
     return max(box) <= 1 and any(side % 1 for side in box)
 
 
@@ -207,7 +207,7 @@ def _may_be_empty(sample: Sample) -> bool:
 
 
 def _literal(text: str) -> Any:
-    """The value that a text is in JSON or as a Python literal, None where it is neither."""
+    """The value of a text in JSON or as a Python literal; None if it is neither."""
     if len(text) > LONGEST:
         return None
     try:
@@ -215,14 +215,14 @@ def _literal(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        with warnings.catch_warnings(action="ignore"):  # Python remarks on odd escapes in what models write
+        with warnings.catch_warnings(action="ignore"):  # Python warns about odd escapes, which models write
             return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
 
 
 def _lines(text: str) -> list[Any] | None:
-    """The objects of a text with one on each line, or None if it is anything else."""
+    """The objects of a text with one per line, or None if it is anything else."""
     lines = [line.strip().removesuffix(",") for line in text.split("\n") if line.strip()]
     if not lines or len(text) > LONGEST or not all(line[:1] == "{" and line[-1] == "}" for line in lines):
         return None
@@ -231,13 +231,13 @@ def _lines(text: str) -> list[Any] | None:
 
 
 def _flat(value: Sequence[Any]) -> Sequence[Any]:
-    """Two corners as four numbers, all else as it is."""
+    """Two corners as four numbers; anything else unchanged."""
     corners = len(value) == 2 and all(isinstance(one, list | tuple) and len(one) == 2 for one in value)
     return [side for corner in value for side in corner] if corners else value
 
 
 def _entry(item: Any, keys: Sequence[str]) -> LabelledBox | None:
-    """One box of a list; None where the item is nothing that could be one."""
+    """One box of a list; None if the item cannot be a box."""
     if isinstance(item, list | tuple):
         box = box_of(item)
         return LabelledBox("", box) if box is not None else None
@@ -246,7 +246,7 @@ def _entry(item: Any, keys: Sequence[str]) -> LabelledBox | None:
         return None
     box = box_of(item[key])
     label = item.get("label", "")
-    if type(label) is int and abs(label) < _FURTHEST:  # the digits of a house number, say
+    if type(label) is int and abs(label) < _FURTHEST:  # e.g. a house number, as its digits
         label = str(label)
     return LabelledBox(normalise(label) if isinstance(label, str) else "", NOWHERE if box is None else box)
 

@@ -39,19 +39,19 @@ _BESIDE = re.compile(
 """`B (blue)`, `B - blue`, `B, blue`, `B blue`, `blue (B)`."""
 _DASH = re.compile(r"\s+[-–—]\s+")
 _WORDS = re.compile(r"(?!.*\b(?:or|not)\b)(?:an?\s)?[^\W\d_]{2,}[\w ,'’-]*", re.DOTALL | re.IGNORECASE)
-"""What stands behind the letter of an option that is not known; else `x - 2` would be one."""
+"""What may follow a letter if the options are not known; otherwise `x - 2` would be one."""
 
 _FULL_WIDTH = {
     ord(full): ord(full) - 0xFEE0 for full in f"（）．：{''.join(map(chr, range(0xFF21, 0xFF5B)))}"
 }
-"""Letters, and what stands around them, as Chinese is written."""
+"""Letters and punctuation in full width, as used in Chinese."""
 
 _LONE_LETTER = re.compile(r"(?<![^\W_])(?!a\s+\w)[A-Za-z](?![^\W_]|['’])")
-"""A letter that stands alone, the article `a` aside: in the words after a letter it smells of hedging."""
+"""A single letter, except the article `a`: among the words after a letter it suggests hedging."""
 
 _MARKS = str.maketrans(dict.fromkeys('.()[],:;!?*#{}`$_"“”。、「」『』《》【】', " "))
 _IDEOGRAPH = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-"""Counts as a word: there are no spaces between them, so that 答案是B is four words and not one."""
+"""Counts as a word: there are no spaces between them, so 答案是B is four words, not one."""
 _LAST_WORDS = 4
 _ANSWER_IS = re.compile(r"answer\s+is\s+\**(?!(?-i:a)\s+[*\"'“‘]*\w)([A-Z])(?![^\W_]|['’])", re.IGNORECASE)
 """Not the first letter of a word, nor the article `a` before one: upstream takes `blue` for B."""
@@ -61,15 +61,15 @@ def verify_choice(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer names the right option and no other, else 0.
 
     An option may be named by its letter (`B`, `B.`, `(B)`), by its exact text, or by both (`B - blue`; see
-    `strictly_chosen`); the case of letters does not matter, nor how it is set (`\text{B}`, `**B**`; see
-    `said_by`). Where a text could be read both ways (an option whose text is `A`), the letter counts. A
+    `strictly_chosen`); the case of letters does not matter, nor does typesetting (`\text{B}`, `**B**`; see
+    `said_by`). If a text can be read both ways (an option whose text is `A`), the letter counts. A
     letter beside the text of another option, or a second letter, is hedging.
 
-    `verifier_parm` may hold `answer_in` and `letter_rule`: `strict` (the default) as above, or `loose`, with
+    `verifier_parm` may contain `answer_in` and `letter_rule`: `strict` (the default) as above, or `loose`, by
     which V* and HR-Bench are scored elsewhere (see `loosely_chosen`).
 
     Raises:
-        DataError: As `check_choice` does.
+        DataError: As for `check_choice`.
     """
     truth, rule = _truth(sample)
     given = given_answer(reply, sample)
@@ -86,8 +86,8 @@ def check_choice(sample: Sample) -> None:
     """Check that the ground truth names one option.
 
     Raises:
-        DataError: If it is neither a letter of an option nor the text of exactly one, or if
-            an option of `verifier_parm` is unknown, or needs `choices` that are not there.
+        DataError: If it is neither the letter of an option nor the text of exactly one, or if
+            an option of `verifier_parm` is unknown, or needs `choices` that are missing.
     """
     _truth(sample)
 
@@ -98,7 +98,7 @@ def choice_form(sample: Sample) -> str:
 
 
 def lettered(choices: Sequence[str]) -> dict[str, str]:
-    """Letter -> option. An empty text is an option that the data lack: the letters after it stay.
+    """Letter -> option. An empty text is a missing option: the later letters do not move up.
 
     HR-Bench has such questions: its rotations move the empty option among the others.
     """
@@ -110,8 +110,8 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
 
     Args:
         text: An answer, without tags.
-        choices: The options in order; empty where they only stand in the prompt. Then any letter is an
-            option, and the words behind it are believed unless another letter stands alone in them.
+        choices: The options in order; empty if they are only in the prompt. Then any letter is an
+            option, and the words after it are accepted unless they contain another single letter.
     """
     whole, text = text, said_by(text)
     shape = _LETTER.match(text.translate(_FULL_WIDTH))
@@ -121,16 +121,17 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
         if _names(letter, text[begin:] if begin >= 0 else "", choices):
             return letter
     same = [letter for letter, choice in lettered(choices).items() if normalise(choice) == normalise(whole)]
-    if not same:  # of options that differ in how they are set, such as 5 and $5$, the one that is written so
+    if not same:  # if options differ only in typesetting, such as 5 and $5$, the one written in the same way
         same = [letter for letter, choice in lettered(choices).items() if _plain(choice) == normalise(text)]
     return same[0] if text and len(same) == 1 else None
 
 
 def strictly_chosen(text: str, choices: tuple[str, ...]) -> str | None:
-    """The letter that an answer names as a whole, or None: `chosen_letter`, also of what is quoted (`"B"`).
+    """The letter named by a complete answer, or None: like `chosen_letter`, but also in quotation marks
+    (`"B"`).
 
-    Beside its letter an option may have its text, whatever stands between them (`_BESIDE`). Where options are
-    not known, only a dash or parentheses can tell `B - blue` from words such as `A blue cup`.
+    A letter may be accompanied by its option's text, with any separator (`_BESIDE`). If the options are
+    not known, only a dash or parentheses can distinguish `B - blue` from words such as `A blue cup`.
 
     Args:
         text: An answer, without tags.
@@ -148,7 +149,7 @@ def strictly_chosen(text: str, choices: tuple[str, ...]) -> str | None:
         return None
     letter = (shape[1] or shape[2] or shape[7]).upper()
     rest = (shape[3] or shape[5] or shape[6]).strip()
-    if len(rest.strip(" .")) == 1 and rest[0].isalpha():  # of two letters either may be meant
+    if len(rest.strip(" .")) == 1 and rest[0].isalpha():  # either of two letters may be meant
         return None
     if choices:
         return letter if _names(letter, rest, choices) else None
@@ -157,16 +158,17 @@ def strictly_chosen(text: str, choices: tuple[str, ...]) -> str | None:
 
 
 def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
-    """The letter that is found in a text of any form, or None: VLMEvalKit's rules, but words are no letters.
+    """The letter found in a text of any form, or None: VLMEvalKit's rules, except that words are not letters.
 
-    What is nothing but a letter or an option (`chosen_letter`); else the only option letter among the words,
-    if it first stands among the last four of them, and not only within the text of an option (点B); else the
-    letter in "answer is B"; else the option whose text alone is contained, in a text at most twice as long as
-    all options together. VLMEvalKit then asks a model or guesses; here the answer is unreadable.
+    First, a text that is just a letter or an option (`chosen_letter`); then the only option letter among the
+    words, if its first occurrence is among the last four words, and not only inside the text of an option
+    (点B); then the letter in "answer is B"; then the only option whose text is contained, if the text is at
+    most twice as long as all options together. VLMEvalKit then asks a model or guesses; here the answer is
+    unreadable.
 
     Args:
         text: An answer, or a whole reply.
-        choices: The options in order; letters beyond them, and of missing ones, are words.
+        choices: The options in order; letters beyond them, and those of missing options, are words.
     """
     if (exact := chosen_letter(text, choices)) is not None:
         return exact
@@ -188,7 +190,7 @@ def loosely_chosen(text: str, choices: tuple[str, ...]) -> str | None:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, without the marks around them; full-width letters and marks as plain ones."""
+    """The words of a text, without surrounding punctuation; full-width letters and marks are converted."""
     return _IDEOGRAPH.sub(r" \g<0> ", unicodedata.normalize("NFKC", text)).translate(_MARKS).split()
 
 

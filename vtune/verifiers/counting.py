@@ -24,7 +24,7 @@ NAME = "counting"
 
 MATCHES = ("math_verify", "equal", "substring")
 LONGEST = 20
-"""Limit on characters of a number, ours: no picture has more to count."""
+"""Limit on the characters of a number; ours: no picture has more to count."""
 
 _ONES = (
     *(
@@ -56,22 +56,22 @@ _DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+|\d+", re.ASCII)
 def verify_counting(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer is the number that was counted, else 0.
 
-    The whole answer is read: nothing is fished out of prose. `verifier_parm` may hold `answer_in` and
+    The whole answer is read: no number is extracted from prose. `verifier_parm` may contain `answer_in` and
     `match`:
 
     - `math_verify` (the default): the answer has the value of the truth, as V-Triune scores counts (eq. 1).
-      `7.0`, `\frac{14}{2}` and `7 cups` are 7; words are products of letters to math-verify, so "seven" is
+      `7.0`, `\frac{14}{2}` and `7 cups` are 7; math-verify reads words as products of letters, so "seven" is
       wrong.
     - `equal`, ours: one whole number, in digits or in English words up to ninety-nine. It reads "seven", and
-      needs no process of its own.
-    - `substring`: VLMEvalKit's rule for CountBench, on which V-Triune reports (appendix D): the digits of
-      the truth stand anywhere in the answer, so "12" is right for 2. Use it to compare with published
+      needs no separate process.
+    - `substring`: VLMEvalKit's rule for CountBench, with which V-Triune reports (appendix D): the digits of
+      the truth occur anywhere in the answer, so "12" is right for 2. Use it to compare with published
       scores, never to train.
 
-    Call it in the main thread of a process, as `verify_math`.
+    Call it in the main thread of a process, like `verify_math`.
 
     Raises:
-        DataError: As `check_counting` does.
+        DataError: As for `check_counting`.
     """
     truth, match = _truth(sample)
     given = given_answer(reply, sample)
@@ -103,7 +103,7 @@ def counting_form(sample: Sample) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that a text is as a whole: `7`, `7.`, `1,200`, `seven`, `Twenty-one`; else None."""
+    """The number that a complete text stands for: `7`, `7.`, `1,200`, `seven`, `Twenty-one`; else None."""
     plain = "-".join(text.casefold().strip().removesuffix(".").split())
     if len(plain) > LONGEST:
         return None

@@ -43,13 +43,13 @@ NAME = "detection"
 REPORTED = (50, 75, 95, 99)
 """IoU thresholds, in percent, at which the number of boxes found is reported (V-Triune §3.3)."""
 SIZE_PENALTY = 0.6
-"""From V-Triune's published server: the score's factor for each box too many or too few."""
+"""V-Triune's published server multiplies the score by this for each surplus or missing box."""
 AP_RANKINGS = ("area", "order")
 CREDITS = ("overlap", "whole")
 
 _AP = {"map": "ap", "map50": "ap50", "map75": "ap75"}
-"""The published names of terms of a score -> what of one reply stands for them: there is no mean over labels
-of a data set in it, so that it is no mAP."""
+"""Published names of score terms -> what replaces them for a single reply: without a mean over the labels
+of a data set it is not mAP."""
 _RATIOS = ("iou_max_label_first", "iou_max_iou_first", *_AP)
 _KNOWN = SPACE_OPTIONS | {
     "answer_in",
@@ -64,7 +64,7 @@ _KNOWN = SPACE_OPTIONS | {
 
 @dataclass(frozen=True, slots=True)
 class _Judging:
-    """What a sample says about the judging of its boxes."""
+    """How a sample wants its boxes judged."""
 
     truth: list[LabelledBox]
     ratios: Mapping[str, float]
@@ -72,45 +72,46 @@ class _Judging:
     size_penalty: float
     ranking: str
     whole: bool
-    """No credit for a part."""
+    """Whether there is no partial credit."""
 
 
 def verify_detection(reply: str, sample: Sample) -> Verdict:
     """Score the boxes of the answer by their overlap with those of the ground truth.
 
-    With one box on each side the score is the IoU where it reaches the threshold, else 0 (V-Triune eq. 3).
-    The paper does not say how several boxes are scored; what its published server does is here, with what
-    the paper implies as the default. In full, for n boxes of the ground truth, k in the answer and m
-    matched pairs:
+    With one box on each side the score is the IoU if it reaches the threshold, else 0 (V-Triune eq. 3).
+    The paper does not say how several boxes are scored; this follows its published server, with
+    the paper's implied settings as the default. In full, for n boxes of the ground truth, k in the answer and
+    m matched pairs:
 
     - at a threshold, *found* is the sum of the matched IoUs / n, *completeness* is 1 - (missed / n + false
       alarms / k) / 2, and the term is found · (1 - c) + completeness · c;
     - several thresholds give the mean of their terms (the server's `average`);
     - the score is that term, or a weighted mean of terms, times `size_penalty` to the power |k - n|, or
-      a higher one where some of the k are copies, empty or outside the picture (`off_by`; ours).
+      a higher power if some of the k are copies, empty or outside the picture (`off_by`; ours).
 
-    Options of `verifier_parm`, beside those of `spaces_of` and `answer_in`:
+    Options of `verifier_parm`, in addition to those of `spaces_of` and `answer_in`:
 
-    - `iou`: threshold(s) in [0, 1]. A run sets them, for each step, where a sample says nothing (`with_iou`).
+    - `iou`: threshold(s) in [0, 1]. If a sample has none, the run sets them for each step (`with_iou`).
     - `det_reward_ratio`: weights of the terms `iou_max_label_first` (labels must agree before overlap counts,
       see `label_first`), `iou_max_iou_first` (see `iou_first`), `map`, `map50`, `map75` (the average
-      precision of this reply alone), and the c of above as `iou_completeness`. Default: the first alone, and
-      c = 0, as eq. 3 has it; the published data say 0.3.
-    - `size_penalty`: in (0, 1]; default 0.6, the server's. 1 leaves boxes too many unpunished.
-    - `ap_ranking`: what stands in for confidences in average precision: `area` (the default; appendix E), or
-      `order`, that of the list (appendix D, and the server, where all are alike).
+      precision of this reply alone), and c above as `iou_completeness`. Default: only the first, and
+      c = 0, as in eq. 3; the published data have 0.3.
+    - `size_penalty`: in (0, 1]; default 0.6, the server's. With 1, surplus boxes are not penalised.
+    - `ap_ranking`: what replaces confidences in average precision: `area` (the default; appendix E), or
+      `order`, that of the list (appendix D, and the server, where all are equal).
 
-    - `credit`: `overlap` (the default), as above, or `whole`: 1 where every box is found at every threshold
+    - `credit`: `overlap` (the default), as above, or `whole`: 1 if every box is found at every threshold
       and there is no other, else 0. With one box and threshold 0.5 that is RefCOCO's accuracy.
-    - `may_be_empty`: true lets the ground truth be `[]`: then no box at all scores 1, and any box 0 (ours).
+    - `may_be_empty`: true allows the ground truth to be `[]`: then no box at all scores 1, and any box 0
+      (ours).
 
-    The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The parts say,
-    whatever the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`, `iou@99`
-    (shares of the ground truth's boxes that were found so well), `completeness` (at IoU 0.5), `ap`, `ap50`,
-    `ap75` (average precision of this reply at IoU 0.5 to 0.95, 0.5 and 0.75), and `boxes`, k.
+    The answer is the whole content of `<answer>`: see `boxes_in` for what can be read. The verdict's parts
+    are, independently of the thresholds: `iou` (the sum of matched IoUs / n), `iou@50`, `iou@75`, `iou@95`,
+    `iou@99` (shares of the ground truth's boxes that were found at that IoU), `completeness` (at IoU 0.5),
+    `ap`, `ap50`, `ap75` (average precision of this reply at IoU 0.5 to 0.95, 0.5 and 0.75), and `boxes`, k.
 
     Raises:
-        DataError: As `check_detection` does, or if there is no threshold.
+        DataError: As for `check_detection`, or if there is no threshold.
     """
     return verify_boxes(reply, sample, labelled=True)
 
@@ -119,7 +120,7 @@ def check_detection(sample: Sample) -> None:
     """Check that the ground truth holds labelled boxes that lie in the picture.
 
     Raises:
-        DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.
+        DataError: If not, or if an option is unknown, of the wrong type or contradicts another.
     """
     check_boxes(sample, labelled=True)
 
@@ -174,14 +175,14 @@ def check_boxes(sample: Sample, *, labelled: bool) -> None:
 
 
 def with_iou(sample: Sample, thresholds: Sequence[float]) -> Sample:
-    """The sample with the thresholds of a step; its own `iou`, if any, is kept."""
+    """The sample with the thresholds of a step; an `iou` of its own takes precedence."""
     return with_parm(sample, {"iou": list(thresholds)})
 
 
 def _score(
     predicted: list[LabelledBox], judging: _Judging, thresholds: Sequence[float], facts: Mapping[str, float]
 ) -> float:
-    """The weighted mean of the terms, without the penalty for too many or too few."""
+    """The weighted mean of the terms, before the penalty for surplus or missing boxes."""
     if not predicted:
         return 0.0
     terms = {name: weight for name, weight in judging.ratios.items() if weight}
@@ -192,7 +193,7 @@ def _score(
 
 
 def _all_found(predicted: list[LabelledBox], judging: _Judging, thresholds: Sequence[float]) -> bool:
-    """Whether every box is met at every threshold."""
+    """Whether every box is found at every threshold."""
     found = label_first(predicted, judging.truth, min_iou=max(thresholds), iou_weight=0.0, match_weight=1.0)
     return len(found) == len(judging.truth)
 
@@ -220,7 +221,7 @@ def _completeness(matched: int, truth: int, predicted: int) -> float:
 
 
 def _facts(predicted: list[LabelledBox], judging: _Judging) -> dict[str, float]:
-    """What is reported about a reply, whatever the thresholds are."""
+    """The facts reported about a reply, independent of the thresholds."""
     truth = judging.truth
     if not truth:
         return {"boxes": float(len(predicted))}
@@ -293,7 +294,7 @@ VERIFIERS.add(
         partial_credit=True,
         answers_in_boxes=True,
         self_contained=True,
-        in_worker=True,  # hundreds of boxes take seconds to match
+        in_worker=True,  # matching hundreds of boxes takes seconds
         reads_iou=True,
     ),
 )

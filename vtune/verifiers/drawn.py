@@ -17,17 +17,18 @@ Size = tuple[int, int]
 
 
 def asks_for_boxes(sample: Sample) -> bool:
-    """Whether a sample's verifier compares places; one that is unknown here does not."""
+    """Whether a sample's verifier compares places; False for an unknown verifier."""
     verifier = VERIFIERS.get(sample.verifier)
     return verifier is not None and verifier.answers_in_boxes
 
 
 def truth_in_pixels(sample: Sample, size: Size) -> list[LabelledBox]:
-    """The boxes of a ground truth; those that cannot be drawn are left out (a check of the data names them).
+    """The boxes of a ground truth; those that cannot be drawn are left out (a check of the data reports
+    them).
 
     Args:
-        sample: One of which `asks_for_boxes` holds.
-        size: Of its first picture.
+        sample: A sample for which `asks_for_boxes` is true.
+        size: Size of its first picture.
     """
     try:
         return [
@@ -38,15 +39,15 @@ def truth_in_pixels(sample: Sample, size: Size) -> list[LabelledBox]:
 
 
 def answer_in_pixels(reply: str, sample: Sample, size: Size, seen: Size | None) -> list[LabelledBox]:
-    """The boxes that a reply answers with, a point as a box without a side; none where it cannot be read.
+    """The boxes that a reply answers with, a point as a box without extent; none if it cannot be read.
 
-    They lie to those of the ground truth as the verifier has it, whatever sizes the sample states.
+    They are placed relative to the ground truth as the verifier sees them, whatever sizes the sample states.
 
     Args:
         reply: What the policy wrote.
-        sample: One of which `asks_for_boxes` holds.
-        size: Of its first picture.
-        seen: The size in which the policy saw it; None: not known.
+        sample: A sample for which `asks_for_boxes` is true.
+        size: Size of its first picture.
+        seen: The size at which the policy saw it; None if not known.
     """
     sample = with_parm(sample, dict(zip(("width", "height"), size, strict=True)))
     sample = with_shown_size(sample, seen) if seen is not None else sample
@@ -68,7 +69,7 @@ def _named(given: str, sample: Sample) -> list[LabelledBox]:
 
 
 def _scaled(boxes: Iterable[LabelledBox], sample: Sample, size: Size) -> list[LabelledBox]:
-    """Boxes in the space of the ground truth, in pixels of a picture of this size."""
+    """Boxes from the space of the ground truth, converted to pixels of a picture of this size."""
     relative = space_of(sample) == "relative_1000"
     x, y = (side / 1000 if relative else 1.0 for side in size)
     found = []

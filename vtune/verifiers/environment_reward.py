@@ -11,14 +11,14 @@ from vtune.verifiers.verifier import Case, Verifier, answered, options, where, w
 
 NAME = "environment_reward"
 OUTCOME = "outcome"
-"""Key of `verifier_parm`: [score, reason]. Scoring fills it in from the trajectory (see `with_outcome`)."""
+"""Key of `verifier_parm`: [score, reason]. Scoring sets it from the trajectory (see `with_outcome`)."""
 
 
 def verify_outcome(reply: str, sample: Sample) -> Verdict:
     """Score the reward that the environment gave at the end of the conversation; no reply is read.
 
     Raises:
-        DataError: If it gave nothing, or `verifier_parm` holds another key.
+        DataError: If there is no reward, or `verifier_parm` contains another key.
     """
     check_outcome(sample)
     given = sample.verifier_parm.get(OUTCOME)
@@ -33,10 +33,10 @@ def verify_outcome(reply: str, sample: Sample) -> Verdict:
 
 
 def check_outcome(sample: Sample) -> None:
-    """Check that the verifier has no options that it does not know.
+    """Check that there are no unknown options.
 
     Raises:
-        DataError: If `verifier_parm` holds another key than `outcome`, or no [score, reason] in it.
+        DataError: If `verifier_parm` contains a key other than `outcome`, or that is not [score, reason].
     """
     given = options(sample, {OUTCOME}).get(OUTCOME)
     if given is None:
@@ -47,7 +47,7 @@ def check_outcome(sample: Sample) -> None:
 
 
 def with_outcome(sample: Sample, outcome: Outcome | None) -> Sample:
-    """The sample, with what its environment gave for a trajectory, and never a value from the data."""
+    """The sample with its environment's outcome for a trajectory, never with one from the data."""
     given = {} if outcome is None else {OUTCOME: [outcome.score, outcome.why]}
     others = {key: value for key, value in sample.verifier_parm.items() if key != OUTCOME}
     return replace(sample, verifier_parm=others | given)

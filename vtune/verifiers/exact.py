@@ -26,7 +26,7 @@ from vtune.verifiers.verifier import (
 NAME = "exact"
 
 MATCH, SQUAD = "match", "squad"
-"""The option that says what does not count, and its value for the exact match of SQuAD."""
+"""The option that selects what is ignored, and its value for SQuAD's exact match."""
 
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -35,15 +35,15 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 def verify_exact(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer equals the ground truth or one of its aliases, else 0.
 
-    Both sides are normalised (see `normalise`), and how they are set does not count (see `said_by`):
-    `\text{light blue}` is `light blue`. `verifier_parm` may hold `aliases`, a list of
-    further spellings that are right as well, `answer_in`, and `match`: `text` (the default) as above, or
-    `squad`, for which punctuation (of ASCII) and the articles a, an, the do not count either (see `squad`).
-    That is as published: signs and decimal points do not count either (`1.5` is `15`, `C++` is `C`), other
-    punctuation than that of ASCII does, and case is taken by `lower`.
+    Both sides are normalised (see `normalise`), and typesetting is ignored (see `said_by`):
+    `\text{light blue}` is `light blue`. `verifier_parm` may contain `aliases`, a list of
+    other correct spellings, `answer_in`, and `match`: `text` (the default) as above, or
+    `squad`, which also ignores (ASCII) punctuation and the articles a, an, the (see `squad`).
+    As published, that includes signs and decimal points (`1.5` is `15`, `C++` is `C`), non-ASCII
+    punctuation counts, and case is folded by `lower`.
 
     Raises:
-        DataError: As `check_exact` does.
+        DataError: As for `check_exact`.
     """
     right = _accepted(sample)
     given = given_answer(reply, sample)
@@ -58,8 +58,8 @@ def check_exact(sample: Sample) -> None:
     """Check that the ground truth can be matched.
 
     Raises:
-        DataError: If the ground truth or an alias is empty once normalised, `aliases` is not a list
-            of strings, `match` is unknown, or `verifier_parm` holds another key.
+        DataError: If the ground truth or an alias is empty after normalisation, `aliases` is not a list
+            of strings, `match` is unknown, or `verifier_parm` contains another key.
     """
     _accepted(sample)
 
@@ -70,14 +70,15 @@ def exact_form(sample: Sample) -> str:
 
 
 def normalise(text: str) -> str:
-    """Case folded, accents composed, runs of white space made one space, one trailing full stop dropped."""
-    # A file may spell é as one character, and a model as two that look the same.
+    """Fold case, compose accents, collapse whitespace, and drop one trailing full stop."""
+    # A file may write é as one character, and a model as two that look the same.
     plain = " ".join(unicodedata.normalize("NFC", text.casefold()).split())
     return plain.removesuffix("." if plain.endswith(".") else "。").rstrip()
 
 
 def squad(text: str) -> str:
-    """SQuAD's form of an answer: no case, punctuation, articles, or runs of white space; "A" stays one."""
+    """SQuAD's form of an answer: no case, punctuation, articles, or repeated whitespace; a lone "A" is
+    kept."""
     bare = text.lower().translate(_NO_PUNCTUATION)
     return " ".join((bare if bare.strip() == "a" else _ARTICLE.sub(" ", bare)).split())
 
@@ -104,7 +105,7 @@ def _plain(text: str) -> str:
 
 
 def _squad(text: str) -> str:
-    """SQuAD's form; our own of an answer that has no other words, so that "The The" or "?" can be right."""
+    """SQuAD's form; our own for an answer without other words, so that "The The" or "?" can be right."""
     return squad(unicodedata.normalize("NFC", said_by(text))) or _plain(text)
 
 
@@ -112,7 +113,7 @@ _FORMS: Mapping[str, Callable[[str], str]] = MappingProxyType({"text": _plain, S
 
 
 def _form(sample: Sample) -> Callable[[str], str]:
-    """What a sample has of a text compared."""
+    """The function that turns a text into the form that a sample compares."""
     return _FORMS[one_of(sample, MATCH, _FORMS, default="text")]
 
 

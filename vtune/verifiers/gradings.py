@@ -1,6 +1,6 @@
 """Gradings: how the verifier `judge` reads and compares an answer before a model is asked.
 
-A sample names one in `grading` of its `verifier_parm`; none: ours. What the model is asked stands in
+A sample selects one with `grading` in its `verifier_parm`; by default ours. What the model is asked is in
 `vtune.judge.graders`, under the same names.
 """
 
@@ -16,32 +16,32 @@ from vtune.verifiers.verifier import given_answer, one_of
 KEY, OURS = "grading", "vtune"
 
 LONGEST = 1000
-"""Characters of an answer that is not shown to a judge any more: it is not short (DeepEyes refuses from 1000
-on), and might be longer than the judge's context."""
+"""Length in characters from which an answer is not shown to a judge: it is not short (DeepEyes refuses from
+1000 on), and might exceed the judge's context."""
 
 _THOUGHT = re.compile(r"</think(?:ing)?>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """What is done by rule before a model is asked."""
+    """The rules applied before a model is asked."""
 
     about: str
     """One line: whose rule it is."""
     read: Callable[[str, Sample], str | None]
-    """(reply, sample) -> the answer; None or empty: there is nothing to judge."""
+    """(reply, sample) -> the answer; None or empty if there is nothing to judge."""
     plain: Callable[[str], str] | None
     """The form in which an answer that equals a truth is right without a model; None: a model always decides.
     """
 
 
 def conclusion(reply: str) -> str:
-    """What follows the last thought of a reply, as SenseNova-MARS's code cuts it."""
+    """What follows the last thought of a reply, cut as in SenseNova-MARS's code."""
     return _THOUGHT.split(reply.rpartition("<|im_start|>assistant")[2])[-1]
 
 
 def answers(text: str) -> Iterator[str]:
-    """The content of each `<answer>`; in time linear in the text."""
+    """The content of each `<answer>`; takes linear time."""
     begin = 0
     while (start := text.find("<answer>", begin)) >= 0:
         end = text.find("</answer>", start)
@@ -52,7 +52,7 @@ def answers(text: str) -> Iterator[str]:
 
 
 def last_answer(reply: str) -> str:
-    """The last `<answer>` after the thoughts; without one, all that follows them."""
+    """The last `<answer>` after the thoughts; without one, everything after them."""
     text = conclusion(reply)
     tagged = list(answers(text))
     return tagged[-1].strip() if tagged else text.partition("<|im_end|>")[0].strip()
@@ -86,9 +86,9 @@ GRADINGS: Mapping[str, Grading] = MappingProxyType(
 
 
 def grading_of(sample: Sample) -> Grading:
-    """The grading that a sample names.
+    """The grading that a sample selects.
 
     Raises:
-        DataError: If there is none of that name.
+        DataError: If no grading has that name.
     """
     return GRADINGS[one_of(sample, KEY, GRADINGS, default=OURS)]

@@ -13,12 +13,12 @@ NAME = "grounding"
 def verify_grounding(reply: str, sample: Sample) -> Verdict:
     """Score the boxes of the answer as `verify_detection` does, ignoring their labels.
 
-    One referring expression has one thing or more to point at; the question has named it, so a label tells
-    nothing. (V-Triune's server judges grounding by labels too.) A bare `[x0, y0, x1, y1]` can be read as
-    well.
+    One referring expression refers to one thing or more; the question has named it, so labels carry no
+    information. (V-Triune's server also compares labels in grounding.) A bare `[x0, y0, x1, y1]` can be read
+    as well.
 
     Raises:
-        DataError: As `check_grounding` does, or if there is no threshold.
+        DataError: As for `check_grounding`, or if there is no threshold.
     """
     return verify_boxes(reply, sample, labelled=False)
 
@@ -27,7 +27,7 @@ def check_grounding(sample: Sample) -> None:
     """Check that the ground truth holds boxes that lie in the picture; labels may be empty.
 
     Raises:
-        DataError: If it does not, or an option is unknown, of the wrong kind or contradicts another.
+        DataError: If not, or if an option is unknown, of the wrong type or contradicts another.
     """
     check_boxes(sample, labelled=False)
 

@@ -23,11 +23,11 @@ NAME = "judge"
 THREE_WAY = "attempted"
 """The grading whose judge may find that no answer was attempted."""
 ATTEMPTED = "not_attempted"
-"""In `parts` of a verdict by that grading: 1 where the judge finds so, else 0. So its mean is a share."""
+"""Part of a verdict by that grading: 1 if the judge finds so, else 0. Its mean is a share."""
 
 
 def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
-    """The verdict once a judge has said whether an answer means the same; None: that it attempts nothing."""
+    """The verdict, given a judge's finding whether an answer means the same; None: it attempts nothing."""
     if same is None:
         why = f"the judge finds that {quote(answer)} attempts no answer"
         return Verdict(0.0, why, {"unreadable": 0.0, ATTEMPTED: 1.0})
@@ -42,15 +42,15 @@ def judged(answer: str, sample: Sample, *, same: bool | None) -> Verdict:
 def verify_judge(reply: str, sample: Sample) -> Verdict:
     """Score what a rule decides; what only a judge can decide is not scored here.
 
-    An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge; nor
-    does a reply without an answer. `answer_in` says where the answer is. `grading` names another rule by
+    An answer that equals the ground truth, or one of the `aliases` in `verifier_parm`, needs no judge, nor
+    does a reply without an answer. `answer_in` says where the answer is. `grading` selects another rule by
     which it is read and compared (see `vtune.verifiers.gradings`).
 
-    Source: CodeV's code asks a judge where math-verify finds no match; SenseNova-MARS, where the text is not
-    the same. The second is done here.
+    Source: CodeV's code asks a judge if math-verify finds no match; SenseNova-MARS's, if the text is not
+    the same. The latter is done here.
 
     Raises:
-        DataError: As `check_judge` does.
+        DataError: As for `check_judge`.
         Undecided: If only a judge can tell.
     """
     right = _accepted(sample)
@@ -69,7 +69,7 @@ def check_judge(sample: Sample) -> None:
     """Check that there is something to compare with.
 
     Raises:
-        DataError: If the ground truth or an alias is empty, the ground truth is longer than any answer may
+        DataError: If the ground truth or an alias is empty, the ground truth is longer than an answer may
             be, or an option is unknown.
     """
     _accepted(sample)
@@ -81,7 +81,7 @@ def judge_form(sample: Sample) -> str:
 
 
 def _accepted(sample: Sample) -> frozenset[str]:
-    """The ground truth and its aliases, as they stand."""
+    """The ground truth and its aliases, unchanged."""
     options(sample, {"aliases", "answer_in", KEY})
     grading_of(sample)
     if len(sample.ground_truth) >= LONGEST:
@@ -90,7 +90,7 @@ def _accepted(sample: Sample) -> frozenset[str]:
             where=where(sample),
             fix=f"write a short answer, below {LONGEST}",
         )
-    accepted(sample, normalise)  # for what it raises
+    accepted(sample, normalise)  # raises if something is wrong
     return accepted(sample, str)
 
 

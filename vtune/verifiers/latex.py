@@ -1,7 +1,7 @@
 r"""The value of a small expression in LaTeX or plain arithmetic; nothing is executed.
 
-Fractions, roots, powers, products, `\pi`, parentheses and commas between thousands: what the harnesses let
-latex2sympy and Python's `eval` work out. What has letters in it has no value.
+Fractions, roots, powers, products, `\pi`, parentheses and thousands separators: what harnesses evaluate with
+latex2sympy and Python's `eval`. Anything with letters has no value.
 """
 
 import math
@@ -9,9 +9,9 @@ import re
 from decimal import Context, Decimal, localcontext
 
 LONGEST = 200
-"""Characters of an expression, ours: no answer that is a number has more."""
+"""Limit on the characters of an expression; ours: no numerical answer has more."""
 DEEPEST = 100
-"""Brackets within brackets, ours: each takes several calls."""
+"""Limit on nested brackets; ours: each takes several recursive calls."""
 
 _TOKEN = re.compile(
     r"\s*((?:[1-9]\d{0,2}(?:,\d{3})+(?!\d)(?:\.\d*)?|\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
@@ -21,27 +21,27 @@ _TIMES, _OVER = ("*", r"\times", r"\cdot"), ("/", r"\div")
 _PAIRS = {"(": ")", "{": "}", "[": "]"}
 _BEGINS = re.compile(r"\(|\{|\\(?:d?frac|tfrac|sqrt|pi)\Z")
 _END, _LONG = "end", "long"
-"""What follows the last token: the end of the text, or that it is too long or too deep."""
+"""What may follow the last token: the end of the text, or a sign that it is too long or too deep."""
 _STOPS = (_END, ".", *_PAIRS.values())
-"""What ends an expression with text behind it: a full stop, or a bracket that nothing has opened."""
+"""What ends an expression with text after it: a full stop, or an unmatched closing bracket."""
 _SKIPPED = re.compile(r"\$|\\displaystyle|\\q?quad(?![a-zA-Z])|\\,|~|\\left(?=\()|\\right(?=\))")
 _EXTENDED = re.compile(r"\\boxed|\^\\circ|\^\{\\circ\}")
 _EXACT = Context(prec=40)
-"""Ours: digits of what is worked out. Exponents have six: 3^1009/3^1008 has a value, and 9^9^9^9 has none."""
+"""Precision in digits; ours. Exponents have six digits: 3^1009/3^1008 has a value, and 9^9^9^9 has none."""
 
 
 def value_of(text: str) -> float | None:
-    """The number that an expression stands for; None where it has none, or is too long."""
+    """The value of an expression; None if it has none, or is too long."""
     return _value(text, (_END,))
 
 
 def latex2sympy_value(text: str, *, whole: bool) -> float | None:
-    r"""The number that latex2sympy reads: without `$`, spaces and `\displaystyle`, and `a:b` is a ratio.
+    r"""The value as read by latex2sympy: without `$`, spaces and `\displaystyle`; `a:b` is a ratio.
 
     Args:
         text: An expression.
-        whole: As latex2sympy2_extended: it must be all of the text, and may be in a `\boxed` or have degrees.
-            Else as latex2sympy2: what stands behind it is left out, and a `\boxed` has no value.
+        whole: As in latex2sympy2_extended: the whole text must be an expression, optionally in `\boxed` or
+            with degrees. Otherwise as in latex2sympy2: text after it is ignored, and a `\boxed` has no value.
     """
     text = _SKIPPED.sub(" ", text).replace(":", "/")
     return _value(_EXTENDED.sub("", text), (_END,)) if whole else _value(text, _STOPS)
@@ -58,7 +58,7 @@ def _value(text: str, stops: tuple[str, ...]) -> float | None:
 
 
 def _tokens(text: str) -> list[str]:
-    """Those from the beginning, then `_END`, `_LONG`, or the character that begins no token."""
+    """The leading tokens, then `_END`, `_LONG`, or the character that begins no token."""
     text, rest = text.strip()[:LONGEST].rstrip(), text.strip()[LONGEST:]
     found: list[str] = []
     place, brackets, depth = 0, 0, 0

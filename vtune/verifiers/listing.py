@@ -9,23 +9,24 @@ from vtune.verifiers.perfect import ROUNDING, written
 from vtune.verifiers.verifier import Undecided
 
 LISTED = 32
-"""Limit on a group's different ground truths whose answers are listed, ours."""
+"""Limit on the distinct ground truths of a group whose answers are listed; ours."""
 LEAST = 3
-"""Fewest different answers that make a list: two may both be right, as 12 and 12.0 are."""
+"""Fewest distinct answers that make a list: two may both be right, like 12 and 12.0."""
 EMPTY = ("[]", "{}")
-"""Answers that name nothing: all that they hold is right, which is precision."""
+"""Answers that name nothing: everything that they contain is right, which is perfect precision."""
 GROUPS = 64
-"""Limit on groups of a source, ours: a user's verifier may have options that differ in each row."""
+"""Limit on the groups of a source; ours: a user's verifier may have different options in each row."""
 
 
 class Lists:
-    """Whether one reply, a list of the answers or an empty one, is right for many questions; row by row.
+    """Whether one reply, a list of all answers or an empty one, is right for many questions; fed row by row.
 
-    Scorers of benchmarks often look for the truth anywhere in the reply, which no model exploits that was not
-    trained on them. A policy that is learns to say everything.
+    Benchmark scorers often look for the truth anywhere in the reply, which only a model trained on
+    them exploits. A policy that is trained on them learns to list everything.
 
-    Asked of each group of rows that are judged alike: of one source, one verifier and the same options.
-    Numbers and lists among the options (sizes of pictures, aliases) belong to a row, and part no groups.
+    Checked per group of rows that are judged alike: same source, same verifier and same options.
+    Numbers and lists among the options (sizes of pictures, aliases) are specific to a row, and do not
+    separate groups.
     """
 
     def __init__(self) -> None:
@@ -41,10 +42,10 @@ class Lists:
                 group.setdefault(sample.ground_truth, sample)
 
     def paid(self) -> list[tuple[str, str]]:
-        """(source, verifier) of the groups where such a reply is right. Main thread only (`math`).
+        """(source, verifier) of the groups in which such a reply is right. Main thread only (`math`).
 
-        Not of those where nobody can tell: answers are boxes or too few, or are judged by a model, by the
-        environment or by an official scorer.
+        Without the groups for which this cannot be determined: their answers are boxes, too few, or judged by
+        a model, the environment or an official scorer.
 
         Raises:
             DataError: If a ground truth cannot be read.
@@ -75,7 +76,7 @@ def _pays(group: Sequence[Sample]) -> bool:
 
 
 def _differ(group: Sequence[Sample]) -> bool:
-    """Whether enough answers are different ones: 0.5 and 1/2, each right where the other is, are one."""
+    """Whether enough answers are distinct: 0.5 and 1/2, each right where the other is, count as one."""
     apart: list[Sample] = []
     for one in group:
         if not any(_is_right(_right(one), other) and _is_right(_right(other), one) for other in apart):

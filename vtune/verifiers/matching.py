@@ -17,17 +17,17 @@ def label_first(
 ) -> list[float]:
     """IoU of each matched pair, where only boxes with the same label may be matched.
 
-    Every box is matched at most once, only at `min_iou` or more, and so that the sum of `iou_weight` · IoU +
-    `match_weight` over the pairs is the largest that is possible. V-Triune's server lets each box of the
-    ground truth in turn take the best that is left; then the order of a list decides, and a box that gets
+    Each box is matched at most once, only at `min_iou` or more, and so as to maximise the sum of `iou_weight`
+    · IoU + `match_weight` over the pairs. V-Triune's server lets each box of the
+    ground truth in turn take the best one left; then the order of a list matters, and a box that gets
     better can take a partner away from another and lower the sum.
 
     Args:
-        predicted: Of the reply.
-        truth: In the same space.
-        min_iou: In [0, 1]; 0 matches whatever overlaps.
-        iou_weight: What the IoU of a match is worth.
-        match_weight: What a match is worth beside its IoU.
+        predicted: Boxes of the reply.
+        truth: Boxes of the ground truth, in the same space.
+        min_iou: In [0, 1]; 0 matches anything that overlaps.
+        iou_weight: Weight of a match's IoU.
+        match_weight: Value of a match in addition to its IoU.
     """
     ours, theirs = _by_label(truth), _by_label(predicted)
     found: list[float] = []
@@ -44,11 +44,11 @@ def label_first(
 def iou_first(
     predicted: Sequence[LabelledBox], truth: Sequence[LabelledBox], *, min_iou: float
 ) -> list[float]:
-    """IoU of each matched pair, where overlap decides who belongs together and labels are looked at
+    """IoU of each matched pair, where overlap decides the pairs and labels are compared
     afterwards.
 
-    The pair that overlaps most is taken first, whatever its labels; of the pairs so found, those with the
-    same label count. (V-Triune's server has this variant with a slip that makes it take the last pair
+    The pair with the largest overlap is taken first, whatever its labels; of the resulting pairs, those with
+    the same label count. (V-Triune's server has this variant with a bug that makes it take the last pair
     instead; its published data give it no weight.)
     """
     ours, theirs = sorted(truth), sorted(predicted)
@@ -58,7 +58,7 @@ def iou_first(
         for j, other in enumerate(theirs)
         if _meet(overlap := iou(one.box, other.box), min_iou)
     ]
-    # Where two overlap alike, a pair of one label goes first.
+    # Ties go to the pair whose labels agree.
     pairs.sort(key=lambda pair: (-pair[0], ours[pair[1]].label != theirs[pair[2]].label, pair[1:]))
     taken_ours: set[int] = set()
     taken_theirs: set[int] = set()
@@ -74,9 +74,9 @@ def iou_first(
 
 
 def best_assignment(worth: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Pairs (row, column), each used once, with the largest sum of `worth` >= 0.
+    """Pairs (row, column), each row and column used at most once, with the largest sum of `worth` >= 0.
 
-    The shorter side is used up. Shortest augmenting paths (Jonker and Volgenant 1987), in O(n² m).
+    All of the shorter side is used. Shortest augmenting paths (Jonker and Volgenant 1987), in O(n² m).
     """
     if not worth or not worth[0]:
         return []
@@ -85,7 +85,7 @@ def best_assignment(worth: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
     rows, columns = len(worth), len(worth[0])
     row_price = [0.0] * (rows + 1)
     column_price = [0.0] * (columns + 1)
-    owner = [0] * (columns + 1)  # 1-based row of each column; column 0 holds the row that looks for one
+    owner = [0] * (columns + 1)  # 1-based row of each column; column 0 holds the row being assigned
     for row in range(1, rows + 1):
         owner[0] = row
         column = 0
@@ -121,7 +121,7 @@ def _meet(overlap: float, min_iou: float) -> bool:
 
 
 def _by_label(boxes: Sequence[LabelledBox]) -> dict[str, list[LabelledBox]]:
-    """By label, and in an order of their own: the order of a list must not move a score."""
+    """By label, in a canonical order: the order of a list must not affect a score."""
     found: dict[str, list[LabelledBox]] = defaultdict(list)
     for entry in sorted(boxes):
         found[entry.label].append(entry)

@@ -29,19 +29,19 @@ from vtune.verifiers.verifier import (
 NAME = "math"
 
 LONGEST = 1000
-"""Characters of an answer that is still read (DeepEyes refuses from 1000 on, too)."""
+"""Limit on the characters of an answer that is still read (DeepEyes also refuses from 1000 on)."""
 
 LONGEST_TRUTH = 10_000
-"""Characters of a ground truth that is still read; ours: no answer as long could equal it."""
+"""Limit on the characters of a ground truth that is still read; ours: no answer that long could equal it."""
 
 SHORT = 100
-"""Characters of an answer that is quick to parse, whatever it says; ours."""
+"""Up to this many characters an answer is quick to parse, whatever it says; ours."""
 
 _SLOW = re.compile(
     r"\\(?:sum|prod|lim|i*int|oint|det|binom|begin|operatorname|Gamma|gamma)(?![A-Za-z])"
     r"|[)}\]]\s*\^\s*\{?\s*[0-9]{2}|\^\s*\{[^{}]*\^|(?:[({\[]\s*){4}|[0-9]{4}\s*!|!\s*!"
 )
-"""A word, a high power of a group, a power in an exponent, brackets in brackets, a large factorial."""
+"""A command, a high power of a group, a power in an exponent, nested brackets, a large factorial."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,15}")
 
@@ -49,17 +49,17 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*")
 _WHOLE_BOX = re.compile(r"\$*\\(?:boxed|fbox)\s*\{(.*)\}\$*", re.DOTALL)
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 _DEGREES = re.compile(r"([^°^!]*\d)\s*°(\s*\$?)")
-"""Degrees at the end, of something plain: `size` does not know the sign, and 45°30' is no product."""
+"""Degrees at the end of something plain: `size` does not know the sign, and 45°30' is not a product."""
 _SCALE = re.compile(r"°\s*[CF](?![A-Za-z])")
 _DISPLAY = re.compile(r"\\\[(.*)\\\]", re.DOTALL)
 _NUMBER_IN_WORDS = re.compile(r"\\(?:text\w*|mathrm|mbox)\s*\{[^{}]*\d")
 _ROOT = re.compile(r"√\s*(?:([0-9]+(?:\.[0-9]+)?(?![0-9]|[.,][0-9])|[a-zπ](?![⁰¹²³⁴-⁹]))|\(([^()√]*)\))")
-"""Of a number, a letter or what stands in brackets; where the root ends is not clear in √1,000 and √x²."""
+"""Root of a number, a letter or a bracket; where the root ends is not clear in √1,000 and √x²."""
 _RAISED = re.compile(r"(?<![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])⁻?[⁰¹²³⁴⁵⁶⁷⁸⁹]+(?![⁻⁰¹²³⁴⁵⁶⁷⁸⁹])")
 _LONG_MINUS = re.compile(r"(\A\s*\$?|[=<>≤≥≈(\[{,])(\s*)[–—‐‑](?=\s*[0-9.\\√])")
-"""A dash before a number, where nothing stands to its left; between two numbers it may be a range."""
+"""A dash before a number, with nothing to its left; between two numbers it may be a range."""
 _FRACTION = re.compile(r"(?<![0-9.,])([0-9]*)([¼-¾⅐-⅞↉])")
-"""A sign for a fraction, with the whole number before it: 2½ is 2.5. It is not read behind 1,000."""
+"""A fraction sign, with the whole number before it: 2½ is 2.5. Not read after 1,000."""
 _SPACE = r"(?:[ \t~\u00a0\u2009\u202f]|\\[ ,:;])"
 _SIGN_BEFORE = "|".join(
     rf"(?<=\\{name})" for name in ("times", "cdot", "div", "pm", "le", "leq", "ge", "geq", "approx", "sim")
@@ -67,7 +67,7 @@ _SIGN_BEFORE = "|".join(
 _TERM = rf"(?:\A|(?<=[-+−–*/:=<>≤≥≈±×÷(\[{{,;$])|{_SIGN_BEFORE})[ \t]*"
 """Where a number is not the argument of a command (`\\frac 1 2`) or of a power."""
 _MIXED = re.compile(rf"({_TERM})(?<!/)([0-9]+){_SPACE}+([0-9]+)/([0-9]+)(?![0-9/^]|[.,][0-9])")
-"""5 1/2, which math-verify adds up without regard to the bar: (5 + 1)/2. 1/2 3/4 is two numbers."""
+"""5 1/2, which math-verify reads as (5 + 1)/2. 1/2 3/4 is two numbers."""
 _THOUSANDS = re.compile(rf"({_TERM})([1-9][0-9]{{0,2}}(?:{_SPACE}[0-9]{{3}})+)(?!{_SPACE}*[0-9])")
 _SPACES = re.compile(rf"{_SPACE}+")
 _APART = re.compile(rf"{_TERM}[0-9][0-9.]*(?:{_SPACE}|\n|\\q?quad(?![A-Za-z]))+[0-9]")
@@ -76,12 +76,12 @@ _SCIENTIFIC = re.compile(
     r"(?<![0-9A-Za-z.\\^_])(?<![0-9],)"
     r"(?:([0-9]+\.[0-9]*|\.[0-9]+|1)[eE]([+-]?[0-9]+)|([0-9]+)[eE]([0-9]+|[+-][0-9]{2,}))(?![0-9A-Za-z.^!])"
 )
-"""1e-05 and 3e8, which math-verify takes for e - 5 and 3·e·8. 2e-3 may be meant so, and is left to it."""
+"""1e-05 and 3e8, which math-verify reads as e - 5 and 3·e·8. 2e-3 may mean that, and is left to it."""
 _PI = re.compile(r"(?<![A-Za-z\\])pi(?![A-Za-z])")
 _PLAIN = str.maketrans(
     "０１２３４５６７８９（）［］｛｝＋－﹣＊／⁄＝＜＞：；％．", "0123456789()[]{}+--*//=<>:;%.", "€£¥￥"
 )
-"""Of full width, as Chinese is written; currencies go, as math-verify lets the dollar go."""
+"""Full-width characters, as in Chinese; currency signs are dropped, as math-verify drops the dollar."""
 _SIGNS = _PLAIN | str.maketrans(
     {
         "∞": r"\infty ",
@@ -109,7 +109,7 @@ _SENTENCE = re.compile(
 )
 """What math-verify reads as a product of letters: `The answer is 3`, `It's 3`, `Area 3`, `three`."""
 _SYMBOL = re.compile(r"[\u00aa\u00b5\u00ba\u0370-\u03ff\u2100-\u214f\U0001d400-\U0001d7ff]")
-"""A letter that formulas are written with: Greek ones, ℓ, 𝑥."""
+"""A letter used in formulas: Greek ones, ℓ, 𝑥."""
 _NOT_PROSE = re.compile(
     r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|inf)\b"
 )
@@ -118,22 +118,22 @@ _NOT_PROSE = re.compile(
 def verify_math(reply: str, sample: Sample) -> Verdict:
     r"""Score 1 where the answer has the value of the ground truth, and not another unit, else 0.
 
-    The whole answer has to be one expression, with or without `\boxed{}`: nothing is fished out of
-    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is no expression. One or two words behind
-    a number are its unit ("3 apples") where the truth is a bare number, unless they change it ("3 million";
+    The whole answer must be one expression, with or without `\boxed{}`: nothing is extracted from
+    prose, so "7 or 8" is the set {7, 8} and not 7, and "3 4" is not an expression. One or two words after
+    a number are its unit ("3 apples") if the truth is a bare number, unless they change it ("3 million";
     see `unit_words`), and units must not contradict. An answer that begins with words ("The answer is 3")
-    scores 0 and is unreadable. An answer that cannot be read in 5 s of processor time (see `limit`) scores
-    0, and so does one that holds a number no machine should compute (`(10^9)!`, a tower of powers; see
+    scores 0 and is unreadable. An answer that cannot be read in 5 s of CPU time (see `limit`) scores
+    0, and so does one with a number that no machine should compute (`(10^9)!`, a tower of powers; see
     `size`), before it is parsed.
 
     `answer_in` in `verifier_parm` may be `boxed`: then the answer is a `\boxed{}` anywhere in the reply, as
-    V-Triune asks for (eq. 1). Its published server takes any of several boxes for the answer; here boxes that
-    disagree are hedging. That server lowers the case of both sides; math-verify does not mind case anyway.
+    V-Triune requests (eq. 1). Its published server accepts any of several boxes as the answer; here boxes
+    that disagree are hedging. That server lower-cases both sides; math-verify ignores case anyway.
 
     Call it in the main thread of a process: its limit is a signal. `Verifying` does so in workers.
 
     Raises:
-        DataError: As `check_math` does, except that prose in the ground truth is not looked for again.
+        DataError: As for `check_math`, except that prose in the ground truth is not checked for again.
     """
     truth = _truth(sample)
     given = given_answer(reply, sample)
@@ -143,14 +143,14 @@ def verify_math(reply: str, sample: Sample) -> Verdict:
 
 
 def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words: bool = False) -> Verdict:
-    """The verdict on an answer by math-verify (V-Triune eq. 1), which must not be of another unit, too.
+    """The verdict on an answer by math-verify (V-Triune eq. 1); its unit must not contradict, either.
 
     Main thread only.
 
     Args:
         given: The whole answer.
-        truths: What is right, with what `parsed` reads in it.
-        quoted: The ground truth as the verdict quotes it.
+        truths: Each correct text, with what `parsed` reads in it.
+        quoted: The ground truth as quoted in the verdict.
         words: As in `parsed`.
     """
     if len(given) >= LONGEST:
@@ -175,7 +175,7 @@ def compared(given: str, truths: Mapping[str, list[Any]], quoted: str, *, words:
 
 
 def _same_number(given: str, truth: str) -> bool:
-    """Whether an answer and a ground truth are one but for words and units that math-verify does not know."""
+    """Whether an answer and a ground truth are equal except for words and units unknown to math-verify."""
     found = numbers(given, truth)
     if found is None:
         return False
@@ -184,18 +184,18 @@ def _same_number(given: str, truth: str) -> bool:
 
 
 def looks_slow(reply: str, sample: Sample) -> bool:
-    """Whether math-verify may be slow on an answer or its ground truth, judged at a glance."""
+    """Whether math-verify may be slow on an answer or its ground truth; a quick estimate."""
     place = sample.verifier_parm.get("answer_in")
     given = ANSWER_IN["tag" if not isinstance(place, str) or place not in ANSWER_IN else place](reply) or ""
     texts = [in_latex(text) for text in (given, sample.ground_truth)]
     if not any(len(text) > SHORT or _SLOW.search(text) is not None for text in texts):
         return False
-    # What will not even be parsed takes no time.
+    # What is refused before parsing takes no time.
     return not any(len(text) >= LONGEST or too_large(text) is not None for text in texts)
 
 
 def check_math(sample: Sample) -> None:
-    """Check that the ground truth is an expression that equals itself. Main thread only, as `verify_math`.
+    """Check that the ground truth is an expression that equals itself. Main thread only, like `verify_math`.
 
     Raises:
         DataError: If it is empty, prose (which would be read as a product of letters), unreadable, or
@@ -211,7 +211,7 @@ def check_math(sample: Sample) -> None:
 
 
 def is_prose(truth: str) -> bool:
-    """Whether a ground truth has words in it, each of which would be read as a product of letters."""
+    """Whether a ground truth contains words, which would be read as products of letters."""
     return _PROSE.search(_NOT_PROSE.sub(" ", truth)) is not None
 
 
@@ -222,7 +222,7 @@ def _is_sentence(answer: str) -> bool:
 
 
 def is_worded(truth: str) -> bool:
-    """Whether a ground truth is in words, of whatever script; math-verify reads none of other letters."""
+    """Whether a ground truth is in words, of any script; math-verify reads no non-Latin letters."""
     left = _NOT_PROSE.sub(" ", truth)
     others = (letter for letter in left if letter.isalpha() and not letter.isascii())
     return is_prose(truth) or any(_SYMBOL.match(letter) is None for letter in others)
@@ -254,10 +254,10 @@ def _truth(sample: Sample) -> list[Any]:
 
 
 def in_latex(text: str) -> str:
-    r"""An expression as math-verify reads it right.
+    r"""An expression rewritten so that math-verify reads it correctly.
 
-    It does not know signs of Unicode (√2, 10³, ½, ∞, –5, （1，2）), and takes 5 1/2 for 3, 10 000 for 0,
-    1e-5 for e - 5 and pi for p·i. Of `\text{7}` it reads nothing.
+    It does not know Unicode signs (√2, 10³, ½, ∞, –5, （1，2）), and reads 5 1/2 as 3, 10 000 as 0,
+    1e-5 as e - 5 and pi as p·i. It reads nothing in `\text{7}`.
     """
     text = text if text.isascii() else text.translate(_SIGNS)
     wrapped = _NUMBER_WRAPPED.fullmatch(text)
@@ -285,22 +285,22 @@ def _fraction(found: re.Match[str]) -> str:
 
 
 def parsed(text: str, *, words: bool = False) -> list[Any]:
-    """The expression that a text is as a whole, in a list; an empty list where it is not one.
+    """The expression that a complete text stands for, in a list; an empty list if it is not one.
 
     Args:
         text: An answer, with or without its box.
-        words: Add the text itself, with which math-verify compares what it cannot read as an expression.
+        words: Add the text itself, which math-verify compares if it cannot read an expression.
     """
     from math_verify import LatexExtractionConfig, parse
     from sympy import Integer
 
     whole = _unboxed(text.strip().removesuffix(".") if words else _bare(text))
-    if not words:  # as a text, 60° is not 60
+    if not words:  # as text, 60° differs from 60
         whole = _bare(whole)
         whole = _DEGREES.sub(r"\1^{\\circ}\2", whole) if _DEGREES.fullmatch(whole) else whole
-    if _INTEGER.fullmatch(whole):  # as math-verify reads it, in a hundredth of the time
+    if _INTEGER.fullmatch(whole):  # the same result as math-verify's, in a hundredth of the time
         return [Integer(whole)]
-    # Words are dropped, and `\text{or 8}` with them.
+    # math-verify drops words, and `\text{or 8}` with them.
     if not _closes(whole) or (not words and (_NUMBER_IN_WORDS.search(whole) or _APART.search(whole))):
         return []
     boxed_only = LatexExtractionConfig(boxed_match_priority=0, try_extract_without_anchor=False)
@@ -317,7 +317,7 @@ def parsed(text: str, *, words: bool = False) -> list[Any]:
 
 
 def _bare(text: str) -> str:
-    """An answer without a full stop at its end, and not in bold."""
+    """An answer without a final full stop and without bold."""
     text = text.strip().removesuffix(".").removesuffix("。").strip()
     bold = _BOLD.fullmatch(text)
     return bold[1].strip().removesuffix(".").removesuffix("。") if bold else text
@@ -331,7 +331,7 @@ def same_value(truth: list[Any], value: list[Any]) -> bool:
 
 
 def _unboxed(text: str) -> str:
-    r"""The text without `\[ \]` and boxes: math-verify reads `\boxed{7} or 8` as its inner box, 7."""
+    r"""The text without `\[ \]` and boxes: math-verify would read `\boxed{7} or 8` as its inner box, 7."""
     display = _DISPLAY.fullmatch(text)
     if display is not None:
         text = display[1].strip()
@@ -342,7 +342,7 @@ def _unboxed(text: str) -> str:
 
 
 def _closes(text: str) -> bool:
-    """Whether every brace that opens closes, in order: a stray one would end the box around the text."""
+    """Whether braces are balanced, in order: a stray one would end the box around the text."""
     depth = 0
     for brace in _BRACE.findall(text):
         depth += {"{": 1, "}": -1}.get(brace, 0)

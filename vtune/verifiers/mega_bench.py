@@ -46,18 +46,18 @@ OFFICIAL: Mapping[str, str] = MappingProxyType(
         "constrained_generation": "needs WordNet, a tokenizer and a dictionary of pronunciations",
     }
 )
-"""Metric that only MEGA-Bench's own evaluator has -> why."""
+"""Metric that only MEGA-Bench's own evaluator implements -> why."""
 DUMMY = "dummy"
-"""The parser of tasks whose whole reply goes to a judge or to `constrained_generation`."""
+"""The parser for tasks whose whole reply goes to a judge or to `constrained_generation`."""
 IN_BOXES = "xml_norm_point_in_bbox"
-"""The metric that reads the boxes of the question, not the truth of the field."""
+"""The metric that uses the boxes of the question, not the truth of the field."""
 AGGREGATIONS = ("mean", "min")
 _PARM = {"answer_in", "metrics", "parser", "aggregation", "weights", "boxes"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Judging:
-    """What a sample says about the judging of its fields."""
+    """How a sample wants its fields judged."""
 
     truths: dict[str, Any]
     metrics: dict[str, str]
@@ -67,23 +67,23 @@ class _Judging:
     boxes: list[str]
 
     def waits_for(self) -> list[str]:
-        """What of it only the official scorer has."""
+        """Which of its metrics only the official scorer implements."""
         return sorted(({self.parser} | set(self.metrics.values())) & {DUMMY, *OFFICIAL})
 
 
 def verify_mega(reply: str, sample: Sample) -> Verdict:
     """Score each field by its metric and combine the scores.
 
-    The ground truth is a JSON object: field -> truth. `verifier_parm` holds `metrics` (field -> name; a field
-    that has none is not scored), `parser` (one of `PARSERS`, or `dummy`), `aggregation` (`mean`, by default,
-    or `min`), `weights` of the mean (1 by default), for `xml_norm_point_in_bbox` `boxes`, and `answer_in`. A
-    metric below 0 leaves its field out; where none is left the score is 0. Tasks with a metric in `OFFICIAL`
-    are exported (`vtune.runs.evaluate.scorers`).
+    The ground truth is a JSON object: field -> truth. `verifier_parm` contains `metrics` (field -> name; a
+    field without one is not scored), `parser` (one of `PARSERS`, or `dummy`), `aggregation` (`mean`, the
+    default, or `min`), `weights` of the mean (default 1), `boxes` for `xml_norm_point_in_bbox`, and
+    `answer_in`. A score below 0 leaves its field out; if none is left, the result is 0. Tasks with a metric
+    in `OFFICIAL` are exported (`vtune.runs.evaluate.scorers`).
 
     Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `evaluation_processor.py` and `metrics/aggregation`.
 
     Raises:
-        DataError: As `check_mega` does, or if only the official scorer can tell.
+        DataError: As for `check_mega`, or if only the official scorer can tell.
     """
     judging = _judging(sample)
     given = given_answer(reply, sample)
@@ -109,7 +109,7 @@ def verify_mega(reply: str, sample: Sample) -> Verdict:
 
 
 def aggregated(scores: Mapping[str, float], aggregation: str, weights: Mapping[str, float]) -> float:
-    """The weighted mean or the minimum of the scores that are not below 0; 0 where there is none."""
+    """The weighted mean or the minimum of the scores that are not below 0; 0 if there are none."""
     kept = {name: value for name, value in scores.items() if value >= 0}
     if aggregation == "min":
         return min(kept.values(), default=0.0)
@@ -119,7 +119,7 @@ def aggregated(scores: Mapping[str, float], aggregation: str, weights: Mapping[s
 
 
 def check_mega(sample: Sample) -> None:
-    """Check that there are fields, metrics and a parser that fit each other.
+    """Check that fields, metrics and parser are present and fit together.
 
     Raises:
         DataError: If not, or if an option is unknown.
@@ -136,7 +136,7 @@ def right_mega(sample: Sample) -> str:
     """The answer that gives the ground truth.
 
     Raises:
-        DataError: As `check_mega` does.
+        DataError: As for `check_mega`.
     """
     judging = _judging(sample)
     truths = dict(judging.truths)
@@ -184,7 +184,7 @@ def _judging(sample: Sample) -> _Judging:
 
 
 def _known(metrics: Mapping[Any, Any], truths: Mapping[str, Any]) -> bool:
-    """Whether each metric has a name, and a field that has a truth."""
+    """Whether each metric has a name and a field with a truth."""
     known = METRICS.keys() | OFFICIAL.keys()
     return set(map(str, metrics.values())) <= known and metrics.keys() <= truths.keys()
 

@@ -27,20 +27,20 @@ from vtune.verifiers.mega_values import (
 )
 
 Metric = Callable[[Any, Any], float]
-"""(answer of a field, truth) -> score; below 0 where the field does not count."""
+"""(answer of a field, truth) -> score; below 0 if the field does not count."""
 FAILURES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What an answer of another form leads to; upstream gives it 0."""
+"""Exceptions raised for an answer of another form; upstream gives it 0."""
 WIDEST = 10.0
-"""Mean error at which `angle_seq_float_rmse` is 0."""
+"""Mean error from which `angle_seq_float_rmse` is 0."""
 DECAY = 10.0
-"""How fast the score of a point falls with its distance in diagonals of the picture."""
+"""How fast a point's score decreases with its distance in picture diagonals."""
 _JOINTS = str.maketrans("", "", " -\n\t_.")
 
 
 def score(metric: str, answer: Any, truth: Any) -> float:
-    """What a native metric gives an answer: in [0, 1], or -1 where the field does not count.
+    """The score of a natively implemented metric: in [0, 1], or -1 if the field does not count.
 
-    A value that is no number counts as 0, ours; upstream leaves such a field out of the mean.
+    NaN counts as 0, ours; upstream leaves such a field out of the mean.
     """
     try:
         value = float(METRICS[metric](answer, truth))
@@ -55,18 +55,19 @@ def same_set(answer: Any, truth: Any) -> float:
 
 
 def same_set_uncased(answer: Any, truth: Any) -> float:
-    """The same texts, case aside (`SetEqualityCaseInsensitive`)."""
+    """The same texts, ignoring case (`SetEqualityCaseInsensitive`)."""
     return float({one.upper() for one in set_of(answer)} == {one.upper() for one in set_of(truth)})
 
 
 def same_lines(answer: Any, truth: Any) -> float:
-    r"""The same lines in any order, case aside; `\n` parts lines, too (`StringSetEqualityLineSplit`)."""
+    r"""The same lines in any order, ignoring case; `\n` separates lines, too
+    (`StringSetEqualityLineSplit`)."""
     one, other = (text.replace("\\n", "\n").lower().split("\n") for text in (answer, truth))
     return float(set(one) == set(other))
 
 
 def same_parts(answer: Any, truth: Any) -> float:
-    """The same parts between commas in any order, case aside (`StringSetEqualityCommaSplit`)."""
+    """The same comma-separated parts in any order, ignoring case (`StringSetEqualityCommaSplit`)."""
     one, other = ({_lower(item) for item in set_of_text(text)} for text in (answer, truth))
     return float(one == other)
 
@@ -76,7 +77,7 @@ def _lower(item: Any) -> Any:
 
 
 def jaccard(answer: Any, truth: Any) -> float:
-    """Items of both, of those of either (`Jaccard`)."""
+    """Size of the intersection / size of the union (`Jaccard`)."""
     if answer is None:
         return 0.0
     found, wanted = set_of(answer), set_of(truth)
@@ -84,7 +85,7 @@ def jaccard(answer: Any, truth: Any) -> float:
 
 
 def jaccard_uncased(answer: Any, truth: Any) -> float:
-    """The same, case aside; in tuples of texts also without spaces and marks (`JaccardCaseInsensitive`)."""
+    """The same, ignoring case; in tuples of texts also spaces and punctuation (`JaccardCaseInsensitive`)."""
     if answer is None:
         return 0.0
     found, wanted = set_of(answer), set_of(truth)
@@ -102,7 +103,7 @@ def _bare(text: Any) -> str:
 
 
 def precision(answer: Any, truth: Any) -> float:
-    """Items of both, of those of the answer; 1 for none (`SetPrecision`)."""
+    """Share of the answer's items that are in the truth; 1 if the answer has none (`SetPrecision`)."""
     if answer is None:
         return 0.0
     found = set_of(answer)
@@ -110,7 +111,7 @@ def precision(answer: Any, truth: Any) -> float:
 
 
 def chess_moves(answer: Any, truth: Any) -> float:
-    """Moves of both, of those of either, without the marks at their ends (`ChessMoveJaccard`)."""
+    """Jaccard index of moves, without the marks at their ends (`ChessMoveJaccard`)."""
     if answer is None:
         return 0.0
     one, other = (
@@ -120,7 +121,7 @@ def chess_moves(answer: Any, truth: Any) -> float:
 
 
 def prefix(answer: Any, truth: Any) -> float:
-    """Items that are right from the first on, of those of the truth (`LongestCommonListPrefixRatio`)."""
+    """Length of the common prefix / length of the truth (`LongestCommonListPrefixRatio`)."""
     found, wanted = items_of(answer), items_of(truth)
     right = [bool(one == other) for one, other in zip(found, wanted, strict=False)]
     return ([*right, False].index(False)) / len(wanted)
@@ -132,13 +133,13 @@ def same_list(answer: Any, truth: Any) -> float:
 
 
 def same_list_uncased(answer: Any, truth: Any) -> float:
-    """The same, case aside; the truth holds texts (`SequenceEqualityCaseInsensitive`)."""
+    """The same, ignoring case; the truth contains texts (`SequenceEqualityCaseInsensitive`)."""
     found = [item.lower() if isinstance(item, str) else str(item) for item in items_of(str(answer))]
     return float(found == [item.lower() for item in items_of(truth)])
 
 
 def places_right(answer: Any, truth: Any) -> float:
-    """Items that are right in their places, where there are as many (`SequenceAccuracyCaseInsensitive`)."""
+    """Share of items right in their places, if the lengths agree (`SequenceAccuracyCaseInsensitive`)."""
     found, wanted = items_of(answer), items_of(truth)
     if len(found) != len(wanted):
         return 0.0
@@ -158,20 +159,20 @@ def same_object(answer: Any, truth: Any) -> float:
 
 
 def object_precision(answer: Any, truth: Any) -> float:
-    """Keys whose values are the truth's, of those of the answer (`DictPrecision`)."""
+    """Share of the answer's keys whose values are the truth's (`DictPrecision`)."""
     found, wanted = _objects(answer, truth)
     right = [mega_texts.exact(value, wanted[key]) for key, value in found.items() if key in wanted]
     return sum(right) / len(found)
 
 
 def object_recall(answer: Any, truth: Any) -> float:
-    """Keys whose values are the truth's, of those of the truth (`DictExactStrMatchAggRecall`)."""
+    """Share of the truth's keys whose values the answer has (`DictExactStrMatchAggRecall`)."""
     found, wanted = _objects(answer, truth)
     return sum(mega_texts.exact(found.get(key), value) for key, value in wanted.items()) / len(wanted)
 
 
 def _over_keys(metric: Metric) -> Metric:
-    """The mean of a metric over the keys of either; a missing value is an empty list.
+    """The mean of a metric over the union of the keys; a missing value is an empty list.
 
     `DictSetEqualityAggJaccard`, `DictJaccardAggJaccard`, `DictNbboxIouTupleAggJaccard`.
     """
@@ -196,23 +197,23 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def box_sets(answer: Any, truth: Any) -> float:
-    """The mean over predicted boxes of the best IoU with a true one (`NbboxIouTuple`)."""
+    """The mean, over predicted boxes, of the best IoU with a true one (`NbboxIouTuple`)."""
     found, wanted = (
         value if isinstance(value, list | tuple) else boxes_of(value) for value in (answer, truth)
     )
     try:
         return _mean(overlaps(found, wanted))
     except FAILURES:
-        return 0.0  # of one key; the others of its object count
+        return 0.0  # for this key; the other keys of its object still count
 
 
 def one_box(answer: Any, truth: Any) -> float:
-    """The IoU of a box (`NbboxIouSingle`)."""
+    """The IoU of two boxes (`NbboxIouSingle`)."""
     return overlaps([literal(answer)], [literal(truth)])[0]
 
 
 def boxes_in_order(answer: Any, truth: Any) -> float:
-    """The mean IoU of boxes in their order, where there are as many (`NbboxIouSequence`)."""
+    """The mean IoU of boxes in order, if the lengths agree (`NbboxIouSequence`)."""
     found = answer if isinstance(answer, list | tuple) else boxes_of(str(answer))
     wanted = truth if isinstance(truth, list | tuple) else boxes_of(truth)
     if len(found) != len(wanted):
@@ -221,7 +222,7 @@ def boxes_in_order(answer: Any, truth: Any) -> float:
 
 
 def tagged_box(answer: Any, truth: Any) -> float:
-    """The mean over boxes in tags of the best IoU with a true one (`XmlNbboxIouSingle`)."""
+    """The mean, over boxes in tags, of the best IoU with a true one (`XmlNbboxIouSingle`)."""
     found, wanted = (
         value if isinstance(value, list | tuple) else tagged_boxes(value) for value in (answer, truth)
     )
@@ -231,7 +232,7 @@ def tagged_box(answer: Any, truth: Any) -> float:
 
 
 def point_in_boxes(answer: Any, boxes: Any) -> float:
-    """Whether the point lies in a box, its edges included (`XmlNormPointInBbox`); `boxes` are texts."""
+    """Whether the point is in a box, edges included (`XmlNormPointInBbox`); `boxes` are texts."""
     point = answer if isinstance(answer, list | tuple) else tagged_point(answer)
     if point is None or len(point) != 2:
         return 0.0
@@ -242,7 +243,7 @@ def point_in_boxes(answer: Any, boxes: Any) -> float:
 
 
 def point_distance(answer: Any, truth: Any) -> float:
-    """1 - the distance of two points in shares of the sides, at least 0 (`XmlNormPointDistance`)."""
+    """1 - the distance of two points in fractions of the sides, at least 0 (`XmlNormPointDistance`)."""
     return max(0.0, 1 - math.dist(_share_point(answer), _share_point(truth)))
 
 
@@ -254,7 +255,7 @@ def _share_point(value: Any) -> tuple[float, float]:
 
 
 def points_in_order(answer: Any, truth: Any) -> float:
-    """The mean of exp(-10 distance / diagonal) over points in their order (`CoordsSequenceSimilarity`)."""
+    """The mean of exp(-10 distance / diagonal) over points in order (`CoordsSequenceSimilarity`)."""
     found, wanted = (
         np.array(value if isinstance(value, list | tuple) else points_of(value)) for value in (answer, truth)
     )
@@ -265,7 +266,7 @@ def points_in_order(answer: Any, truth: Any) -> float:
 
 
 def angles(answer: Any, truth: Any) -> float:
-    """1 - the mean error of numbers in their order / 10, at least 0 (`AngleSeqFloatRMSE`)."""
+    """1 - the mean error of numbers in order / 10, at least 0 (`AngleSeqFloatRMSE`)."""
     found, wanted = np.array(items_of(answer)), np.array(items_of(truth))
     if len(found) != len(wanted):
         return 0.0

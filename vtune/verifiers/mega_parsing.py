@@ -1,8 +1,9 @@
 """The answer in a reply, field by field, as MEGA-Bench's evaluator parses it.
 
 Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics/parsing` (`json_parse.py`, `answer_str_parse.py`,
-`common/parsers.py`, `common/utils.py`). Upstream's expressions that can take exponential time are scans here
-that give the same; it gives up looking for JSON after 0.1 s, and this need not. Nothing is run.
+`common/parsers.py`, `common/utils.py`). Upstream's regular expressions that can take exponential time are
+replaced by scans with the same result; upstream stops looking for JSON after 0.1 s, which is not needed here.
+Nothing is executed.
 """
 
 import ast
@@ -13,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 LONGEST, DEEPEST = 100_000, 100
-"""Characters of a Python literal and depth of its brackets, ours: what is longer or deeper is refused."""
+"""Limits on the characters of a Python literal and the depth of its brackets; ours: beyond them it is
+refused."""
 LONGEST_ART = 10_000
-"""Characters from which a drawing loses the white space at its end before fences are looked for."""
+"""Length in characters from which a drawing loses trailing whitespace before fences are looked for."""
 JSON, ANSWER, DRAWING, VERBATIM = "json", "answer_string", "ascii_answer_string", "verbatim_answer_string"
 PARSERS = (JSON, ANSWER, DRAWING, VERBATIM)
-"""`response_parse_function` of a task; `dummy` hands the reply to judges and `constrained_generation`."""
+"""`response_parse_function` of a task; `dummy` passes the reply to judges and `constrained_generation`."""
 
 _OPENED = re.compile(r"[(\[{]")
 _SIGNS = re.compile(rf"[-+~\s]{{{DEEPEST},}}")
@@ -33,12 +35,12 @@ _QUOTES = (('\\"', "__DOUBLE_QUOTE__"), ("\\'", "__SINGLE_QUOTE__"))
 
 
 def fields_of(reply: str, parser: str, truths: dict[str, Any]) -> dict[str, Any]:
-    """Field -> what the reply says of it; a field that it does not name is absent.
+    """Field -> the reply's value for it; a field that the reply does not name is absent.
 
     Args:
         reply: The answer.
-        parser: One of `PARSERS`; all but `json` are for answers of one field.
-        truths: Field -> truth. Where no JSON is found, each field gets the whole reply.
+        parser: One of `PARSERS`; all but `json` are for answers with one field.
+        truths: Field -> truth. If no JSON is found, each field gets the whole reply.
     """
     if parser == JSON:
         found = json_in(reply)
@@ -52,30 +54,30 @@ def fields_of(reply: str, parser: str, truths: dict[str, Any]) -> dict[str, Any]
 
 
 def single_fields(truths: dict[str, Any]) -> list[str]:
-    """The fields that are answered; those that begin with ## are notes."""
+    """The fields to be answered; those that begin with ## are notes."""
     return [name for name in truths if not name.startswith("##")]
 
 
 def literal(text: Any) -> Any:
-    """`ast.literal_eval` of a text within bounds.
+    """`ast.literal_eval` of a text within limits.
 
     Raises:
-        ValueError: If it is no text, has no value, or is longer or deeper than the bounds.
-        TypeError: If it holds what cannot be hashed in a set or as a key.
+        ValueError: If it is not text, has no value, or exceeds the limits.
+        TypeError: If it contains something unhashable in a set or as a key.
     """
     if not isinstance(text, str):
         raise ValueError("no text")
     if len(text) > LONGEST or _depth(text) > DEEPEST or _SIGNS.search(text):
         raise ValueError("too long or too deep")
     try:
-        with warnings.catch_warnings(action="ignore"):  # Python remarks on odd escapes
+        with warnings.catch_warnings(action="ignore"):  # Python warns about odd escapes
             return ast.literal_eval(text)
     except (SyntaxError, MemoryError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
 def _depth(text: str) -> int:
-    """Brackets that are open at once, those in strings included."""
+    """Maximum number of open brackets, including those in strings."""
     deepest = depth = 0
     if len(_OPENED.findall(text)) <= DEEPEST:
         return 0
@@ -86,7 +88,7 @@ def _depth(text: str) -> int:
 
 
 def unquoted(value: Any) -> Any:
-    """A text without the quotes of Python around it; else the value (`evaluate_as_string`)."""
+    """A text without Python's quotes around it; any other value unchanged (`evaluate_as_string`)."""
     try:
         found = literal(value)
     except (ValueError, TypeError):
@@ -95,7 +97,7 @@ def unquoted(value: Any) -> Any:
 
 
 def json_in(text: str) -> Any:
-    """The last object or list in a text; {} or [] where there is none (`parse_json`)."""
+    """The last object or list in a text; {} or [] if there is none (`parse_json`)."""
     line = _LINE.search(text)
     content = line[1].strip() if line else text.strip()
     fenced = _fenced(content, "```json")
@@ -107,7 +109,8 @@ def json_in(text: str) -> Any:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """Stretches in brackets: {…} with its braces balanced, and […] to the last ] that leaves them so."""
+    """Substrings in brackets: {…} with balanced braces, and […] up to the last ] that leaves braces
+    balanced."""
     closing: dict[int, int] = {}
     opened: list[int] = []
     for at, char in enumerate(text):
@@ -130,7 +133,7 @@ def _candidates(text: str) -> Iterator[str]:
 
 
 def _last_bracket(text: str, at: int, closing: dict[int, int]) -> tuple[int | None, int]:
-    """(the last ] before a brace that is not balanced, the place of that brace)."""
+    """(the last ] before an unbalanced brace, the position of that brace)."""
     end = None
     while at < len(text) and text[at] != "}":
         if text[at] == "{":
@@ -144,7 +147,7 @@ def _last_bracket(text: str, at: int, closing: dict[int, int]) -> tuple[int | No
 
 
 def _readings(candidate: str) -> Iterator[Any]:
-    """What a stretch is as JSON, and as Python's form of a value."""
+    """The values of a substring as JSON and as a Python literal."""
     for quote, name in _QUOTES:
         candidate = candidate.replace(quote, name)
     for string in _STRING.findall(candidate):
@@ -175,11 +178,11 @@ def _loaded(text: str) -> Iterator[Any]:
 
 
 def answer_string(reply: str, *, one_line: bool) -> str:
-    """The answer as text behind the last "Answer:" (`AnswerStrParse`).
+    """The answer as text after the last "Answer:" (`AnswerStrParse`).
 
     Args:
         reply: The answer.
-        one_line: Whether the truth has one line: then what follows a first paragraph is no part of it.
+        one_line: Whether the truth has one line: then text after the first paragraph is not part of it.
     """
     content = _behind_mark(reply, drawn=False)
     fenced = _fenced(content, "```", language=True)
@@ -191,11 +194,11 @@ def answer_string(reply: str, *, one_line: bool) -> str:
 
 
 def drawing(reply: str, *, keep_space: bool) -> str:
-    """The same of drawings, whose indents count (`AsciiAnswerStrParse`, `VerbatimAnswerStrParse`).
+    """The same for drawings, in which indentation counts (`AsciiAnswerStrParse`, `VerbatimAnswerStrParse`).
 
     Args:
         reply: The answer.
-        keep_space: Whether white space at the end of its last line counts, too.
+        keep_space: Whether whitespace at the end of its last line counts, too.
     """
     content = _behind_mark(reply, drawn=True)
     content = _without_blank_lines(content)
@@ -206,7 +209,7 @@ def drawing(reply: str, *, keep_space: bool) -> str:
 
 
 def drawn_in(text: str, *, keep_space: bool) -> str:
-    """The content of the first fence with its indents, or the text (`extract_code_block_content`)."""
+    """The content of the first fence with its indentation, or the text (`extract_code_block_content`)."""
     if not text.strip() or len(text) > LONGEST_ART:
         text = text.rstrip()
     fenced = _fenced(text, "```", language=True)
@@ -218,7 +221,8 @@ def drawn_in(text: str, *, keep_space: bool) -> str:
 
 
 def _behind_mark(text: str, *, drawn: bool) -> str:
-    """What stands behind the last "Answer:", in stars up to the next star; all where there is none."""
+    """The text after the last "Answer:" (between asterisks, only up to the next one); all of it if there is
+    no mark."""
     text = text.replace("answer:", "Answer:")
     last = text.rfind("Answer:")
     if last >= 0:
@@ -230,7 +234,7 @@ def _behind_mark(text: str, *, drawn: bool) -> str:
 
 
 def _fenced(text: str, fence: str, *, language: bool = False) -> str | None:
-    """What stands between a fence and the next, without the name of a language; None without both."""
+    """The text between a fence and the next, without the name of a language; None if either is missing."""
     start = text.find(fence)
     if start < 0:
         return None
@@ -242,13 +246,13 @@ def _fenced(text: str, fence: str, *, language: bool = False) -> str | None:
 
 
 def _first_paragraph(text: str) -> str:
-    """The first paragraph, where it begins as a word or is one in brackets (`drop_additional_text`)."""
+    """The first paragraph, if it begins with a word or is one in brackets (`drop_additional_text`)."""
     first = text.split("\n\n")[0].strip()
     return first if _ONE_LINE.match(first) and not _goes_on(text.splitlines()) else text
 
 
 def _goes_on(lines: Sequence[str]) -> bool:
-    """Whether the first line that holds something is followed by no blank one."""
+    """Whether the first non-blank line is not followed by a blank one."""
     number = next((number for number, line in enumerate(lines) if line.strip()), None)
     if number is None:
         return False
@@ -256,7 +260,7 @@ def _goes_on(lines: Sequence[str]) -> bool:
 
 
 def _without_blank_lines(text: str) -> str:
-    """A text with several blank lines in a row made one, and those at its end none."""
+    """A text with consecutive blank lines collapsed to one, and trailing ones removed."""
     kept, done = [], 0
     for run in _SPACE.finditer(text):
         line = run.start() if run.start() == 0 else text.find("\n", run.start(), run.end()) + 1
@@ -271,13 +275,13 @@ def _without_blank_lines(text: str) -> str:
 
 
 def _cut_lines(text: str) -> str:
-    """A text without the blank lines at its end; white space on its last line stays."""
+    """A text without trailing blank lines; whitespace at the end of its last line stays."""
     end = text.find("\n", len(text.rstrip()))
     return text if end < 0 else text[:end]
 
 
 def _as_value(content: str) -> str:
-    """What begins as an object or a list in Python's form of its value, else without quotes."""
+    """What begins like an object or a list, as Python prints its value; otherwise the text without quotes."""
     if not content.startswith(("{", "[")):
         return str(unquoted(content))
     found = json_in(content)

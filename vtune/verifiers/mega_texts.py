@@ -1,7 +1,7 @@
 """MEGA-Bench's metrics for texts and numbers: (answer, truth) -> score.
 
 Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics/scoring`; each names its class there. An answer is
-a text, or whatever JSON held. Where upstream fails on an answer's form it scores 0; here that is one of
+text, or any JSON value. If an answer's form makes upstream fail, it scores 0; here that raises one of
 `mega_metrics.FAILURES`.
 """
 
@@ -22,11 +22,11 @@ from vtune.verifiers.mega_values import items_of
 NEAR = 0.9
 """Similarity from which `near_str_match` counts."""
 UNEVEN = 50
-"""Times that one text may be longer than the other, ours: their similarity is below 1/50, and counts as 0."""
+"""Maximum ratio of two texts' lengths, ours: beyond it their similarity is below 1/50, and counts as 0."""
 CLOSE = 0.01
 """Relative error of a numerical match."""
 LARGEST_ERROR = 0.1
-"""Error at which `normalized_rmse` is 0."""
+"""Error from which `normalized_rmse` is 0."""
 
 _LETTER = re.compile(r"\(?([A-Za-z])")
 _GONE = str.maketrans("", "", " -\n\t.")
@@ -62,11 +62,11 @@ SPELLED = MappingProxyType(
         **{"\xa0": " ", "×": "x", "÷": "/", "°": "deg", "«": "<<", "»": ">>", "¿": "?", "¡": "!", "ŉ": "'n"},
     }
 )
-"""Letters and marks that have no accent to take off, as Unidecode spells them."""
+"""Letters and marks without a removable accent, spelled as by Unidecode."""
 
 
 def exact(answer: Any, truth: Any) -> float:
-    """The same text; for a truth of one letter the letter that the answer begins with (`ExactStrMatch`)."""
+    """The same text; for a single-letter truth, the letter that begins the answer (`ExactStrMatch`)."""
     answer, truth = str(answer), str(truth)
     if len(truth) == 1 and truth.isalpha() and len(answer) > 1 and (found := _LETTER.match(answer)):
         answer = found[1]
@@ -74,22 +74,22 @@ def exact(answer: Any, truth: Any) -> float:
 
 
 def exact_uncased(answer: Any, truth: Any) -> float:
-    """The same, case aside; two texts (`ExactStrMatchCaseInsensitive`)."""
+    """The same, ignoring case; both must be texts (`ExactStrMatchCaseInsensitive`)."""
     return exact(answer.lower(), truth.lower())
 
 
 def exact_of_code(answer: Any, truth: Any) -> float:
-    """The same as the content of the truth's fence (`CodeResultExactStrMatch`)."""
+    """The same text as the content of the truth's fence (`CodeResultExactStrMatch`)."""
     return exact(answer, drawn_in(truth, keep_space=True))
 
 
 def simple(answer: Any, truth: Any) -> float:
-    """The same, without spaces, hyphens, full stops and case (`SimpleStrMatch`)."""
+    """The same, ignoring spaces, hyphens, full stops and case (`SimpleStrMatch`)."""
     return exact(str(answer).translate(_GONE).lower(), truth.translate(_GONE).lower())
 
 
 def any_reference(answer: Any, truth: Any) -> float:
-    """`simple` with any of the truths in a list (`MultipleReferencePhraseEval`)."""
+    """`simple` with any truth in a list (`MultipleReferencePhraseEval`)."""
     references = items_of(truth.replace("，", ","))
     return float(any(simple(answer, str(reference)) for reference in references))
 
@@ -97,7 +97,7 @@ def any_reference(answer: Any, truth: Any) -> float:
 def similar(answer: Any, truth: Any) -> float:
     """1 - Damerau-Levenshtein distance / length of the longer (`NormalizedSimilarityDamerauLevenshtein`).
 
-    Where the truth is a list, by its items, as upstream's library has it.
+    If the truth is a list, computed over its items, as in upstream's library.
     """
     if not isinstance(answer, str | list) or not isinstance(truth, str | list):
         return 0.0
@@ -110,7 +110,7 @@ def similar(answer: Any, truth: Any) -> float:
 
 
 def near(answer: Any, truth: Any) -> float:
-    """The same similarity from 0.9 on, else 0, without articles, accents and case (`NearStrMatch`)."""
+    """The same similarity, or 0 below 0.9, ignoring articles, accents and case (`NearStrMatch`)."""
     if not isinstance(answer, str) or not isinstance(truth, str):
         return 0.0
     one, other = plain(answer), plain(truth)
@@ -124,7 +124,7 @@ def near(answer: Any, truth: Any) -> float:
 def plain(text: str) -> str:
     """A text without articles, in lower case, Latin letters without accents.
 
-    Upstream spells other scripts in Latin, too, by the tables of Unidecode; here they stay as they are.
+    Upstream also transliterates other scripts, by the tables of Unidecode; here they stay unchanged.
     """
     kept = " ".join(word for word in text.split(" ") if word.lower() not in ("the", "a"))
     spelled = "".join(SPELLED.get(char, char) for char in kept)
@@ -133,18 +133,18 @@ def plain(text: str) -> str:
 
 
 def edits(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
-    """Damerau-Levenshtein distance without restriction: two letters may change places around others.
+    """Unrestricted Damerau-Levenshtein distance: two letters may be transposed around other edits.
 
-    A row of distances at once; time grows with the product of the lengths. Where letters change places, one
-    pair is next to each other (Zhao and Sahni, 2019, "String correction using the Damerau-Levenshtein
-    distance"), so that two kinds of crossing are enough.
+    Computes a row of distances at a time, in time proportional to the product of the lengths. In a
+    transposition, one of the two pairs is adjacent (Zhao and Sahni, 2019, "String correction using the
+    Damerau-Levenshtein distance"), so two kinds of crossing suffice.
     """
     one, other = sorted(_without_ends(one, other), key=len)
     codes: dict[Hashable, int] = {}
     rows, columns = ([codes.setdefault(item, len(codes)) for item in text] for text in (one, other))
     across, places = np.array(columns, dtype=np.int64), np.arange(len(columns) + 1)
     before, above = places, places
-    crossing = np.full(len(columns), len(columns) * 2)  # distance before the last match of a column - its row
+    crossing = np.full(len(columns), len(columns) * 2)  # distance before a column's last match - its row
     for i, code in enumerate(rows, start=1):
         match = across == code
         best = np.minimum(above[:-1] + ~match, above[1:] + 1)
@@ -163,7 +163,7 @@ def edits(one: Sequence[Hashable], other: Sequence[Hashable]) -> int:
 def _without_ends(
     one: Sequence[Hashable], other: Sequence[Hashable]
 ) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
-    """Both without what they begin and end with alike."""
+    """Both without their common prefix and suffix."""
     shorter = min(len(one), len(other))
     start = next((at for at in range(shorter) if one[at] != other[at]), shorter)
     one, other = one[start:], other[start:]
@@ -180,7 +180,8 @@ def relative(answer: Any, truth: Any) -> float:
 
 
 def positive(answer: Any, truth: Any) -> float:
-    """The same whole number; -1, which leaves the field out, where none is above 0 (`PositiveIntMatch`)."""
+    """The same whole number; -1, which leaves the field out, if there is no positive one
+    (`PositiveIntMatch`)."""
     number, expected = literal(answer), literal(truth)
     if not isinstance(number, int) or not isinstance(expected, int):
         return 0.0
@@ -194,10 +195,10 @@ def near_number(answer: Any, truth: Any) -> float:
 
 
 def numerical(answer: Any, truth: Any) -> float:
-    """Equal within a hundredth, or as `simple` has it (`GeneralSingleNumericalMatch`).
+    """Equal within a hundredth, or according to `simple` (`GeneralSingleNumericalMatch`).
 
-    Lists of numbers are compared without their order; tuples, and lists of anything else, are never right.
-    Upstream parses LaTeX with sympy and runs what that gives with `eval`; here `latex.value_of` works it out.
+    Lists of numbers are compared regardless of order; tuples, and lists of anything else, are never right.
+    Upstream parses LaTeX with sympy and evaluates the result with `eval`; here `latex.value_of` computes it.
     """
     said, expected = _assigned(str(answer)), _assigned(truth)
     one, other = _number(said), _number(expected)
@@ -217,26 +218,26 @@ def boxed_numerical(answer: Any, truth: Any) -> float:
 
 
 def _assigned(text: str) -> str:
-    """Without delimiters of LaTeX, and what stands behind the first sign of equality."""
+    """Without LaTeX delimiters, and only the part after the first equals sign."""
     text = _DISPLAY.sub(r"\1", _INLINE.sub(r"\1", text))
     found = _ASSIGNED.search(text)
     return found[1].strip() if found else text
 
 
 def _number(text: str) -> float | list[Any] | tuple[Any, ...] | None:
-    """The value of an expression, or a list or tuple; None where it is neither."""
+    """The value of an expression, or a list or tuple; None if it is neither."""
     text = text.replace("\\pi", "π")
     for pattern, written in _PI:
         text = pattern.sub(written, text)
     for unit, written in _UNITS:
         text = text.replace(unit, written)
     if "\\sqrt" in text:
-        return None  # upstream's parser leaves a root as it is, and Python knows no name `sqrt`
+        return None  # upstream's parser keeps a root unchanged, and Python knows no name `sqrt`
     value = value_of(_THOUSANDS.sub("", text))
     if value is not None:
         return value
     if whole := _DECIMAL_COMMA.fullmatch(text.strip()):
-        return float(whole[1])  # its parser stops at the comma
+        return float(whole[1])  # upstream's parser stops at the comma
     try:
         found = literal(text)
     except (ValueError, TypeError):

@@ -1,7 +1,7 @@
 """Values in MEGA-Bench's answers: lists, sets, objects, boxes and points written as text.
 
-Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics/scoring/common/conversions.py`. What is not of the
-form that is asked for is empty, or an error of those that `mega_metrics.FAILURES` lists.
+Source: TIGER-AI-Lab/MEGA-Bench ee324ab, `megabench/metrics/scoring/common/conversions.py`. A value of another
+form than required becomes empty, or raises an error listed in `mega_metrics.FAILURES`.
 """
 
 import json
@@ -18,9 +18,9 @@ _ENDS = {"(": ")", "{": "}", "[": "]"}
 
 
 def items_of(text: Any) -> Sequence[Any]:
-    """The items of a list that is a text; of none that is a list already (`str_to_iterable`).
+    """The items of a list given as text; none if it already is a list (`str_to_iterable`).
 
-    Without brackets, and where Python reads no value, items stand between commas.
+    If there are no brackets, or Python cannot read a value, items are separated by commas.
     """
     if not isinstance(text, str) or not (text := text.strip(" ")):
         return []
@@ -42,9 +42,9 @@ def items_of(text: Any) -> Sequence[Any]:
 
 
 def set_of_text(text: Any) -> Any:
-    """The same as a set (`str_to_set`): empty where an item cannot be in one.
+    """The same as a set (`str_to_set`): empty if an item is unhashable.
 
-    Of `None` it is an empty text, which is no empty set.
+    `None` becomes an empty text, which differs from an empty set.
     """
     items = items_of(text)
     if items == "":
@@ -70,14 +70,15 @@ def _frozen(value: Any) -> Any:
 
 
 def object_of(value: Any) -> Any:
-    """An object, also where a text holds it as JSON; else the value (`cast_to_dict`)."""
+    """An object, even if given as JSON text; any other value unchanged (`cast_to_dict`)."""
     if isinstance(value, dict):
         return {key: object_of(one) for key, one in value.items()}
     return (json_in(value) or value) if isinstance(value, str) else value
 
 
 def boxes_of(text: Any) -> list[Any]:
-    """The boxes of a list, or the one that it is; items that are no boxes are left out (`str_to_bboxes`)."""
+    """The boxes of a list, or the single box that it is; items that are not boxes are dropped
+    (`str_to_bboxes`)."""
     if not isinstance(text, str):
         return []
     try:
@@ -117,7 +118,7 @@ def tagged_point(text: Any) -> tuple[float, ...] | None:
 
 
 def _numbers(content: str) -> tuple[float, ...]:
-    """Numbers between commas; empty where one is not a number."""
+    """Comma-separated numbers; empty if one is not a number."""
     try:
         return tuple(float(part.strip()) for part in content.split(","))
     except ValueError:
@@ -125,7 +126,7 @@ def _numbers(content: str) -> tuple[float, ...]:
 
 
 def overlaps(predicted: Sequence[Any], targets: Sequence[Any]) -> list[float]:
-    """For each predicted box the best IoU with a target, areas as products (`calculate_iou`)."""
+    """For each predicted box the best IoU with a target; areas are plain products (`calculate_iou`)."""
     return [max([0.0, *(_overlap(box, target) for target in targets)]) for box in predicted]
 
 
@@ -138,5 +139,5 @@ def _overlap(one: Sequence[Any], other: Sequence[Any]) -> float:
 
 
 def share(found: Any, truth: Any, of: Any) -> float:
-    """The items that both sets have, of those of a third; 1 where that is empty (`set_relevance_score`)."""
+    """Size of the intersection / size of `of`; 1 if that is empty (`set_relevance_score`)."""
     return len(set(found) & set(truth)) / len(of) if of else 1.0
