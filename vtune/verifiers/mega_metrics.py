@@ -40,7 +40,7 @@ _JOINTS = str.maketrans("", "", " -\n\t_.")
 def score(metric: str, answer: Any, truth: Any) -> float:
     """The score of a natively implemented metric: in [0, 1], or -1 if the field does not count.
 
-    NaN counts as 0, ours; upstream leaves such a field out of the mean.
+    A value that is not finite counts as 0, ours; upstream leaves such a field out of the mean.
     """
     try:
         value = float(METRICS[metric](answer, truth))

@@ -26,16 +26,16 @@ NAME = "ocr"
 MATCHES = ("math_verify", "text")
 CREDITS = ("whole", "partial")
 OF_TEXT = frozenset({"case_sensitive", "credit"})
-"""Options that only `match` `text` reads."""
+"""Options that are read only with `match` `text`."""
 ANLS_FROM = 0.5
 """Similarity below which a reading earns nothing (ANLS of ST-VQA, also in OCRBench v2)."""
 LONGEST = 2000
-"""Characters of an answer that is still compared by edits, ours: time grows with both lengths."""
+"""Limit on the characters of an answer that is compared by edits; ours: time grows with both lengths."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Judging:
-    """What a sample says about the judging of its text."""
+    """How a sample wants its text judged."""
 
     right: frozenset[str]
     match: str
@@ -46,22 +46,22 @@ class _Judging:
 def verify_ocr(reply: str, sample: Sample) -> Verdict:
     r"""Score how well the answer transcribes the ground truth, or the best of its `aliases`.
 
-    `verifier_parm` may hold `aliases`, `answer_in` and `match`:
+    `verifier_parm` may contain `aliases`, `answer_in` and `match`:
 
-    - `math_verify` (the default): 1 where math-verify finds both the same, case aside, else 0, as V-Triune
-      scores OCR (eq. 1; its published server lowers the case of both, too). What is not an expression to
-      it is compared as text.
-    - `text`, ours: texts are compared as texts, for math-verify reads words as products of letters: to it
-      `on` and `no` are the same, and `42 apples` is `42`. White space counts as one space each. Case
-      does not count unless `case_sensitive` is true. With `credit` `whole` (the default) the score is 1 or 0;
+    - `math_verify` (the default): 1 if math-verify finds both equal, ignoring case, else 0, as V-Triune
+      scores OCR (eq. 1; its published server also lower-cases both). What it cannot read as an expression
+      is compared as text.
+    - `text`, ours: compared as text, because math-verify reads words as products of letters: to it
+      `on` equals `no`, and `42 apples` equals `42`. A run of whitespace counts as one space. Case
+      is ignored unless `case_sensitive` is true. With `credit` `whole` (the default) the score is 1 or 0;
       with `partial` it is the similarity 1 - edits / length of the longer text, and 0 below 0.5 (ANLS, as in
       OCRBench v2).
 
-    `similarity` among the parts is that similarity before it is cut off, whatever `match` says. Call it in
-    the main thread of a process, as `verify_math`.
+    The part `similarity` is that similarity before the cut-off, whatever `match` says. Call it in
+    the main thread of a process, like `verify_math`.
 
     Raises:
-        DataError: As `check_ocr` does.
+        DataError: As for `check_ocr`.
     """
     judging = _judging(sample)
     given = given_answer(reply, sample)
@@ -80,11 +80,11 @@ def verify_ocr(reply: str, sample: Sample) -> Verdict:
 
 
 def check_ocr(sample: Sample) -> None:
-    """Check that there is a text to read. Main thread only, as `verify_ocr`.
+    """Check that there is a text to read. Main thread only, like `verify_ocr`.
 
     Raises:
-        DataError: If the ground truth or an alias is empty or cannot be matched with itself, or an option is
-            unknown, of the wrong kind, or without effect.
+        DataError: If the ground truth or an alias is empty or does not match itself, or an option is
+            unknown, of the wrong type, or without effect.
     """
     judging = _judging(sample)
     if judging.match != "math_verify":

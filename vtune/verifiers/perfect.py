@@ -9,13 +9,13 @@ from vtune.verifiers.spaces import with_shown_size
 from vtune.verifiers.verifier import Undecided, quote, where
 
 TIGHTEST = 0.99
-"""IoU threshold of the proof, the tightest that V-Triune trains with."""
+"""IoU threshold of the check, the tightest that V-Triune trains with."""
 ROUNDING = 1e-6
-"""By which a score may miss 1: boxes are converted between spaces."""
+"""Tolerance for a score of 1: boxes are converted between spaces."""
 
 
 def perfect_reply(sample: Sample) -> str:
-    """What a policy would write that knows the ground truth, where the sample wants the answer written.
+    """What a policy that knows the ground truth would write, with the answer where the sample wants it.
 
     Raises:
         DataError: If the ground truth cannot be read.
@@ -24,7 +24,7 @@ def perfect_reply(sample: Sample) -> str:
 
 
 def written(answer: str, sample: Sample) -> str:
-    """An answer in the place in which the sample wants it."""
+    """An answer in the place where the sample wants it."""
     place = sample.verifier_parm.get("answer_in") or "tag"
     if place == "boxed":
         return answer if "\\boxed" in answer else f"\\boxed{{{answer}}}"
@@ -32,7 +32,7 @@ def written(answer: str, sample: Sample) -> str:
 
 
 def provable(sample: Sample) -> bool:
-    """Whether the ground truth can be proved right here: without an official scorer, and without a model."""
+    """Whether the ground truth can be checked here: without an official scorer or a model."""
     by_model = verifier_of(sample).asks_judge and grading_of(sample).plain is None
     return not (by_model or scored_elsewhere(sample))
 
@@ -40,15 +40,15 @@ def provable(sample: Sample) -> bool:
 def check_full_marks(sample: Sample, shown: tuple[int, int] | None) -> None:
     """Check that the ground truth, given as the answer, scores 1. Main thread only (`math`).
 
-    Where the environment judges, there is no answer to give; where an official scorer does, nobody to ask;
-    where a model always does, nothing to compare.
+    If the environment judges, there is no answer to give; if an official scorer does, it cannot be asked;
+    if a model always does, there is nothing to compare.
 
     Args:
-        sample: What is judged; with `judge`, the words of the ground truth need no model.
-        shown: (width, height) in pixels of its first picture, for replies in pixels of what is shown.
+        sample: The sample to check; with `judge`, a literal copy of the ground truth needs no model.
+        shown: (width, height) in pixels of its first picture as shown, for replies in such pixels.
 
     Raises:
-        DataError: With the score and the verifier's reason; also what `check_ground_truth` raises.
+        DataError: With the score and the verifier's reason; also whatever `check_ground_truth` raises.
     """
     verifier = verifier_of(sample)
     if shown is not None and sample.verifier_parm.get("reply_space") == "shown_pixels":

@@ -27,25 +27,25 @@ _NUMBER = r"\s*(-?\d{1,9}(?:\.\d{1,9})?)\s*"
 _POINT = re.compile(rf"[\[(]?{_NUMBER},{_NUMBER}[\])]?", re.ASCII)
 _KEY = "point_2d"
 _HALF_WIDTH = {0x3000: " "} | {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
-"""Of the forms of full width only: NFKC would read 15² as 152."""
+"""Full-width forms only: NFKC would turn 15² into 152."""
 _FURTHEST = 1e9
-"""Coordinates of a point are smaller, ours."""
+"""Upper bound on coordinates of a point; ours."""
 
 
 def verify_point_in_box(reply: str, sample: Sample) -> Verdict:
     """Score 1 where the answer is a point in a box of the ground truth, borders included, else 0.
 
-    The answer is `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}` as a whole, whatever its formatting
-    (`（x，y）`, `**(x, y)**`); a point may be the only one of a list, and an object have a label and stand in
-    a fence, as Qwen's models write it. The ground truth is
+    The whole answer must be `(x, y)`, `[x, y]`, `x, y` or `{"point_2d": [x, y]}`, with any formatting
+    (`（x，y）`, `**(x, y)**`); a point may be the only one in a list, and an object may have a label and a
+    code fence, as Qwen's models write it. The ground truth is
     a list of boxes as for `grounding`; the options of `verifier_parm` are those of `spaces_of`, and
     `answer_in`.
 
-    Source: ScreenSpot-Pro's official evaluation; an answer without a point is wrong and counted apart
-    there too.
+    Source: ScreenSpot-Pro's official evaluation; there, too, an answer without a point is wrong and counted
+    separately.
 
     Raises:
-        DataError: As `check_point_in_box` does.
+        DataError: As for `check_point_in_box`.
     """
     boxes = _boxes(sample)
     given = given_answer(reply, sample)
@@ -63,7 +63,7 @@ def check_point_in_box(sample: Sample) -> None:
     """Check that the ground truth holds a box that lies in the picture.
 
     Raises:
-        DataError: If it does not, or an option is unknown or of the wrong kind.
+        DataError: If not, or if an option is unknown or of the wrong type.
     """
     _boxes(sample)
 
@@ -77,7 +77,7 @@ def right_point(sample: Sample) -> str:
     """The middle of the first box, in the space of replies.
 
     Raises:
-        DataError: As `truth_boxes`.
+        DataError: As for `truth_boxes`.
     """
     spaces = spaces_of(sample)
     x0, y0, x1, y1 = spaces.to_reply(truth_boxes(sample, labelled=False)[0].box)
@@ -85,7 +85,7 @@ def right_point(sample: Sample) -> str:
 
 
 def point_in(text: str) -> tuple[float, float] | None:
-    """The point (x, y) that a text is as a whole; None where it is not one."""
+    """The point (x, y) that a complete text stands for; None if it is not one."""
     plain = said_by(text).translate(_HALF_WIDTH).removesuffix(".").removesuffix("。")
     bare = _POINT.fullmatch(plain)
     if bare is not None:

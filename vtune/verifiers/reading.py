@@ -38,13 +38,13 @@ METRICS = (*OF_TEXT, "fields", "box", "answer_and_box", *OFFICIAL)
 def verify_reading(reply: str, sample: Sample) -> Verdict:
     """Score by the metric of the question's type.
 
-    `verifier_parm` may hold `answer_in`, `metric` (see `METRICS`; `contains` by default) and, for
-    `answer_and_box`, `bbox`. The ground truth is JSON: a list of texts, of `fields` an object of lists, of
-    `box` four numbers in thousandths. Replies of the metrics in `OFFICIAL` are exported
+    `verifier_parm` may contain `answer_in`, `metric` (see `METRICS`; `contains` by default) and, for
+    `answer_and_box`, `bbox`. The ground truth is JSON: a list of texts; for `fields` an object of lists; for
+    `box` four numbers in thousandths. Replies for the metrics in `OFFICIAL` are exported
     (`vtune.runs.evaluate.scorers`).
 
     Raises:
-        DataError: As `check_reading` does, or if only the official scorer can tell.
+        DataError: As for `check_reading`, or if only the official scorer can tell.
     """
     metric, truth = _judging(sample)
     given = given_answer(reply, sample)
@@ -76,7 +76,7 @@ def _score(metric: str, given: str, truth: Any, sample: Sample) -> float:
 
 
 def check_reading(sample: Sample) -> None:
-    """Check that the ground truth is what the metric reads.
+    """Check that the ground truth has the form that the metric reads.
 
     Raises:
         DataError: If not, or if an option is unknown.
@@ -90,10 +90,10 @@ def reading_form(sample: Sample) -> str:
 
 
 def right_reading(sample: Sample) -> str:
-    """The answer that says the ground truth.
+    """The answer that gives the ground truth.
 
     Raises:
-        DataError: As `check_reading` does.
+        DataError: As for `check_reading`.
     """
     metric, truth = _judging(sample)
     if metric == "box":

@@ -1,7 +1,7 @@
 """OCRBench v2's short metrics: (answer, truths) -> score in [0, 1].
 
 Source: Yuliang-Liu/MultimodalOCR 794c36d, `OCRBench_v2/eval_scripts` (`eval.py`, `vqa_metric.py`,
-`IoUscore_metric.py`, `TEDS_metric.py` for key information). Nothing that a model wrote is run.
+`IoUscore_metric.py`, `TEDS_metric.py` for key information). Nothing that a model wrote is executed.
 """
 
 import ast
@@ -15,11 +15,11 @@ from typing import Any
 from vtune.verifiers.ocr import ANLS_FROM, similarity
 
 SHORT_WORDS, SHORT_PARTS = 5, 4
-"""A truth of fewer words (in Chinese: of fewer parts between commas) has to be contained."""
+"""A truth with fewer words (in Chinese: fewer comma-separated parts) must be contained in the answer."""
 SIDE = 1000
 """Largest coordinate."""
 JOINTS = ("", ".", ". ", ",", ", ", "、", ";", "; ", " ", "和")
-"""How several letters of a handwritten answer may be joined."""
+"""Possible separators between the letters of a handwritten answer."""
 _FENCE, _FENCE_END = re.compile(r"```(?:python|json)?\n", re.IGNORECASE), "\n```"
 _PAIR = re.compile(r"[\"']?([\w\s]++)[\"']?\s*+[:=]\s*[\"']?([^\n,\"'{}]+)[\"']?")
 _BOX = re.compile(r"[(\[]\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*[)\]]")
@@ -30,22 +30,22 @@ Fields = Mapping[str, str]
 
 
 def letters(answer: str, truths: Sequence[str]) -> float:
-    """All letters of the answer, whatever stands between them, are the truth."""
+    """The letters of the answer, ignoring everything else, are the truth."""
     return float("".join(filter(str.isalpha, answer)) == truths[0])
 
 
 def contains(answer: str, truths: Sequence[str]) -> float:
-    """The best over truths, case aside: a short one is contained, a long one is similar (ANLS)."""
+    """The best over truths, ignoring case: a short one must be contained, a long one similar (ANLS)."""
     return _best(_flat(answer).lower(), [_flat(truth).lower() for truth in truths], _is_short)
 
 
 def contains_cased(answer: str, truths: Sequence[str]) -> float:
-    """The same where case counts."""
+    """The same, but case-sensitive."""
     return _best(_flat(answer), [_flat(truth) for truth in truths], _is_short)
 
 
 def contains_chinese(answer: str, truths: Sequence[str]) -> float:
-    """The same without spaces, case aside; short is a truth of less than four parts between commas."""
+    """The same without spaces, ignoring case; a truth with fewer than four comma-separated parts is short."""
 
     def short(truth: str) -> bool:
         return len(truth.split(",")) < SHORT_PARTS
@@ -54,7 +54,7 @@ def contains_chinese(answer: str, truths: Sequence[str]) -> float:
 
 
 def handwritten(answer: str, truths: Sequence[str]) -> float:
-    """The truth's letters are contained, joined in one of ten ways."""
+    """The truth's letters are contained, joined by one of ten separators."""
     return float(any(joint.join(truths[0]) in answer for joint in JOINTS))
 
 
@@ -64,11 +64,11 @@ def count_exact(answer: str, truths: Sequence[str]) -> float:
 
 
 SHORT_NUMBER = 20
-"""Digits; a longer number is near to nothing."""
+"""In digits; a longer number is not close to anything."""
 
 
 def count_near(answer: str, truths: Sequence[str]) -> float:
-    """1 - the relative error of the first number, where that is above 0.5."""
+    """1 - the relative error of the first number if that is above 0.5, else 0."""
     found = _DIGITS.search(answer)
     number = int(found[0]) if found and len(found[0]) < SHORT_NUMBER else 0
     near = [1 - abs(number - int(truth)) / int(truth) for truth in truths] if number else []
@@ -76,17 +76,17 @@ def count_near(answer: str, truths: Sequence[str]) -> float:
 
 
 def formula(answer: str, truths: Sequence[str]) -> float:
-    r"""A truth is contained, spaces aside."""
+    r"""A truth is contained, ignoring spaces."""
     return float(any(_bare(truth) in _bare(answer) for truth in truths))
 
 
 def formula_chinese(answer: str, truths: Sequence[str]) -> float:
-    r"""The same with the content of each `\text{}` in its place."""
+    r"""The same, with each `\text{}` replaced by its content."""
     return formula(_TEXT.sub(r"\1", answer), [_TEXT.sub(r"\1", truth) for truth in truths])
 
 
 def box_overlap(answer: str, truth: Sequence[float]) -> float:
-    """IoU of the last box of whole numbers from 0 to 1000, areas as products of differences."""
+    """IoU of the last box of whole numbers from 0 to 1000; areas are products of differences."""
     found = last_box(answer)
     return 0.0 if found is None else overlap(found, truth)
 
@@ -101,7 +101,7 @@ def last_box(text: str) -> list[int] | None:
 
 
 def overlap(one: Sequence[float], other: Sequence[float]) -> float:
-    """IoU of two boxes in whole numbers, within [0, 1]; upstream leaves odd boxes as they come."""
+    """IoU of two boxes in whole numbers, limited to [0, 1]; upstream returns any value for odd boxes."""
     a, b = [int(side) for side in one], [int(side) for side in other]
     shared = max(0, min(a[2], b[2]) - max(a[0], b[0])) * max(0, min(a[3], b[3]) - max(a[1], b[1]))
     union = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared
@@ -109,7 +109,7 @@ def overlap(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def answer_and_box(answer: str, truths: Sequence[str], truth: Sequence[float]) -> float:
-    """Of an object: half for `answer` as `contains` has it, half for the overlap of `bbox`."""
+    """For an object: half for `answer` according to `contains`, half for the overlap of `bbox`."""
     found = fields_in(answer)
     said = contains(found["answer"], truths) if "answer" in found else 0.0
     sides = _whole(_literal(found.get("bbox", "")))
@@ -117,7 +117,7 @@ def answer_and_box(answer: str, truths: Sequence[str], truth: Sequence[float]) -
 
 
 def _whole(value: Any) -> list[int]:
-    """The first four of some numbers, or texts that are numbers, made whole; empty where there are none."""
+    """The first four of some numbers, or texts that are numbers, as integers; empty if there are fewer."""
     try:
         sides = [int(side) for side in value] if isinstance(value, list | tuple) else []
     except (ValueError, TypeError, OverflowError):
@@ -128,7 +128,7 @@ def _whole(value: Any) -> list[int]:
 def field_share(answer: str, truths: Mapping[str, Sequence[str]]) -> float:
     """The share of the keys, on either side, whose values agree; the best over alternatives.
 
-    Upstream takes the best over all combinations of alternatives, which is the best of each key.
+    Upstream takes the best over all combinations of alternatives, which equals the best for each key.
     """
     found = fields_in(answer)
     keys = found.keys() | truths.keys()
@@ -137,7 +137,8 @@ def field_share(answer: str, truths: Mapping[str, Sequence[str]]) -> float:
 
 
 def fields_in(text: str) -> Fields:
-    """The object that a text is in JSON or Python's form, else its pairs `key: value`; in a fence or not."""
+    """The object in a text, in JSON or Python syntax, else its pairs `key: value`; with or without a code
+    fence."""
     opened = _FENCE.search(text)
     end = text.find(_FENCE_END, opened.end()) if opened else -1
     content = text[opened.end() : end] if opened and end >= 0 else text.strip()
@@ -150,12 +151,12 @@ def fields_in(text: str) -> Fields:
 
 
 LONGEST = 4000
-"""Characters in which pairs and literals are looked for, ours: an expression that could take long."""
+"""Limit on the characters in which pairs and literals are looked for; ours: the pattern could be slow."""
 _NOTHING = object()
 
 
 def _parsed(content: str) -> Any:
-    """The value that a text is; `_NOTHING` where it has no value."""
+    """The value of a text; `_NOTHING` if it has none."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -163,9 +164,9 @@ def _parsed(content: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """A Python literal; `_NOTHING` where it has no value. Nothing is run."""
+    """A Python literal; `_NOTHING` if the text is none. Nothing is executed."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # Python remarks on odd escapes
+        with warnings.catch_warnings(action="ignore"):  # Python warns about odd escapes
             return ast.literal_eval(text) if len(text) <= LONGEST else _NOTHING
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return _NOTHING
@@ -180,10 +181,10 @@ def _is_short(truth: str) -> bool:
 
 
 def _anls(answer: str, truth: str) -> float:
-    """The similarity from 0.5 on, else 0."""
+    """The similarity, or 0 below 0.5."""
     longer = max(len(answer), len(truth))
     if not longer or min(len(answer), len(truth)) / longer < ANLS_FROM:
-        return float(not longer)  # so much is missing that the rest cannot make up for it
+        return float(not longer)  # so much is missing that the similarity cannot reach the limit
     value = similarity(answer, truth)
     return value if value >= ANLS_FROM else 0.0
 

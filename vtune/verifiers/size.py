@@ -1,8 +1,8 @@
 """How large the numbers of an expression are, estimated from its text before anything computes them.
 
-An answer such as `9^{9^{9^{9}}}` keeps math-verify busy until its time limit, and memory with it. What is
-refused here is only what a million digits do not hold, or what is nested deeper than any parser follows; an
-expression that this reader does not understand is let through, and the time limit is left to judge it.
+An answer such as `9^{9^{9^{9}}}` keeps math-verify busy until its time limit, and fills the memory. Only
+numbers with more than a million digits, and nesting deeper than any parser follows, are refused here; an
+expression that this reader does not understand is let through, and left to the time limit.
 """
 
 import math
@@ -11,20 +11,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 LARGEST = 1_000_000
-"""Digits of a number that may have to be computed exactly; ours. 9^(10^6) takes a quarter of a second."""
+"""Limit on the digits of a number that may have to be computed exactly; ours. 9^(10^6) takes a quarter of a
+second."""
 
 LONGEST_PRODUCT = 100_000
-"""Factors of `\\binom` or `\\prod`; ours: the quotients of the former cost time beside their digits."""
+"""Limit on the factors of `\\binom` or `\\prod`; ours: the quotients of the former cost more than their
+digits."""
 
 WIDEST = 100
-"""Rows or columns of a matrix that is built by its name (`\\operatorname{eye}`); ours."""
+"""Limit on the rows or columns of a matrix built by name (`\\operatorname{eye}`); ours."""
 
 DEEPEST = 30
-"""Groups in groups, the arguments of commands among them; ours."""
+"""Limit on nested groups, including arguments of commands; ours."""
 
 DEEPEST_BARE = 15
-"""Brackets in brackets that belong to no command; ours: math-verify's parser takes twice the time for each,
-and its limit of 5 seconds for fewer than 30."""
+"""Limit on nested brackets that belong to no command; ours: each doubles the time of math-verify's parser,
+which exceeds its limit of 5 seconds with fewer than 30."""
 
 _TOKEN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+|\\[A-Za-z]+|\\.|\*\*|[^\s]", re.DOTALL)
 _SPACING = re.compile(r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|limits|quad|qquad)|\\[,;:! ]|[$~]")
@@ -54,27 +56,27 @@ class Size(NamedTuple):
     """What is known about a part of an expression."""
 
     digits: float
-    """Of its numerator and denominator together, at most; counted only where it is exact."""
+    """Upper bound for numerator and denominator together; counted only if it is exact."""
     value: float | None
-    """About; infinite where no float holds it, None where it depends on a symbol or a function."""
+    """Approximate; infinite if no float can represent it, None if it depends on a symbol or a function."""
     exact: bool
-    """Whether it is a rational or a root, which are computed digit by digit; floats, e and π are not."""
+    """Whether it is a rational or a root, which are computed exactly; floats, e and π are not."""
 
 
 class _TooLarge(Exception):
-    """Holds what is too large."""
+    """The message says what is too large."""
 
 
 _UNKNOWN = Size(0.0, None, False)
 
 
 def too_large(text: str) -> str | None:
-    """Why an expression must not be computed, as the end of "it …"; None where nothing speaks against it.
+    """Why an expression must not be computed, as the end of "it …"; None if nothing speaks against it.
 
     Takes time linear in the length of the text, and depends on nothing else.
 
     Args:
-        text: LaTeX, or as one types it (`2**3`).
+        text: LaTeX, or plain notation (`2**3`).
     """
     tokens = [token for token in _TOKEN.findall(_SPACING.sub(" ", text.replace("−", "-"))) if token.strip()]
     try:
@@ -86,7 +88,7 @@ def too_large(text: str) -> str | None:
 
 
 def _check_depth(tokens: list[str]) -> None:
-    """Check that groups are nested no deeper than the reader, and the parser behind it, follow."""
+    """Check that groups are not nested too deeply for this reader, and for the parser after it."""
     bare: list[bool] = []
     before = ""
     for token in tokens:
@@ -100,7 +102,7 @@ def _check_depth(tokens: list[str]) -> None:
 
 
 class _Reader:
-    """Reads tokens once, from left to right, with the binding of math-verify's own grammar."""
+    """Reads tokens once, from left to right, with the precedence of math-verify's own grammar."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = tokens
@@ -111,7 +113,7 @@ class _Reader:
         """Read everything."""
         while self._at < len(self._tokens):
             self._list()
-            self._at += 1  # a bracket that closes nothing
+            self._at += 1  # an unmatched closing bracket
 
     def _next(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else ""
@@ -122,7 +124,7 @@ class _Reader:
         return token
 
     def _list(self) -> Size:
-        """Expressions up to a closing bracket or the end; that of the only one, if there is only one."""
+        """Expressions up to a closing bracket or the end; returns the size if there is exactly one."""
         found: list[Size] = []
         while (token := self._next()) and token not in _CLOSE:
             if token in _BETWEEN:
@@ -156,7 +158,7 @@ class _Reader:
         return size if not minus or size.value is None else size._replace(value=-size.value)
 
     def _postfixed(self) -> Size:
-        """An atom with what follows it; as math-verify reads it, `2^{3}!` is (2^3)!, `2^3^4` is (2^3)^4."""
+        """An atom with its postfixes; as in math-verify, `2^{3}!` is (2^3)!, and `2^3^4` is (2^3)^4."""
         first = self._next()
         size = _UNKNOWN if first in _OPERATORS else self._atom()
         while (token := self._next()) in _POWER or token in ("_", "!"):
@@ -170,7 +172,7 @@ class _Reader:
                     raise _TooLarge("multiplies too many factors")
                 size = _power(size, argument)
         if first in _TIMES | _OVER:
-            self._at += 1  # an operator without its left side
+            self._at += 1  # an operator without a left operand
         return size
 
     def _signed_atom(self) -> Size:
@@ -205,13 +207,13 @@ class _Reader:
         return _UNKNOWN if constant is None else Size(1.0, constant, False)
 
     def _closed(self) -> Size:
-        """The content of a group, whose opening bracket is read, and its closing one."""
+        """The content of a group whose opening bracket has been read, and its closing bracket."""
         size = self._list()
         self._at += 1
         return size
 
     def _argument(self) -> Size:
-        r"""What a command is applied to: a group, or one digit or token (`\frac12`)."""
+        r"""The argument of a command: a group, or one digit or token (`\frac12`)."""
         token = self._next()
         if token.isascii() and token.isdigit() and len(token) > 1:
             self._tokens[self._at] = token[1:]
@@ -219,7 +221,8 @@ class _Reader:
         return self._deeper(self._atom) if token not in _AFTER_ATOM else _UNKNOWN
 
     def _deeper(self, read: Callable[[], Size]) -> Size:
-        r"""What is read one level below; commands nest without brackets, too (`\frac\frac…`, `2**2**…`)."""
+        r"""Read something one level deeper; commands nest without brackets, too (`\frac\frac…`,
+        `2**2**…`)."""
         self._depth += 1
         if self._depth > DEEPEST:
             raise _TooLarge("nests commands too deep to be read")
@@ -236,7 +239,7 @@ class _Reader:
         return size._replace(value=math.sqrt(size.value))
 
     def _operator(self) -> Size:
-        r"""`\operatorname{name}` with what it is applied to: some names build matrices."""
+        r"""`\operatorname{name}` with its argument: some names build matrices."""
         name = ""
         if self._next() == "{":
             self._at += 1
@@ -270,7 +273,7 @@ def _multiply(a: Size, b: Size, *, over: bool) -> Size:
     value = None
     if a.value is not None and b.value is not None:
         value = a.value * b.value if not over else a.value / b.value if b.value else None
-    # Numbers beside symbols are multiplied with each other all the same.
+    # Numbers beside symbols are still multiplied with each other.
     return _checked(Size(a.digits + b.digits, _known(value), a.exact and b.exact and value is not None))
 
 
@@ -317,5 +320,5 @@ def _checked(size: Size) -> Size:
 
 
 def _known(value: float | None) -> float | None:
-    """A value; None where infinities cancelled out."""
+    """A value; None if infinities cancelled out."""
     return None if value is None or math.isnan(value) else value

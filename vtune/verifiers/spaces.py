@@ -11,8 +11,8 @@ from vtune.schema.sample import Sample
 from vtune.verifiers.verifier import one_of, where, wrong_option
 
 Space = Literal["pixels", "relative_1000", "shown_pixels"]
-"""`relative_1000`: 0 to 1000 from side to side, as the files of V-Triune and the newer Qwen models have it.
-`shown_pixels`: of the picture as the policy saw it, resized, in which Qwen2.5-VL answers."""
+"""`relative_1000`: 0 to 1000 from side to side, as in the files of V-Triune and the newer Qwen models.
+`shown_pixels`: pixels of the resized picture as the policy saw it, in which Qwen2.5-VL answers."""
 
 REPLY_SPACES = ("pixels", "relative_1000", "shown_pixels")
 
@@ -30,31 +30,32 @@ SPACE_OPTIONS = frozenset(
 """Keys of verifier_parm that `spaces_of` reads."""
 
 SLACK = 1.0
-"""Pixels by which a box of the ground truth may reach beyond its picture: some round outwards (ours)."""
+"""Pixels by which a box of the ground truth may extend beyond its picture, since some round outwards
+(ours)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """How the coordinates of a reply become those of the ground truth."""
+    """Converts coordinates of a reply to those of the ground truth."""
 
     x_factor: float
     y_factor: float
     x_end: float | None
-    """Largest x of the ground truth's space; None where the width of the picture is unknown."""
+    """Largest x in the ground truth's space; None if the width of the picture is unknown."""
     y_end: float | None
 
     def to_truth(self, box: Box) -> Box:
-        """A box of the reply in the space of the ground truth."""
+        """Convert a box of the reply to the space of the ground truth."""
         x0, y0, x1, y1 = box
         return x0 * self.x_factor, y0 * self.y_factor, x1 * self.x_factor, y1 * self.y_factor
 
     def to_reply(self, box: Box) -> Box:
-        """A box of the ground truth in the space of the reply."""
+        """Convert a box of the ground truth to the space of the reply."""
         x0, y0, x1, y1 = box
         return x0 / self.x_factor, y0 / self.y_factor, x1 / self.x_factor, y1 / self.y_factor
 
     def holds(self, box: Box) -> bool:
-        """Whether a box of the ground truth lies inside its picture, as far as its size is known."""
+        """Whether a box of the ground truth is inside its picture, as far as the size is known."""
         x0, y0, x1, y1 = box
         return (
             min(x0, y0) >= -SLACK
@@ -63,7 +64,7 @@ class Spaces:
         )
 
     def shows(self, box: Box) -> bool:
-        """Whether any of a box in that space lies inside the picture, as far as its size is known."""
+        """Whether any part of a box in that space is inside the picture, as far as the size is known."""
         x0, y0, x1, y1 = box
         return (
             min(x1, y1) > 0
@@ -76,19 +77,19 @@ def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
     """The spaces that a sample's `verifier_parm` names.
 
     `space` is that of the ground truth, pixels by default; `reply_space` is that in which the policy is asked
-    to answer, the same by default (V-Triune, appendix D). V-Triune's server instead takes replies in
-    pixels of the picture as it was shown: `reply_space: shown_pixels`. `det_verifier_normalized` is
-    V-Triune's own name for `space: relative_1000`. Sizes are needed only where the two spaces differ:
-    `width` and `height` of the stored picture, `shown_width` and `shown_height` of what the policy saw (a
-    run fills these two in).
+    to answer, by default the same (V-Triune, appendix D). V-Triune's server instead expects replies in
+    pixels of the picture as shown: `reply_space: shown_pixels`. `det_verifier_normalized` is
+    V-Triune's name for `space: relative_1000`. Sizes are needed only if the two spaces differ:
+    `width` and `height` of the stored picture, `shown_width` and `shown_height` of the picture as the policy
+    saw it (a run sets these two).
 
     Args:
-        sample: Whose verifier reads boxes or points.
-        shown: Whether the size of what the policy saw must be known by now; where not, no reply can be
-            converted, but all else is checked.
+        sample: Its verifier must read boxes or points.
+        shown: Whether the size that the policy saw must be known already; if not, replies cannot be
+            converted, but everything else is checked.
 
     Raises:
-        DataError: If an option is of the wrong kind, two contradict each other, or a size is missing.
+        DataError: If an option is of the wrong type, two contradict each other, or a size is missing.
     """
     space = space_of(sample)
     reply = one_of(sample, "reply_space", REPLY_SPACES, default=space)
@@ -109,10 +110,10 @@ def spaces_of(sample: Sample, *, shown: bool = True) -> Spaces:
 
 
 def pixels_of(sample: Sample) -> Spaces:
-    """How the coordinates of a reply become pixels of the stored picture, whatever the ground truth's space.
+    """Converts coordinates of a reply to pixels of the stored picture, whatever the ground truth's space.
 
     Raises:
-        DataError: As `spaces_of` does.
+        DataError: As for `spaces_of`.
     """
     reply = one_of(sample, "reply_space", REPLY_SPACES, default=space_of(sample))
     own = {k: v for k, v in sample.verifier_parm.items() if k not in ("space", "det_verifier_normalized")}
@@ -120,7 +121,7 @@ def pixels_of(sample: Sample) -> Spaces:
 
 
 def coordinates_in_words(sample: Sample) -> str:
-    """What the numbers of a reply mean, in words for its question."""
+    """The meaning of the numbers in a reply, as text for its question."""
     space = one_of(sample, "reply_space", REPLY_SPACES, default=space_of(sample))
     if space == "relative_1000":
         return "with coordinates from 0 to 1000, relative to the width and the height of the image"
@@ -131,10 +132,10 @@ def coordinates_in_words(sample: Sample) -> str:
 
 
 def space_of(sample: Sample) -> str:
-    """The space of the ground truth, by whichever of its names.
+    """The space of the ground truth, under either of its names.
 
     Raises:
-        DataError: If there is no such space, or two names contradict each other.
+        DataError: If there is no such space, or the two names contradict each other.
     """
     normalized = sample.verifier_parm.get("det_verifier_normalized")
     if normalized is None:
@@ -169,17 +170,18 @@ def _side(sample: Sample, key: str) -> float | None:
 
 
 def answers_in_shown_pixels(sample: Sample) -> bool:
-    """Whether the reply's coordinates depend on how large the policy saw the picture."""
+    """Whether the reply's coordinates depend on the size at which the policy saw the picture."""
     return sample.verifier_parm.get("reply_space") == "shown_pixels"
 
 
 def with_shown_size(sample: Sample, size: tuple[int, int]) -> Sample:
-    """The sample, told the (width, height) in which the policy saw it; what it says itself counts."""
+    """The sample with the (width, height) at which the policy saw it; sizes that it already has take
+    precedence."""
     width, height = size
     return with_parm(sample, {"shown_width": width, "shown_height": height})
 
 
 def with_parm(sample: Sample, more: Mapping[str, Any]) -> Sample:
-    """The sample with further options for its verifier; those that it has itself stay."""
+    """The sample with further options for its verifier; options that it already has take precedence."""
     own = {key: value for key, value in sample.verifier_parm.items() if value is not None}
     return replace(sample, verifier_parm={**more, **own})

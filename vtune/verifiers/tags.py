@@ -6,9 +6,9 @@ from collections.abc import Iterator
 _ANSWER = re.compile(r"<answer>(.*?)</answer>\s*\Z", re.DOTALL)
 _STATE = re.compile(r"</?(?:think(?:ing)?|code)>")
 _THOUGHT = re.compile(r"</think(?:ing)?>")
-"""The end of thoughts; `<thinking>` is what Dong et al. (appendix B.2) and SenseNova-MARS call them."""
+"""The end of thoughts; the tag is `<thinking>` in Dong et al. (appendix B.2) and SenseNova-MARS."""
 _OPEN_THOUGHT = re.compile(r"<think(?:ing)?>|</(?:code|tool_call)>")
-"""Behind the last end of thoughts: where some begin, and what ends them because generation stops there."""
+"""After the last end of thoughts: where new ones begin, and where they end because generation stops there."""
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
@@ -16,9 +16,9 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 def answer(reply: str) -> str | None:
     """The content of the reply's only `<answer>`, stripped and unboxed; None where there is not exactly one.
 
-    It has to be closed and to end the reply: two answers are hedging, and words after the answer
-    may take it back. An answer inside a `<think>`, a `<thinking>` or a `<code>` that is still open does
-    not count; `</code>` ends the thinking too, because generation stops there.
+    It must be closed and end the reply: two answers are hedging, and words after the answer
+    might retract it. An answer inside a `<think>`, a `<thinking>` or a `<code>` that is still open does
+    not count; `</code>` ends the thoughts too, because generation stops there.
 
     Args:
         reply: Everything that the policy wrote, turns joined.
@@ -35,41 +35,42 @@ def answer(reply: str) -> str | None:
 
 
 def said(reply: str) -> str | None:
-    """All that follows the thoughts, without an `<answer>` that ends it; None where that is nothing."""
+    """Everything after the thoughts, without a final `<answer>` tag pair; None if there is nothing."""
     found = answer(reply)
     return closing(reply) or None if found is None else found
 
 
 def unboxed(text: str) -> str:
-    r"""What a box holds that is the whole text; any other text as it is."""
+    r"""The content of a box if the box is the whole text; any other text unchanged."""
     start = _BOX.match(text)
     end = None if start is None else _closed_at(text, start.end())
     return text if start is None or end != len(text) - 1 else text[start.end() : end].strip()
 
 
 def tagged(text: str, tag: str) -> str | None:
-    """What stands between the first `<tag>` and the `</tag>` behind it, None where that is missing.
+    """The text between the first `<tag>` and the `</tag>` after it; None if either is missing.
 
-    In time linear in the text, whatever a policy wrote; a regular expression looks on from every opening.
+    Takes linear time, whatever a policy wrote; a regular expression would search again from every opening
+    tag.
     """
     content, closed, _ = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")
     return content if closed else None
 
 
 def boxed(reply: str) -> str | None:
-    r"""The content of the reply's `\boxed{}`, stripped, or None where there is none or they disagree.
+    r"""The content of the reply's `\boxed{}`, stripped, or None if there is none or several disagree.
 
-    What is boxed in thoughts does not count. The same content may be boxed again; another one
-    beside it is hedging.
+    Boxes in thoughts do not count. The same content may be boxed again; different content
+    is hedging.
     """
     found = {content.strip() for content in _boxes(closing(reply))}
     return found.pop() if len(found) == 1 else None
 
 
 def closing(reply: str) -> str:
-    """The reply without its thoughts: what stands behind the last `</think>`, less what is thought there.
+    """The reply without its thoughts: what follows the last `</think>`, minus any thoughts there.
 
-    Thoughts that are still open, as where a reply is cut off, go on to its end, or to a call: generation
+    Thoughts that are still open, e.g. in a truncated reply, extend to its end, or to a call: generation
     stops at `</code>` and `</tool_call>`.
     """
     rest = reply[thoughts_end(reply) :]
@@ -87,12 +88,12 @@ def closing(reply: str) -> str:
 
 
 def thoughts_end(reply: str) -> int:
-    """Where the last `</think>` or `</thinking>` ends; 0 where there is none."""
+    """Where the last `</think>` or `</thinking>` ends; 0 if there is none."""
     return max((found.end() for found in _THOUGHT.finditer(reply)), default=0)
 
 
 def _boxes(text: str) -> Iterator[str]:
-    """The content of each outermost box that is closed."""
+    """The content of each outermost closed box."""
     start = _BOX.search(text)
     while start is not None:
         end = _closed_at(text, start.end())
@@ -103,7 +104,7 @@ def _boxes(text: str) -> Iterator[str]:
 
 
 def _closed_at(text: str, begin: int) -> int | None:
-    """Where the brace closes that was opened before `begin`."""
+    """Position of the brace that closes the one opened before `begin`."""
     depth = 1
     for brace in _BRACE.finditer(text, begin):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)

@@ -1,12 +1,13 @@
 r"""Text without its typesetting: `\text{light blue}`, `$B$` and `**B**` are light blue and B.
 
-Models set words so in the `\boxed{}` that V-Triune's questions ask for, and its files some ground truths.
+Models typeset words in this way in the `\boxed{}` that V-Triune asks for; so do some ground truths in its
+files.
 """
 
 import re
 
 DEEPEST = 4
-"""Commands in commands that are taken off, ours."""
+"""Limit on the nested commands that are removed; ours."""
 
 _SET = re.compile(
     r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:rm|bf|it|sf)|mbox|bm|boxed|fbox)\s*\{([^{}]*)\}"
@@ -18,7 +19,8 @@ _QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def said_by(text: str) -> str:
-    """The text without commands of type, boxes, math mode around it, escapes, bold; quotes are straight."""
+    """The text without type commands, boxes, surrounding math mode, escapes and bold, and with straight
+    quotes."""
     text = text.strip().translate(_QUOTES)
     for _ in range(DEEPEST):
         around = _AROUND.fullmatch(text)

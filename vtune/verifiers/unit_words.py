@@ -1,8 +1,8 @@
 r"""Words behind a single number: `7 cups`, `7\text{ cups}`. They are its unit unless they change it.
 
 Only an answer to a ground truth without letters may add them; otherwise both sides need them. math-verify
-knows a few dozen such words and drops them. Any other is a product of letters to it, and whatever stands in
-`\text{}` is dropped, `million` too.
+knows a few dozen such words and drops them. It reads any other as a product of letters, and drops everything
+in `\text{}`, even `million`.
 """
 
 import re
@@ -17,7 +17,7 @@ MATHS_NAMES = (
     r"(?:var)?(?:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|"
     r"sigma|tau|upsilon|phi|chi|psi|omega)"
 )
-"""Of functions, Greek letters and infinity."""
+"""Names of functions, Greek letters and infinity."""
 
 _COUNT = (
     r"(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|"
@@ -49,21 +49,21 @@ miljarden dozijn nee niet geen nooit fout onjuist
 """
 """Numbers and denials in German, French, Spanish, Italian, Portuguese and Dutch, without accents.
 
-Policies answer in these languages, too, and what is listed nowhere is a unit. `cent` and `miles` are units.
+Policies answer in these languages, too, and an unlisted word counts as a unit. `cent` and `miles` are units.
 """
 _DENIAL = "no|not|nope|nah|never|none|neither|nor|wrong|false|untrue|incorrect|invalid"
 _CHANGING = re.compile(
     rf"{_COUNT}|{_ORDINAL}|{_MULTIPLE}|{_DENIAL}|or|plus|minus|"
     rf"{'|'.join(_ABROAD.split())}"
 )
-"""Words that make another number of the one before them, add one to it, or deny it."""
+"""Words that change the number before them, add another one, or deny it."""
 _NO_UNIT = re.compile(
     rf"{_CHANGING.pattern}|{MATHS_NAMES}|quarters?|gross|root|power|point|negative|positive|times|over|under|above|"
     r"below|by|divided|multiplied|modulo|base|remainder|per|percents?|percentage|pct|cent|permille|degrees?|and|but|"
     r"to|than|of|more|less|fewer|least|most|about|around|approximately|roughly|almost|nearly|maybe|perhaps|probably|"
     r"possibly|if|is|are|was|were|equals?|am|pm|oder|und"
 )
-"""Those, and words that may: what they say is left to math-verify."""
+"""The same, and words that might: what they mean is left to math-verify."""
 _NUMBER = (
     r"[-+−–]?\s*[$€£₹¥]?\s*"
     r"(?:(?:[0-9]+\s+)?[0-9]+/[0-9]+|[1-9][0-9]{0,2}(?:\s[0-9]{3})+(?:\.[0-9]+)?|\\[dt]?frac\{[0-9]+\}\{[0-9]+\}|[0-9]*[¼-¾⅐-⅞]"
@@ -72,16 +72,16 @@ _NUMBER = (
 _COUNTED = re.compile(rf"({_NUMBER})(\s*)(\S.*)")
 _LETTER = r"[A-Za-zÀ-ÖØ-öø-ɏ]"
 _WORDS = re.compile(rf"{_LETTER}{{3,}}\.?(?:[ -]{_LETTER}{{2,}}\.?)?|(?:sq|cu)\.? [A-Za-z]{{2,}}")
-"""One or two, in Latin letters. A word of two may be a product, and one of another script a number."""
+"""One or two, in Latin letters. A two-letter word may be a product, and one in another script a number."""
 _WORD = re.compile(rf"{_LETTER}+")
 _PHRASE = re.compile(rf"{_LETTER}+\.?(?:[ -]+{_LETTER}+\.?)*")
 _LETTERS = r"[A-Za-zµμΩ]+(?:\^?\{?[23²³]\}?)?"
 _KNOWN = re.compile(rf"(?!.\Z)(?:(?:square|sq\.?|cubic|cu\.?)\s?)?{_LETTERS}(?:\s?(?:/|per)\s?{_LETTERS})?")
-"""What may be a unit that `units` knows; a single letter is left to math-verify."""
+"""Candidates for a unit that `units` knows; a single letter is left to math-verify."""
 _AMBIGUOUS = ("%", "°", "°c", "°f", "am", "pm")
-"""Units that may move the value: they are left to math-verify, too."""
+"""Units that may change the value: they are left to math-verify, too."""
 _INLINE = re.compile(r"(?:\$([^$]+)\$|\\\((.+?)\\\))(?=\s)")
-"""A number in math mode, with its unit behind: `$7$ cups`."""
+"""A number in math mode, followed by its unit: `$7$ cups`."""
 _NAMED = re.compile(r"\s*[A-Za-z]\s*=\s*")
 _SPACE = re.compile(r"(?:\\[ ,:;!]|~|\s)+")
 _END = re.compile(rf"(?:(?<={_LETTER})|(?<=[²³])|(?<=\^[23]))[.!]+\Z")
@@ -89,7 +89,7 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 
 
 def without_unit(text: str) -> tuple[str, str] | None:
-    """(number, its unit) of an answer that is one number with a unit behind it; None of any other.
+    """(number, its unit) if the answer is one number followed by a unit; else None.
 
     A unit is one that `units` knows, or one or two plain words.
     """
@@ -105,10 +105,10 @@ def without_unit(text: str) -> tuple[str, str] | None:
 
 
 def numbers(text: str, truth: str) -> tuple[str, str] | None:
-    r"""The numbers of an answer and a ground truth, of which one or both have a unit or words; else None.
+    r"""The numbers of an answer and a ground truth if at least one has a unit or words; else None.
 
-    Both may have the same (`7 cups`, `7\text{ cups}`). Of one alone a unit has to be known, except that an
-    answer may add words to a truth without letters and units.
+    Both may have the same (`7 cups`, `7\text{ cups}`). If only one has a unit, it must be a known one, except
+    that an answer may add words to a truth without letters and units.
     """
     one, other = _counted(text), _counted(truth)
     if one and other and _words(one[2]) == _words(other[2]):
@@ -124,9 +124,9 @@ def numbers(text: str, truth: str) -> tuple[str, str] | None:
 
 
 def changed(text: str, truth: str) -> bool:
-    """Whether words behind the only number of an answer, or of the truth, change it, and the other has none.
+    """Whether words after the only number of an answer, or of the truth, change it, while the other has none.
 
-    In the truth only the word next to the number counts: `1/2 of one cake` is 1/2.
+    In the truth only the word right after the number counts: `1/2 of one cake` is 1/2.
     """
     one, other = _changing(text), _changing(truth)
     found = _counted(truth)
@@ -148,7 +148,7 @@ def _is_no_unit(word: str) -> bool:
 
 
 def _same_unit(one: str, other: str) -> bool:
-    """Whether two units (see `without_unit`) are one: by `units`, or the same words in singular or plural."""
+    """Whether two units (see `without_unit`) are the same: by `units`, or as words in singular or plural."""
     known = unit(f"1 {one}"), unit(f"1 {other}")
     if None not in known:
         return not contradict(f"1 {one}", f"1 {other}")
@@ -156,7 +156,7 @@ def _same_unit(one: str, other: str) -> bool:
 
 
 def _counted(text: str) -> tuple[str, str, str] | None:
-    """(number, space, what stands behind it)."""
+    """(number, space, the text after it)."""
     plain = said_by(_SPACE.sub(" ", unicodedata.normalize("NFC", text)).strip())
     plain = _NAMED.sub("", _END.sub("", _SPACE.sub(" ", plain).strip()), count=1)
     if (inline := _INLINE.match(plain)) is not None:
@@ -166,7 +166,8 @@ def _counted(text: str) -> tuple[str, str, str] | None:
 
 
 def _changing(text: str) -> list[str]:
-    """The words behind the only number that change it; what holds another number is left to math-verify."""
+    """The words after the only number that change it; if another number follows, it is left to
+    math-verify."""
     found = _counted(text)
     if found is None or any(map(str.isdigit, found[2])):
         return []
@@ -174,7 +175,7 @@ def _changing(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    """Lower case without accents; K is kelvin, and k a thousand."""
+    """The words in lower case without accents, except that K (kelvin) differs from k (a thousand)."""
     words = _WORD.findall(unicodedata.normalize("NFC", text))
     return [word if word == "K" else _plain(word) for word in words]
 

@@ -68,7 +68,7 @@ $: dollar dollars usd
 ¥: yen yuan
 ¢: cent cents
 """
-"""A unit, and how else it is written, without regard to case. A pound, weight or money, is left out."""
+"""A unit and its other spellings, regardless of case. Pound, a weight or money, is left out."""
 
 _NAMES = {
     spelling.casefold(): one
@@ -85,13 +85,13 @@ _AT_END = re.compile(
 )
 _RAISED = str.maketrans({"²": "^2", "³": "^3", "℃": "°C", "℉": "°F"})
 _SPACE = re.compile(r"(?:\\[ ,:;!]|~|\s)+")
-"""A run of spaces becomes one: patterns with several optional spaces take cubic time on a long run."""
+"""Collapses runs of spaces: patterns with several optional spaces take cubic time on a long run."""
 _DEGREE = re.compile(r"\s*\^?\s*\{?\s*\\(?:circ|degree)(?![A-Za-z])\s*\}?")
 _LETTER = re.compile(r"(?<![\\A-Za-z])[A-Za-z]")
 _MONEY = re.compile(r"[^$€£₹¥0-9]*(\\\$|[$€£₹¥])")
 
 Unit = tuple[tuple[str, int], ...]
-"""Names with their powers: that of what stands above the bar, and that of what stands below it."""
+"""Names with their powers: first the numerator, then the denominator."""
 
 _SAME: dict[Unit, Unit] = {
     (("cm", 3),): (("ml", 1),),
@@ -105,28 +105,28 @@ _SAME: dict[Unit, Unit] = {
     (("j", 1), ("s", 1)): (("w", 1),),
     (("v", 1), ("m", 1)): (("n", 1), ("°c", 1)),  # a volt per metre is a newton per coulomb
 }
-"""Units that are others exactly: a part first, then a whole of such parts."""
+"""Units exactly equal to others: first single parts, then quotients of such parts."""
 _UNCLEAR = {"M", "Mg", "Nm", "NM", "c"}
-"""Not metres, milligrams, nanometres or degrees for certain: also molar, tonnes, newton metres, cents."""
+"""Ambiguous: metres or molar, milligrams or tonnes, nanometres or newton metres, degrees or cents."""
 _RATES = "%$€£₹¥¢"
-"""What is often said per year, month or hour, or as often without."""
+"""What is often given per year, month or hour, and just as often without."""
 
 
 def unit(text: str) -> Unit | None:
-    """The unit that an answer ends in, or the currency that it begins with; None where none is known."""
+    """The unit at the end of an answer, or the currency at its beginning; None if neither is known."""
     money = _MONEY.match(text)
-    # One dollar is money, two are around mathematics.
+    # A single dollar sign is money, a pair delimits math.
     if money and (money[1] != "$" or text.count("$") % 2):
         return ((money[1].removeprefix("\\"), 1),)
     plain = _SPACE.sub(" ", said_by(text.translate(_RAISED)))
     value = _DEGREE.sub("°", plain).rstrip("$. ").rpartition("=")[2]
     found = _AT_END.search(value)
-    # Where letters stand before it, it may be one of them: 3ma + 2mv is 2mv + 3ma.
+    # If letters precede it, it may be one of them: 3ma + 2mv is 2mv + 3ma.
     if found is None or _LETTER.search(value[: found.start()]):
         return None
     power, name, raised, power_below, name_below, raised_below = found.groups()
     above = _part(name, _power(power, raised))
-    # ms^{-1} is m/s, letter by letter.
+    # ms^{-1} means m/s, not 1/ms.
     if above[1] < 0 or found[0] in _UNCLEAR:
         return None
     if name_below is None or above[0] in _RATES:
@@ -136,7 +136,8 @@ def unit(text: str) -> Unit | None:
 
 
 def contradict(one: str, other: str) -> bool:
-    """Whether two answers end in different units. One without a unit may be of any; degrees, of any scale."""
+    """Whether two answers end in different units. No unit matches any unit, and plain degrees match any
+    scale."""
     units = unit(one), unit(other)
     if None in units or units[0] == units[1]:
         return False

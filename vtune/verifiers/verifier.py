@@ -11,93 +11,97 @@ from vtune.schema.verdict import Verdict
 from vtune.verifiers import tags
 
 LONGEST_QUOTE = 60
-"""Characters, ours."""
+"""Limit on the characters of a quotation; ours."""
 
 ELSEWHERE = "scored elsewhere"
-"""How the reason begins where a reply waits for the scores of an official scorer."""
+"""How the reason begins if a reply waits for the scores of an official scorer."""
 
 ANSWER_IN: Mapping[str, Callable[[str], str | None]] = MappingProxyType(
     {"tag": tags.answer, "boxed": tags.boxed, "reply": tags.said}
 )
 """`answer_in` of verifier_parm -> where the answer is read: the only `<answer>` (the default; CodeV), the
-reply's `\\boxed{}` (V-Triune, eq. 1), or all that follows the thoughts (benchmarks that ask for no tag).
+reply's `\\boxed{}` (V-Triune, eq. 1), or everything after the thoughts (benchmarks that ask for no tag).
 
-A box around the whole of an `<answer>` is taken off, and in `reply` the `<answer>` that a reply ends with:
-a question and a prompt style may each ask for one of them."""
+A box around the whole `<answer>` is removed, and so is, for `reply`, an `<answer>` tag pair that ends the
+reply: a question and a prompt style may each ask for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One example of what a verifier judges: enough to check the promises that all of them make."""
+    """An example of what a verifier judges: enough to test what every verifier promises."""
 
     gold: str
-    """What a right reply has between its tags."""
+    """A correct answer, as it would be between its tags."""
     broken_gold: str
-    """A ground truth that no verifier of this kind can read."""
+    """A ground truth that this kind of verifier cannot read."""
     wrong: str
     """An answer that earns nothing."""
     truth: str | None = None
-    """The ground truth where it is not the right answer itself."""
+    """The ground truth, if it differs from the correct answer."""
     choices: tuple[str, ...] = ()
     parm: Mapping[str, Any] = field(default_factory=dict)
-    """Options, the sample's `verifier_parm`."""
+    """Options: the sample's `verifier_parm`."""
 
 
 def own_words(sample: Sample) -> str:
-    """The right answer where the ground truth is one."""
+    """The correct answer if the ground truth is one."""
     return sample.ground_truth
 
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """A judge of answers: pure functions of the reply and of what the sample says about judging."""
+    """A judge of answers: pure functions of the reply and the sample's judging options."""
 
     verify: Callable[[str, Sample], Verdict]
     """(reply, sample) -> a score in [0, 1], with `unreadable` (1 or 0) among the parts. Never raises
-    because of the reply, but `undecided` where it `asks_judge`."""
+    because of the reply, except `undecided` if it `asks_judge`."""
     check_ground_truth: Callable[[Sample], None]
-    """Raises DataError where no reply could earn 1: that is our mistake, and no reply pays for it."""
+    """Raises DataError if no reply could earn 1: that is our mistake, and no reply should pay for it."""
     form: Callable[[Sample], str]
     """What an answer looks like, as a noun phrase for the end of a question (see `asking`)."""
     case: Case
-    """What its promises are checked by."""
+    """What its promises are tested with."""
     right: Callable[[Sample], str] = own_words
-    """The answer that says the ground truth, without tags (see `perfect`). Raises DataError as the check."""
+    """The answer that gives the ground truth, without tags (see `perfect`). Raises DataError like the
+    check."""
     partial_credit: bool = False
-    """It gives scores between 0 and 1."""
+    """Whether it gives scores between 0 and 1."""
     answers_in_boxes: bool = False
-    """Its ground truth is boxes."""
+    """Whether its ground truth is boxes."""
     self_contained: bool = False
-    """Its questions say themselves what form an answer has (V-Triune, figure 8): nobody could guess it."""
+    """Whether its questions must state the form of an answer (V-Triune, figure 8), which nobody could
+    guess."""
     in_worker: bool = False
-    """It may run long or crash, so `Verifying` runs it in a process of its own; to one of ours, the row's
-    pictures, evidence and `extra` are not sent."""
+    """Whether it may run long or crash, so that `Verifying` runs it in a separate process; our own verifiers
+    then do not get the row's pictures, evidence and `extra`."""
     looks_slow: Callable[[str, Sample], bool] | None = None
-    """Tells at a glance whether (reply, sample) may take long; None: unknown. It changes where
+    """Estimates quickly whether (reply, sample) may take long; None: unknown. It affects where
     a reply is verified, never its verdict."""
     reads_iou: bool = False
-    """It needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see `with_iou`)."""
+    """Whether it needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see
+    `with_iou`)."""
     asks_judge: bool = False
-    """Some answers are left to a model: `verify` raises `undecided`, and `Verifying` asks it."""
+    """Whether some answers are left to a model: `verify` raises `undecided`, and `Verifying` asks the
+    model."""
     reads_outcome: bool = False
-    """It reads no reply, but what the sample's environment gave: `outcome` in verifier_parm."""
+    """Whether it reads the environment's outcome (`outcome` in verifier_parm) instead of the reply."""
     elsewhere: Callable[[Sample], bool] | None = None
-    """Whether only the official scorer of a benchmark can tell, so that replies to the sample stay unscored
+    """Whether only the official scorer of a benchmark can judge a sample, so that replies to it stay unscored
     here until its scores are imported. None: never."""
 
 
 class Undecided(ServiceError):
-    """An answer of which only a model can tell whether it is right (see `undecided`)."""
+    """An answer that only a model can judge (see `undecided`)."""
 
     answer: str = ""
-    """What the model compares with the ground truth."""
+    """The text for the model to compare with the ground truth."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return *super().__reduce__(), {"answer": self.answer}
 
 
 def undecided(answer: str, sample: Sample) -> Undecided:
-    """The error by which a verifier leaves an answer to a model; where there is none, it is unscored."""
+    """The error by which a verifier leaves an answer to a model; without a model, it is unscored."""
     error = Undecided(
         f"only a judge can tell whether {quote(answer)} is right, and there is none",
         where=where(sample),
@@ -108,27 +112,27 @@ def undecided(answer: str, sample: Sample) -> Undecided:
 
 
 def where(sample: Sample) -> str:
-    """The place that an error about a sample names."""
+    """The place named by an error about a sample."""
     return f"sample {sample.id!r}, source {sample.source!r}"
 
 
 def quote(text: str) -> str:
-    """A text as a verdict quotes it: short enough to read in a report."""
+    """A text as quoted in a verdict: short enough to read in a report."""
     return repr(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")
 
 
 def answered(score: float, why: str) -> Verdict:
-    """The verdict on an answer that could be read."""
+    """The verdict on a readable answer."""
     return Verdict(score, why, {"unreadable": 0.0})
 
 
 def unreadable(why: str) -> Verdict:
-    """The verdict on a reply without a readable answer: the model's mistake, counted apart."""
+    """The verdict on a reply without a readable answer: the model's mistake, counted separately."""
     return Verdict(0.0, why, {"unreadable": 1.0})
 
 
 def no_answer(sample: Sample) -> Verdict:
-    """The verdict on a reply in which no single answer was found."""
+    """The verdict on a reply without exactly one answer."""
     missing = {
         "tag": "no single <answer> at the end",
         "boxed": "no single \\boxed{} in the reply",
@@ -138,7 +142,7 @@ def no_answer(sample: Sample) -> Verdict:
 
 
 def given_answer(reply: str, sample: Sample) -> str | None:
-    """The answer, read where the sample's `answer_in` says; None where there is no single one.
+    """The answer, read where the sample's `answer_in` says; None if there is not exactly one.
 
     Raises:
         DataError: If `answer_in` is not one of `ANSWER_IN`.
@@ -151,7 +155,7 @@ def options(sample: Sample, known: Collection[str]) -> dict[str, Any]:
     """The `verifier_parm` of a sample; a key whose value is null counts as absent (Parquet fills structs).
 
     Raises:
-        DataError: On a key that the verifier does not know, or an unknown `answer_in`.
+        DataError: If there is a key that the verifier does not know, or an unknown `answer_in`.
     """
     given = {key: value for key, value in sample.verifier_parm.items() if value is not None}
     if unknown := sorted(set(given) - set(known)):
@@ -166,7 +170,7 @@ def options(sample: Sample, known: Collection[str]) -> dict[str, Any]:
 
 
 def one_of(sample: Sample, key: str, known: Collection[str], *, default: str) -> str:
-    """The value of an option that has a few names for values.
+    """The value of an option that must be one of a few names.
 
     Raises:
         DataError: If it is not one of them.
@@ -180,7 +184,7 @@ def one_of(sample: Sample, key: str, known: Collection[str], *, default: str) ->
 
 
 def wrong_option(sample: Sample, key: str, value: object, wanted: str) -> DataError:
-    """The error for an option whose value is not what it has to be."""
+    """The error for an option with an invalid value."""
     return DataError(
         f"verifier `{sample.verifier}`: `{key}` is {value!r:.60}",
         where=where(sample),

@@ -19,42 +19,43 @@ from vtune.verifiers.worker import Fast, Question, Worker, ready_to_fork
 from vtune.verifiers.worker_pool import WorkerPool
 
 AskJudge = Callable[[str, Sample], Awaitable[bool | Verdict | None]]
-"""(answer, sample) -> whether a model finds it to mean the same as the ground truth; None: that it attempts
-nothing; a verdict where the answer itself keeps the model from telling.
+"""(answer, sample) -> whether a model finds that it means the same as the ground truth; None: it attempts
+nothing; a verdict if the answer itself keeps the model from telling.
 
-Raises ServiceError where the model gives no usable reply."""
+Raises ServiceError if the model gives no usable reply."""
 
 AHEAD = 4
-"""Replies that a worker has at most, with the one that it verifies; ours: on a busy machine a worker would
-else stand still until the loop that feeds it gets its turn."""
+"""Limit on the replies given to a worker, including the one that it is verifying; ours: on a busy machine a
+worker would otherwise idle until the loop that feeds it gets its turn."""
 
 SLICE = 0.2
-"""Seconds of processor time that a reply has before it is put with the slow ones; ours: ten times what most
+"""Seconds of CPU time before a reply is moved to the slow ones; ours: ten times what most
 answers to maths questions take."""
 
 STUCK = 5.0
-"""Seconds of the clock after which a process that cannot interrupt itself is given up; ours."""
+"""Wall-clock seconds after which a process that cannot interrupt itself is given up; ours."""
 
 SLOW_WAIT = 60.0
-"""Seconds that a slow reply waits for a process at most, ours: half of what a run waits for a score."""
+"""Limit on the seconds that a slow reply waits for a process; ours: half of what a run waits for a score."""
 
 
 class Verifying:
     """Judges replies; an async context manager that owns its worker processes.
 
     Workers start when the first reply needs one. A reply that makes its worker die or hang costs only
-    that worker: the next reply gets a new one. Replies that take long make no other wait: what looks slow, or
-    has used up its slice, is verified (from the beginning) in one of as many processes of lower priority.
+    that worker: the next reply gets a new one. Slow replies do not delay others: a reply that looks slow, or
+    has used up its slice, is verified (from the beginning) in one of an equal number of low-priority
+    processes.
     """
 
     def __init__(self, *, workers: int = 2, timeout_s: float = 30.0) -> None:
-        """Prepare, without starting a process.
+        """Set up, without starting a process.
 
         Args:
-            workers: Processes that verify at the same time; as many more where replies are slow.
-            timeout_s: Seconds of processor time that one reply may take, the start of a worker included, and
-                by the clock four times as many; ours, well above what math-verify has: only a hang in C code
-                or a starved machine gets there, and leaves the reply unscored.
+            workers: Number of processes that verify concurrently; as many again for slow replies.
+            timeout_s: Limit on CPU seconds per reply, including the start of a worker, and on
+                wall-clock seconds at four times that; ours, well above math-verify's own limit: only a hang
+                in C code or a starved machine reaches it, and leaves the reply unscored.
         """
         fast = Fast(SLICE, STUCK, self._pass_on)
         self._fast = WorkerPool(
@@ -62,7 +63,7 @@ class Verifying:
         )
         self._slow = WorkerPool(lambda leave: [Worker(timeout_s, leave) for _ in range(workers)], ahead=1)
         self._ready: asyncio.Task[None] | None = None
-        """Of the fork server: it takes most of a second, in which the event loop should not wait."""
+        """Start of the fork server: it takes most of a second, and the event loop should not block on it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,9 +73,9 @@ class Verifying:
         self._slow.stop()
 
     def start(self) -> None:
-        """Start all workers, and one for slow replies, so that the first need not wait for theirs.
+        """Start all workers, and one for slow replies, so that the first replies need not wait for them.
 
-        To be called inside the running loop.
+        Must be called inside the running loop.
         """
         for worker in (*self._fast.workers, self._slow.workers[0]):
             worker.start()
@@ -85,12 +86,12 @@ class Verifying:
         Args:
             reply: Everything that the policy wrote.
             sample: What was asked.
-            judge: Asked where the verifier leaves the answer to a model; without one, it is unscored.
+            judge: Asked if the verifier leaves the answer to a model; without one, it is unscored.
 
         Raises:
             DataError: If the sample names no verifier, or its ground truth cannot be read.
-            ServiceError: If a worker died or did not answer in time, or none can be started, or the judge did
-                not answer, or there is none: the reply is unscored.
+            ServiceError: If a worker died, timed out or could not be started, or the judge did not answer or
+                does not exist: the reply is unscored.
         """
         try:
             return await self._by_rule(reply, sample)
@@ -102,7 +103,7 @@ class Verifying:
         return found if isinstance(found, Verdict) else judged(answer, sample, same=found)
 
     async def _by_rule(self, reply: str, sample: Sample) -> Verdict:
-        """What the verifier says by itself, here or in a worker."""
+        """The verifier's own verdict, computed here or in a worker."""
         verifier = verifier_of(sample)
         if not verifier.in_worker:
             return verdict_on(reply, sample)
@@ -113,7 +114,7 @@ class Verifying:
             raise DataError(what, where=where(sample), fix="write plain values") from None
         if self._ready is None:
             self._ready = asyncio.create_task(asyncio.to_thread(ready_to_fork))
-        with suppress(OSError):  # whoever asks a worker is told
+        with suppress(OSError):  # reported when a worker is asked
             await asyncio.shield(self._ready)
         question = Question(packed, sample.verifier, asyncio.get_running_loop().create_future())
         if verifier.looks_slow is not None and verifier.looks_slow(reply, sample):
@@ -123,7 +124,7 @@ class Verifying:
         return await question.verdict
 
     def _pass_on(self, question: Question) -> None:
-        """Put a reply with the slow ones, once: two fast workers may have had it."""
+        """Move a reply to the slow ones, but only once: two fast workers may have had it."""
         if question.slow or question.verdict.done():
             return
         question.slow = True
@@ -132,9 +133,11 @@ class Verifying:
 
 
 def _without_pictures(sample: Sample) -> Sample:
-    """The sample without what no verifier reads: pictures are megabytes that the pipe would copy.
+    """The sample without what no verifier reads: pictures are megabytes that would be copied through the
+    socket.
 
-    A user's own may read all else that the row says, as it does without `in_worker` and in a reward service.
+    A user's own verifier may read everything else in the row, as it does without `in_worker` and in a reward
+    service.
     """
     if sample.verifier in OURS[VERIFIERS.kind]:
         question = (Message("user", sample.question),)

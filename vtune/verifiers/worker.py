@@ -24,30 +24,30 @@ from vtune.uses import Used, broken, take, used
 from vtune.verifiers import verdict_on
 
 PATIENCE = 4
-"""Times `timeout_s` that a process may be at one question by the clock, where it was kept waiting; ours: with
-the 30 s of `Verifying`, as long as a run waits for a score."""
+"""Wall-clock limit on one question, as a multiple of `timeout_s`, for a process that was kept waiting; ours:
+with the 30 s of `Verifying`, as long as a run waits for a score."""
 
 AGAIN = 0.05
-"""Seconds of processor time after which a reply that used up its slice is interrupted once more, where the
-first time was lost in a library; ours."""
+"""Seconds of CPU time after which a reply that used up its slice is interrupted again, if a library swallowed
+the first interruption; ours."""
 
 STARTS, PAUSE = 5, 0.02
-"""How often a worker is started where the server that forks it has died, and seconds in between; ours: the
-server is replaced as soon as its end is seen, moments later."""
+"""How often a worker is started if the server that forks it has died, and seconds in between; ours: the
+server is replaced as soon as its death is noticed, moments later."""
 
 NICENESS = 10
-"""Of a process for slow replies; ours: where cores are few, it waits for the others."""
+"""Niceness of a process for slow replies; ours: if cores are scarce, it yields to the others."""
 
 MEMORY_BYTES = 4 * 2**30
-"""Data that a worker may hold, ours: an answer such as 9^(9^9) costs a worker, never the machine."""
+"""Limit on a worker's data; ours: an answer such as 9^(9^9) costs a worker, never the machine."""
 
 _LENGTH = struct.Struct("!I")
-"""Before each outcome that a worker sends: its bytes."""
+"""Precedes each outcome that a worker sends: its size in bytes."""
 
 
 @dataclass(slots=True, eq=False)
 class Question:
-    """A reply that a worker has to verify."""
+    """A reply for a worker to verify."""
 
     packed: bytes
     verifier: str
@@ -55,28 +55,28 @@ class Question:
     copied: bool = False
     """Whether a second worker was asked too; the first verdict counts."""
     slow: bool = False
-    """Whether it used up the time that a fast worker has for it."""
+    """Whether it used up a fast worker's time slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fast:
-    """How long a fast worker stays with one question, and who takes those that need more."""
+    """How long a fast worker works on one question, and where longer ones go."""
 
     slice_s: float
-    """Seconds of processor time, after which its process interrupts itself."""
+    """Seconds of CPU time after which its process interrupts itself."""
     stuck_s: float
-    """Seconds of the clock after which it is looked whether the process hangs: whether it uses so much
-    processor time without interrupting itself. Where the machine is merely busy, it is left alone."""
+    """Wall-clock seconds after which the process is checked for a hang: whether it has used too much
+    CPU time without interrupting itself. If the machine is merely busy, it is left alone."""
     pass_on: Callable[[Question], None]
 
 
 class Worker:
-    """One process at the other end of a socket, started when it is first asked.
+    """A process at the other end of a socket, started when it is first asked.
 
     Args:
-        timeout_s: Seconds of processor time for one question; by the clock `PATIENCE` times as many.
-        leave: Told, whenever there is room, what another has to be asked.
-        fast: How it gets rid of questions that take long; None lets it work on each up to `timeout_s`.
+        timeout_s: Limit on the CPU seconds per question; in wall-clock time `PATIENCE` times as much.
+        leave: Called when there is room, with questions that another worker must take.
+        fast: How it hands over questions that take long; None lets it work on each up to `timeout_s`.
     """
 
     def __init__(
@@ -86,15 +86,15 @@ class Worker:
         self._leave = leave
         self._fast = fast
         self._answered = False
-        """Whether this process has, so that it is known to have started."""
+        """Whether this process has answered, so that it is known to have started."""
         self.asked: deque[Question] = deque()
-        """The first of them is being verified."""
+        """The first one is being verified."""
         self._began = 0.0
         """When that began, by the loop's clock."""
         self._used = 0.0
-        """Seconds of processor time that the process had used by then."""
+        """CPU seconds that the process had used by then."""
         self._seen: tuple[Question, float] | None = None
-        """What it was at when it was first looked whether it hangs, and the processor time used by then."""
+        """The question at the first check for a hang, and the CPU time used by then."""
         self._alarm: asyncio.TimerHandle | None = None
         self._process: BaseProcess | None = None
         self._line: socket.socket | None = None
@@ -105,7 +105,7 @@ class Worker:
         """Have the process verify one more reply.
 
         Raises:
-            OSError: If it has to be started and cannot be; nothing is asked then.
+            OSError: If it must be started and cannot be; then nothing is asked.
         """
         line = self._line or self.start()
         loop = asyncio.get_running_loop()
@@ -115,15 +115,15 @@ class Worker:
         if self._alarm is None:
             self._alarm = loop.call_later(self._limit(), self._look_at_the_clock)
         if not self._unsent:
-            # At the end of this turn of the loop: what else is asked in it goes along.
+            # At the end of this iteration of the loop, so that questions asked meanwhile are sent along.
             loop.call_soon(self._send, line)
         self._unsent += question.packed
 
     def start(self) -> socket.socket:
-        """Start the process, without waiting until it can be asked.
+        """Start the process, without waiting until it is ready.
 
         Raises:
-            OSError: If the machine has no process or no file descriptor left, or no fork server that lives.
+            OSError: If the machine is out of processes or file descriptors, or the fork server keeps dying.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -144,7 +144,7 @@ class Worker:
         return ours
 
     def stop(self) -> None:
-        """End the process, whatever it does; who waits for it waits no longer."""
+        """Kill the process, whatever it is doing; waiting callers are cancelled."""
         self._end()
         for question in self.asked:
             question.verdict.cancel()
@@ -171,13 +171,13 @@ class Worker:
 
     def _send(self, line: socket.socket) -> None:
         if line is not self._line:
-            return  # its process was given up meanwhile
+            return  # its process was given up in the meantime
         try:
             del self._unsent[: line.send(self._unsent)]
         except BlockingIOError:
             pass
         except OSError:
-            self._unsent.clear()  # it is dead: what is received from it will tell
+            self._unsent.clear()  # it is dead: `_receive` will notice
         loop = asyncio.get_running_loop()
         if self._unsent:
             loop.add_writer(line, self._send, line)
@@ -204,7 +204,7 @@ class Worker:
                 self._fast.pass_on(question)
             else:
                 tell(question.verdict, outcome)
-        if not self._answered:  # the alarm counts on the longer time of a process that starts
+        if not self._answered:  # the alarm was set for the longer start-up time
             self._answered = True
             self._silence()
         self._begin()
@@ -213,26 +213,26 @@ class Worker:
         self._leave(())
 
     def _begin(self) -> None:
-        """It is at another question now."""
+        """Note that it starts on another question."""
         self._began = asyncio.get_running_loop().time()
-        if self._fast is None or not self._answered:  # a fast one is watched in another way, and often asked
+        if self._fast is None or not self._answered:  # fast ones are checked differently, and often asked
             self._used = _processor_time(self._process.pid or 0) if self._process is not None else 0.0
 
     def _over(self) -> bool:
-        """Whether the time for a question is used up; where the machine is merely busy, it is not so soon."""
+        """Whether the time for a question is used up; on a busy machine that takes longer."""
         if asyncio.get_running_loop().time() - self._began >= PATIENCE * self._timeout_s:
             return True
         pid = self._process.pid if self._process is not None else None
         return _processor_time(pid or 0) - self._used >= self._timeout_s
 
     def _whole(self) -> int:
-        """Bytes of the next outcome, those of its length included."""
+        """Bytes of the next outcome, including its length prefix."""
         if len(self._received) < _LENGTH.size:
             return _LENGTH.size
         return _LENGTH.size + int(_LENGTH.unpack_from(self._received)[0])
 
     def _hangs(self) -> bool:
-        """Whether the process continued for long with what it should have left, or stands still for good."""
+        """Whether the process kept working well beyond its slice, or has been stuck for too long."""
         if self._fast is None or self._process is None:
             return False
         first, used = self.asked[0], _processor_time(self._process.pid or 0)
@@ -242,7 +242,7 @@ class Worker:
         return for_long or used - self._seen[1] > 2 * self._fast.slice_s
 
     def _limit(self) -> float:
-        """Seconds that it may be at one question; a process that starts has the longer time."""
+        """Seconds until the next check of a question; a process that is starting has the longer time."""
         return self._fast.stuck_s if self._fast is not None and self._answered else self._timeout_s
 
     def _look_at_the_clock(self) -> None:
@@ -267,7 +267,7 @@ class Worker:
             self._alarm = loop.call_later(self._timeout_s / 30, self._look_at_the_clock)
 
     def _fail(self, why: str) -> None:
-        """Give up the process: the reply that it was at is unscored, the others go elsewhere."""
+        """Give up the process: the reply that it was verifying is unscored, the others go elsewhere."""
         self._end()
         questions = list(self.asked)
         self.asked.clear()
@@ -278,18 +278,18 @@ class Worker:
 
 
 def _context() -> ForkServerContext:
-    # A fork of this process would copy the threads' locks and the accelerator state of a trainer. A new
-    # process would import what verifies, half a second each time: the fork server does so once.
+    # Forking this process would copy its threads' locks and a trainer's accelerator state. A spawned process
+    # would # import the verifiers, half a second each time; the fork server does that only once.
     context = get_context("forkserver")
     context.set_forkserver_preload(["vtune.verifiers.preload"])
     return context
 
 
 def ready_to_fork() -> None:
-    """Wait until the fork server has imported what verifies: whoever starts a worker before waits as long.
+    """Wait until the fork server has imported the verifiers; starting a worker before would take as long.
 
     Raises:
-        OSError: If the machine has no process or no file descriptor left, or no fork server that lives.
+        OSError: If the machine is out of processes or file descriptors, or the fork server keeps dying.
     """
     process = _context().Process(target=_nothing, daemon=True)
     _start(process)
@@ -303,23 +303,23 @@ def _nothing() -> None:
 def _start(process: BaseProcess) -> None:
     for _ in range(STARTS):
         try:
-            with starting_without_sigint():  # it imports for a second
+            with starting_without_sigint():  # it imports for about a second
                 forkserver.ensure_running()
             process.start()
             return
-        except (EOFError, ConnectionError):  # the fork server died: as it was asked, or a moment before
+        except (EOFError, ConnectionError):  # the fork server died, just now or a moment before
             time.sleep(PAUSE)
     raise OSError("the server that forks workers dies again and again")
 
 
 def called(verifier: str) -> str:
-    """A verifier in words; of a user's own with its file."""
+    """A verifier as named in messages; a user's own with its file."""
     file = next((file.name for file in used() if ("verifier", verifier) in file.parts), None)
     return f"verifier `{verifier}`" + (f" of {file}" if file else "")
 
 
 def tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:
-    """Hand an outcome to whoever waits for it, if anybody does still."""
+    """Deliver an outcome to the caller, if it is still waiting."""
     if verdict.done():
         return
     if isinstance(outcome, Verdict):
@@ -331,7 +331,7 @@ def tell(verdict: asyncio.Future[Verdict], outcome: object) -> None:
 
 
 def _processor_time(pid: int) -> float:
-    """Seconds of processor time that a process has used; 0 where it is gone."""
+    """CPU seconds that a process has used; 0 if it no longer exists."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             words = file.read().rsplit(")", 1)[1].split()
@@ -341,11 +341,11 @@ def _processor_time(pid: int) -> float:
 
 
 class _UsedUp(BaseException):
-    """The slice of a reply is used up. No library that catches every Exception catches it."""
+    """The slice of a reply is used up. Not an Exception, so that libraries do not catch it."""
 
 
 def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> None:
-    """Verify whatever comes through the line until it is closed (runs in the worker)."""
+    """Verify everything that comes through the socket until it is closed (runs in the worker)."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
@@ -355,7 +355,7 @@ def _work(line: socket.socket, slice_s: float | None, files: Sequence[Used]) -> 
         os.nice(NICENESS)
     else:
         signal.signal(signal.SIGPROF, _interrupt)
-        # Else the first answers would load what they need, at the price of their slices.
+        # Otherwise the first answers would import what they need, at the expense of their slices.
         from vtune.verifiers import preload  # noqa: F401
     with line, line.makefile("rb") as questions:
         while True:
@@ -372,10 +372,10 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _outcome(reply: str, sample: Sample, slice_s: float | None) -> Verdict | VtuneError | None:
-    """The verdict or the error; None where the slice did not suffice."""
+    """The verdict or the error; None if the slice was too short."""
     try:
         if slice_s is not None:
-            # Processor time, not that of the clock: on a busy machine an answer is no slower by itself.
+            # CPU time, not wall-clock time: a busy machine does not make an answer slow.
             signal.setitimer(signal.ITIMER_PROF, slice_s, AGAIN)
         try:
             return verdict_on(reply, sample)
@@ -391,6 +391,6 @@ def _outcome(reply: str, sample: Sample, slice_s: float | None) -> Verdict | Vtu
             signal.setitimer(signal.ITIMER_PROF, 0)
     except _UsedUp:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        # The limit of math-verify, should that have lost its cleaning up.
+        # math-verify's limit, in case it was interrupted before cleaning up.
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         return None

@@ -11,11 +11,11 @@ Leave = Callable[[Sequence[Question]], None]
 
 
 class WorkerPool:
-    """Deals questions to workers in order.
+    """Distributes questions to workers in order.
 
     Args:
-        made: The workers, given whom they tell that they have room.
-        ahead: Questions that a worker has at most, with the one that it is at.
+        made: Creates the workers, given the function that they call when they have room.
+        ahead: Limit on the questions per worker, including the one in progress.
     """
 
     def __init__(self, made: Callable[[Leave], list[Worker]], *, ahead: int) -> None:
@@ -24,26 +24,26 @@ class WorkerPool:
         self._ahead = ahead
 
     def ask(self, question: Question) -> None:
-        """Have a worker verify a reply as soon as one has room."""
+        """Queue a reply until a worker has room."""
         self.waiting.append(question)
         self._deal()
 
     def give_up(self, question: Question) -> None:
-        """Leave a reply unscored if no worker has had room for it yet."""
+        """Leave a reply unscored if no worker has taken it yet."""
         if question in self.waiting:
             self.waiting.remove(question)
             why = "too many replies that take long to verify wait already, as does this one"
             tell(question.verdict, ServiceError(f"{why} for {called(question.verifier)}"))
 
     def stop(self) -> None:
-        """End all processes; who waits for them waits no longer."""
+        """Kill all processes; waiting callers are cancelled."""
         for worker in self.workers:
             worker.stop()
         for question in self.waiting:
             question.verdict.cancel()
 
     def _deal(self) -> None:
-        """Give what waits to the workers that have least to do, of those that run or can be started."""
+        """Give waiting questions to the least busy workers, among those that run or can be started."""
         able = list(self.workers)
         while self.waiting:
             worker = min(able, key=lambda one: len(one.asked))
@@ -51,7 +51,7 @@ class WorkerPool:
                 return
             question = self.waiting.popleft()
             if question.verdict.done():
-                continue  # nobody waits for it any more
+                continue  # nobody is waiting for it any more
             try:
                 worker.ask(question)
             except OSError as error:
@@ -63,15 +63,17 @@ class WorkerPool:
                     able = list(self.workers)
 
     def _take_back(self, questions: Sequence[Question]) -> None:
-        """A worker has room again; it leaves some questions untouched."""
+        """A worker has room again; it returns questions that it has not started."""
         self.waiting.extendleft(reversed(questions))
         self._deal()
         self._help()
 
     def _help(self) -> None:
-        """Have an idle worker verify a reply that waits at another, whose first may take long.
+        """Have an idle worker verify a reply that is queued at another one, whose current reply may take
+        long.
 
-        Each reply is copied once at most, the last in a line first, for its own worker comes to it last.
+        Each reply is copied at most once; the last in a queue goes first, because its own worker reaches it
+        last.
         """
         idle = next((one for one in self.workers if not one.asked), None)
         if idle is None:
@@ -81,5 +83,5 @@ class WorkerPool:
         if question is None:
             return
         question.copied = True
-        with suppress(OSError):  # it cannot be started: the reply stays where it waits
+        with suppress(OSError):  # if it cannot be started, the reply stays where it is
             idle.ask(question)
