@@ -40,14 +40,14 @@ def environment_of(sample: Sample) -> EnvironmentPart:
 
 
 def check_environment(sample: Sample) -> None:
-    """See, before a run, that a sample's environment exists, is for such samples, and gives the reward that
-    its verifier takes.
+    """Check, before a run, that a sample's environment exists, accepts the sample, and gives the reward that
+    its verifier reads.
 
     Raises:
         DataError: If not.
     """
     part = environment_of(sample)
-    verifier = VERIFIERS.get(sample.verifier)  # whether it exists is seen where ground truths are
+    verifier = VERIFIERS.get(sample.verifier)  # unknown verifiers are reported by the check of ground truths
     if verifier is not None and verifier.reads_outcome and not part.judges:
         raise DataError(
             f"verifier `{sample.verifier}` takes the reward of the environment, "

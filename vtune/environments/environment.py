@@ -13,58 +13,59 @@ from vtune.tools.toolbox import Results, Toolbox
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What the policy has just said."""
+    """The policy's latest turn."""
 
     text: str
     stopped: bool
-    """It ends with one of `Episode.stop`; if not, the policy ended it by itself."""
+    """Whether it ended with one of `Episode.stop`; if not, the policy ended it itself."""
     last: bool
-    """No turn is left: what comes back is recorded, but never shown."""
+    """No turn is left: the result is recorded, but never shown."""
     pictures: Sequence[bytes]
-    """Every picture of the conversation so far, encoded, as the policy was shown it; the sample's first."""
+    """Every picture of the conversation so far, encoded, as shown to the policy; the sample's pictures
+    first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something that the policy did in a turn, and what came of it: a call of the trajectory's record."""
+    """Something that the policy did in a turn, and the result: a call in the trajectory's record."""
 
     seen: Observation
-    """`text` is read by the policy as it stands; the status `infra` leaves the trajectory unscored."""
+    """The policy reads `text` unchanged; the status `infra` leaves the trajectory unscored."""
     tool: str = ""
-    """Under which it is recorded; empty: the environment's own name."""
+    """Tool name in the record; empty: the environment's name."""
     arguments: str = "{}"
-    """What was asked for, as a JSON object."""
+    """What was requested, as a JSON object."""
     end: int | None = None
-    """Index in the turn's text behind the last character of the act; None: the whole turn."""
+    """Index in the turn's text after the last character of the act; None: the whole turn."""
 
 
 class Episode(Protocol):
-    """One trajectory's environment, and its state. A class that names it as its base gets the defaults.
+    """One trajectory's environment, and its state. Subclassing this class provides the defaults.
 
-    Raise `Mistake` for what the policy did wrong: it reads the message, and continues. Raise `ServiceError`
-    for what is ours (a server that is down): the trajectory ends and is not scored. All else stops the run.
+    Raise `Mistake` for mistakes of the policy: it reads the message, and continues. Raise `ServiceError`
+    for our failures (a server that is down): the trajectory ends unscored. Anything else stops the run.
     """
 
     stop: tuple[str, ...] = ()
     """Texts that end a turn of the policy."""
     opening: Observation | None = None
-    """What follows the sample's question, with one `<image>` for each picture; None: nothing."""
+    """What follows the sample's question, with one `<image>` per picture; None: nothing."""
     sandbox: str = ""
-    """Protection under which the policy's code ran (`Sandbox.tier`); empty where none did."""
+    """Isolation under which the policy's code ran (`Sandbox.tier`); empty if there was none."""
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
-        """What comes of a turn; None ends the conversation.
+        """The result of a turn; None ends the conversation.
 
-        Several acts of one turn each stand in a `<tool_response>`.
+        If a turn has several acts, each result is in a `<tool_response>`.
         """
         ...
 
     async def outcome(self) -> Outcome | None:
-        """The environment's own reward. Asked once, when the conversation has ended for whatever reason."""
+        """The environment's reward. Requested once, when the conversation has ended for whatever reason."""
         return None
 
     async def close(self) -> None:
-        """Give back what was opened; called once, however the conversation ended."""
+        """Release all resources; called once, however the conversation ended."""
         return
 
 
@@ -72,79 +73,79 @@ class Eyes(Protocol):
     """How the policy sees pictures."""
 
     async def load(self, images: Sequence[bytes]) -> None:
-        """Decode encoded pictures in threads; `read` and `shown_size` of them take no time afterwards.
+        """Decode pictures in threads; afterwards `read` and `shown_size` for them are instant.
 
         Raises:
-            DataError: Where one cannot be decoded.
+            DataError: If a picture cannot be decoded.
         """
         ...
 
     def read(self, data: bytes) -> object:
-        """Decode an encoded picture; raises DataError where that cannot be done."""
+        """Decode an encoded picture; raises DataError if that fails."""
         ...
 
     def shown_size(self, data: bytes) -> tuple[int, int]:
-        """(width, height) in pixels in which it is seen."""
+        """(width, height) in pixels at which the policy sees it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What a run has for its episodes."""
+    """What a run provides to its episodes."""
 
     sandbox: Sandbox
     """Runs code."""
     tools: Toolbox
-    """Open, as the recipe says."""
+    """Opened according to the recipe."""
     results: Results
-    """Of calls, shared by the rollouts of a group."""
+    """Results of calls, shared by the rollouts of a group."""
     pictures: Eyes
     lost: Callable[[], None]
-    """To be called each time the sandbox lost a session that was made again."""
+    """Call it each time the sandbox lost a session that was recreated."""
     later: Callable[[Coroutine[Any, Any, None]], None]
-    """Runs what nobody has to wait for, e.g. the end of a session."""
+    """Runs a coroutine in the background, e.g. to close a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What an episode begins with."""
+    """What an episode starts with."""
 
     sample: Sample
     images: tuple[bytes, ...]
-    """The sample's encoded pictures."""
+    """The sample's pictures, encoded."""
     seed: int
-    """Of whatever the episode leaves to chance, in [0, 2^32); another one for each rollout."""
+    """Seed for everything random in the episode, in [0, 2^32); different for each rollout."""
     group: int
-    """Rollouts of one question share it."""
+    """Shared by the rollouts of one question."""
     services: Services
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A short conversation that an environment is tried with."""
+    """A short conversation for testing an environment."""
 
     sample: Sample
-    """Its pictures have bytes. The tools that it offers are open, as they are when they are tried."""
+    """Its pictures must have bytes. The tools that it offers are opened with their test settings."""
     turns: tuple[str, ...]
-    """What the policy says, up to the turn that ends it: two at least, so that one is answered."""
+    """What the policy says, including the turn that ends it: at least two turns, so that one is answered."""
     once: bool = False
-    """Every turn that is no mistake ends it, so that `turns` is one."""
+    """Whether every valid turn ends the conversation, so that `turns` has only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentPart:
-    """An environment as data and runs have it."""
+    """An environment as data and runs use it."""
 
     about: str
-    """What it is, in a line."""
+    """What it is, in one line."""
     open: Callable[[Start], Awaitable[Episode]]
-    """Raises ServiceError where we failed, DataError where the sample is not one for it."""
+    """Raises ServiceError for our failures, DataError if the sample is not suitable for it."""
     judges: bool = False
-    """Its episodes give an outcome, which the verifier `environment_reward` takes for the accuracy."""
+    """Whether its episodes give an outcome, which the verifier `environment_reward` uses as accuracy."""
     check_sample: Callable[[Sample], None] | None = None
-    """Raises DataError where a sample is not one for it: seen by imports, before a run, and before an
-    episode opens. Its pictures need not be loaded. None: any sample is."""
+    """Raises DataError if a sample is not suitable for it; called by imports, before a run, and before an
+    episode opens. Its pictures need not be loaded. None: any sample is suitable."""
     trial: Trial | None = None
-    """What a user's own is checked by."""
+    """Test conversation for a user's own environment."""
     recorded_as: str = ""
-    """The tool by which its failures are recorded; empty: its name."""
+    """Tool name under which its failures are recorded; empty: the environment's name."""

@@ -17,18 +17,18 @@ from vtune.tools.tool import Mistake, refused
 from vtune.uses import awaited, broken, defined, ill_made, uncancelled
 
 PARTS = ("observe", "outcome", "close", "stop", "opening", "sandbox")
-"""What an episode has, of its own or from its base."""
+"""Members of an episode, inherited or not."""
 ACTS_ARE = "return `[Act(shown(text, pictures))]`, an Act for each thing that the turn did; None at the end"
 OUTCOME_IS = "return `Outcome(reward, why)`, or None where a verifier judges the answer"
 
 
 @asynccontextmanager
 async def opened(start: Start) -> AsyncIterator[Episode]:
-    """The episode of a sample, closed in the end.
+    """A sample's episode, which is closed on exit.
 
     Raises:
-        DataError: If the sample names an environment that does not exist, or is not one for it.
-        ServiceError: If we failed: the trajectory is not scored.
+        DataError: If the sample names an environment that does not exist, or is not suitable for it.
+        ServiceError: If the failure is ours: the trajectory is not scored.
         RunFailed: If a user's own environment is broken, with its file and line.
     """
     part = environment_of(start.sample)
@@ -61,10 +61,10 @@ async def _opened(name: str, start: Start) -> Episode:
 
 
 class Answering(Episode):
-    """An episode of ours, of whose mistakes the policy reads.
+    """One of our own episodes, whose `Mistake`s are shown to the policy.
 
     Args:
-        episode: As the environment opened it.
+        episode: As opened by the environment.
     """
 
     def __init__(self, episode: Episode) -> None:
@@ -72,28 +72,28 @@ class Answering(Episode):
         self.stop, self.opening, self.sandbox = episode.stop, episode.opening, episode.sandbox
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
-        """What the environment says; the policy reads the message of a `Mistake`."""
+        """The environment's answer; the policy reads the message of a `Mistake`."""
         try:
             return await self._episode.observe(turn)
         except Mistake as mistake:
             return [Act(refused(str(mistake)))]
 
     async def outcome(self) -> Outcome | None:
-        """The environment's."""
+        """The environment's outcome."""
         return await self._episode.outcome()
 
     async def close(self) -> None:
-        """Close the environment's."""
+        """Close the environment's episode."""
         await self._episode.close()
 
 
 class Checked(Episode):
-    """A user's episode: what it gives is checked, and what it raises is reported with its line.
+    """A user's own episode: its results are checked, and its exceptions are reported with their line.
 
     Args:
-        name: Of the environment.
-        start: Of the episode.
-        episode: As the user's file opened it.
+        name: Name of the environment.
+        start: What the episode starts with.
+        episode: As opened by the user's file.
     """
 
     def __init__(self, name: str, start: Start, episode: Episode) -> None:
@@ -106,12 +106,12 @@ class Checked(Episode):
         self.opening = episode.opening
 
     async def check_opening(self) -> None:
-        """Check that what it begins with can be shown."""
+        """Check that its opening can be shown."""
         if self.opening is not None:
             self.opening = await self._checked(self.opening, self._start.images)
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
-        """What the user's own says; the policy reads the message of a `Mistake`."""
+        """The answer of the user's own episode; the policy reads the message of a `Mistake`."""
         with _named(self._name):
             try:
                 acts = await awaited(self._part, self._episode.observe, turn)
@@ -136,7 +136,7 @@ class Checked(Episode):
             return acts
 
     def _acts(self, found: object) -> list[Act]:
-        """What `observe` gave, which has to be acts."""
+        """The result of `observe`, which must be acts."""
         acts: list[object] = list(found) if isinstance(found, Iterable) else [found]
         others = [type(act).__name__ for act in acts if not isinstance(act, Act)]
         if not isinstance(found, Iterable) or isinstance(found, str) or others:
@@ -147,7 +147,7 @@ class Checked(Episode):
         return [act for act in acts if isinstance(act, Act)]
 
     async def outcome(self) -> Outcome | None:
-        """The user's own, which has to be there if the environment judges."""
+        """The outcome of the user's own episode, which is required if the environment judges."""
         with _named(self._name):
             found = await awaited(self._part, self._episode.outcome)
             if found is None and ENVIRONMENTS[self._name].judges:
@@ -158,12 +158,12 @@ class Checked(Episode):
             return found
 
     async def close(self) -> None:
-        """Close the user's own."""
+        """Close the user's own episode."""
         with _named(self._name):
             await awaited(self._part, self._episode.close)
 
     async def _checked(self, seen: Observation, known: Sequence[bytes]) -> Observation:
-        """An observation that a conversation with these pictures, and its record, can hold."""
+        """An observation that a conversation with these pictures, and its record, can include."""
         if not isinstance(seen, Observation):
             raise TypeError(f"it gives {type(seen).__name__}, not Observation")
         if wrong := unfit(seen, known):
@@ -176,7 +176,7 @@ class Checked(Episode):
 
 
 def _stops(given: object) -> tuple[str, ...]:
-    """The stop texts; one text by itself would be taken for its characters."""
+    """The stop texts; a single string would be taken as a sequence of characters."""
     if not isinstance(given, tuple | list) or not all(isinstance(text, str) and text for text in given):
         raise TypeError(f"`stop` is {given!r:.60}: give a tuple of texts, none of them empty")
     return tuple(given)
@@ -184,7 +184,7 @@ def _stops(given: object) -> tuple[str, ...]:
 
 @contextmanager
 def _named(name: str, *, rows: bool = False) -> Iterator[None]:
-    """Blame what breaks in a user's environment on it; in `rows` a DataError is the row's."""
+    """Blame errors in a user's environment on it; with `rows`, a DataError is about the row."""
     try:
         yield
     except asyncio.CancelledError as error:

@@ -11,31 +11,32 @@ from vtune.schema.pixels import size_of
 
 
 class Origins:
-    """Where in a conversation's pictures the pictures lie that tools returned, as far as the tools say it.
+    """Locates pictures returned by tools within earlier pictures of a conversation, as far as the tools
+    report it.
 
-    Only for tools that we run ourselves: what code says of its pictures is checked against the pixels.
+    Only for tools that we run ourselves: claims by code are checked against the pixels instead.
     """
 
     def __init__(self) -> None:
         self._ways: dict[int, tuple[int, Map]] = {}
-        """Number of a returned picture -> the picture that it shows a region of, and the way there."""
+        """Index of a returned picture -> the picture of which it shows a region, and the map to it."""
 
     def placed(self, crops: Sequence[ShownCrop], images: Sequence[bytes]) -> tuple[ShownCrop, ...]:
-        """Regions of a call, those of returned pictures as regions of what these show.
+        """The regions of a call; regions of returned pictures are mapped to the pictures that those show.
 
         Args:
-            crops: As the tool gave them.
+            crops: As given by the tool.
             images: Encoded pictures that it returned.
         """
         return tuple(self._placed(crop, images) for crop in crops)
 
     def take(self, first: int, crops: Sequence[ShownCrop], images: Sequence[bytes]) -> None:
-        """Note where the pictures of a call come from; one that shows several regions comes from none.
+        """Record where the pictures of a call come from; a picture that shows several regions is skipped.
 
         Args:
-            first: Number of the first picture, an index into the trajectory's images.
+            first: Index of the call's first picture among the trajectory's images.
             crops: The call's regions, placed.
-            images: Encoded, as they were returned.
+            images: Encoded, as returned.
         """
         for place, data in enumerate(images):
             shown = [crop for crop in crops if crop.shown == place]
@@ -62,12 +63,12 @@ class Origins:
 
 
 def _way(crop: ShownCrop, data: bytes) -> Map | None:
-    """From pixels of a returned picture to those of the one that it shows a region of."""
+    """From pixels of a returned picture to those of the picture of which it shows a region."""
     return onto(crop.bbox, size_of(data)) if crop.matrix is None else map_of(crop.matrix)
 
 
 def _numbers(way: Map) -> tuple[float, ...]:
-    """Six numbers, or nine where it is not affine."""
+    """Six numbers, or nine if it is not affine."""
     square = way / way[2, 2]
     affine = np.allclose(square[2], (0, 0, 1))
     return tuple(float(number) for number in (square[:2] if affine else square).ravel())

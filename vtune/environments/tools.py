@@ -27,15 +27,15 @@ from vtune.verifiers import exact
 from vtune.verifiers.tags import tagged
 
 Opening = asyncio.Task[RecoverableSession]
-"""A session that gets ready while the first turn is drawn."""
+"""A session that is being prepared while the first turn is generated."""
 
 
 class ToolEpisode(Episode):
-    """One trajectory's tools: its session, and the pictures that later calls may look at.
+    """One trajectory's tools: its session, and the pictures that later calls may use.
 
     Args:
         start: The sample's `tools` are offered, as far as the run has them.
-        opening: The session; None where the sample offers no `python`.
+        opening: The session; None if the sample does not offer `python`.
     """
 
     def __init__(self, start: Start, opening: Opening | None) -> None:
@@ -44,21 +44,21 @@ class ToolEpisode(Episode):
         self._offered = start.services.tools.names(start.sample.tools)
         self._views: list[View] = []
         self._latest: Sequence[Act] = ()
-        """Of the turn before: their pictures are not among the views yet."""
+        """Acts of the previous turn, whose pictures are not among the views yet."""
         self._cut: Sequence[Sequence[ShownCrop]] = ()
-        """The regions of each of them, as the tool gave them."""
+        """The regions of each of them, as given by the tool."""
         self._origins = Origins()
         if opening is not None:
             self.stop = (f"</{CODE}>",)
             self.sandbox = start.services.sandbox.tier
 
     async def observe(self, turn: Turn) -> Sequence[Act] | None:
-        """Run the code of a turn, or all of its calls at the same time; a turn that asks for nothing ends it.
+        """Run the code of a turn, or all of its calls concurrently; a turn without any ends the conversation.
 
-        On the last turn nothing runs: nobody would see what comes of it.
+        On the last turn nothing runs, since the policy would not see the result.
         """
         code = tagged(turn.text, CODE) if self._opening is not None and turn.stopped else None
-        # Who answers has no more to ask.
+        # A turn with an answer makes no more calls.
         asks = bool(self._offered) and code is None and "</answer>" not in turn.text
         asked = read_calls(turn.text, self._offered) if asks else []
         if code is None and not asked:
@@ -73,7 +73,7 @@ class ToolEpisode(Episode):
         return self._latest
 
     async def close(self) -> None:
-        """End the session, while something else is done."""
+        """Close the session in the background."""
         if self._opening is not None:
             self._start.services.later(_end(self._opening))
 
@@ -98,7 +98,8 @@ class ToolEpisode(Episode):
         return acts
 
     def _look_at(self, pictures: Sequence[bytes]) -> None:
-        """Take in the pictures that came since; a zoom's crop is a region of what it was cut out of."""
+        """Add the pictures of the latest turn to the views; a zoom's crop is a region of its source
+        picture."""
         size = self._start.services.pictures.shown_size
         if not self._views:
             own = pictures[: len(self._start.images)]
@@ -119,7 +120,7 @@ class ToolEpisode(Episode):
                     self._views.append(View(data, number, None, size(data)))
 
     async def _usable(self, tool: str, seen: Observation) -> Observation:
-        """The observation, or our failure in its place where a tool's picture cannot be decoded.
+        """The observation, or a failure of ours instead if a tool's picture cannot be decoded.
 
         Raises:
             BrokenPart: If the tool is a user's own.
@@ -134,7 +135,7 @@ class ToolEpisode(Episode):
         return seen
 
     async def _readable(self, seen: Observation) -> Observation:
-        """The observation, or an error in its place where code forged a picture that nobody can decode."""
+        """The observation, or an error instead if the code forged a picture that cannot be decoded."""
         try:
             await self._start.services.pictures.load(seen.images)
         except DataError as error:
@@ -144,7 +145,7 @@ class ToolEpisode(Episode):
 
 
 async def open_tools(start: Start) -> ToolEpisode:
-    """The tools of a sample; a session begins to get ready, and is waited for when code is to run."""
+    """The tools of a sample; a session starts in the background, and is waited for when code is to run."""
     if PYTHON not in start.sample.tools:
         return ToolEpisode(start, None)
     services = start.services
@@ -152,27 +153,27 @@ async def open_tools(start: Start) -> ToolEpisode:
         RecoverableSession.open(services.sandbox, start.images, seed=start.seed, lost=services.lost)
     )
     try:
-        # It begins now, not when this conversation first waits.
+        # Let it start now, not when this conversation first waits.
         await asyncio.sleep(0)
         return ToolEpisode(start, opening)
-    except BaseException:  # nobody else knows of the session
+    except BaseException:  # nobody else knows about the session
         services.later(_end(opening))
         raise
 
 
 async def _end(opening: Opening) -> None:
-    """End a session, also one that is not there yet."""
+    """Close a session, even one that is not open yet."""
     opening.cancel()
     try:
         session = await opening
     except (ServiceError, DataError, asyncio.CancelledError):
-        # It never came to be; where that mattered, it has been said.
+        # It was never opened; if that mattered, it has been reported.
         return
     await session.close()
 
 
 def _trial() -> Trial:
-    """A question whose picture is looked at by code, and by a call."""
+    """A question whose picture is examined by code, and by a call."""
     drawn = io.BytesIO()
     Image.radial_gradient("L").resize((64, 64)).save(drawn, "PNG")
     sample = Sample(

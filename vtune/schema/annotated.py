@@ -7,7 +7,7 @@ from typing import Any
 from vtune.errors import DataError
 
 KEY = "annotated"
-"""Of a sample's `extra`."""
+"""Key in a sample's `extra`."""
 
 Sides = tuple[float, float, float, float]
 """(x, y, width, height) in pixels of the stored picture, as COCO writes boxes."""
@@ -21,23 +21,24 @@ class Annotation:
     category: int
     sides: Sides
     area: float
-    """In square pixels; that of the mask in COCO, which makes a thing small, medium or large."""
+    """In square pixels; in COCO that of the mask, which decides whether an object is small, medium or
+    large."""
     crowd: bool
-    """It may be found any number of times, or not at all."""
+    """It may be found any number of times, including none."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedPicture:
-    """A picture, the categories that were asked for, and the annotations, of whichever size they are."""
+    """A picture, the categories that were asked for, and all annotations, whatever their size."""
 
     identity: int
-    """`id` of the published file; ties between pictures are broken by it, as in pycocotools."""
+    """`id` in the published file; breaks ties between pictures, as in pycocotools."""
     width: int
     height: int
     subset: str
-    """The part of the benchmark that it is from."""
+    """The part of the benchmark that it belongs to."""
     labels: Mapping[str, int]
-    """Name of each category that was asked for -> its id."""
+    """Name of each requested category -> its id."""
     annotations: tuple[Annotation, ...]
 
 
@@ -68,11 +69,11 @@ def from_extra(extra: Mapping[str, Any], *, where: str) -> AnnotatedPicture:
     """The picture that `to_extra` wrote.
 
     Args:
-        extra: Of a sample.
+        extra: The `extra` of a sample.
         where: The sample, for errors.
 
     Raises:
-        DataError: If there is none, or something of it is missing or of another kind.
+        DataError: If there is none, or part of it is missing or of the wrong type.
     """
     try:
         found = extra[KEY]
@@ -95,12 +96,12 @@ def from_extra(extra: Mapping[str, Any], *, where: str) -> AnnotatedPicture:
 
 
 def annotation_of(entry: Mapping[str, Any]) -> Annotation:
-    """An annotation of COCO's layout.
+    """An annotation in COCO's format.
 
-    Where `area` or `iscrowd` is missing, it is that of the box, and 0.
+    If `area` is missing, it is that of the box; if `iscrowd` is, 0.
 
     Raises:
-        KeyError, TypeError, ValueError: If it is not such an entry.
+        KeyError, TypeError, ValueError: If the entry is not in this format.
     """
     x, y, width, height = map(float, entry["bbox"])
     area = entry.get("area")

@@ -9,24 +9,24 @@ from vtune.files.json_text import read_record
 from vtune.files.writing import write_atomically
 
 NAME = "audit.json"
-"""The file, beside the trajectories."""
+"""The file, next to the trajectories."""
 
 VERDICTS = "audit-verdicts.jsonl"
-"""What it says of each trajectory."""
+"""Its findings per trajectory."""
 
 SHARES = (
     *("looks", "asked", "judged_by", "note", "no_shares", "unscored", "spent", "all", "sources", "calls"),
     *("by_model", "agreement", "by_rule", "judges"),
 )
-"""Parts that say what calls showed, and who said so: it may be another judge than that of the evaluation, and
-one that was paid. Those of the second line are of audits that hold models against boxes."""
+"""Parts about what calls showed, and who judged that: the judge may differ from the evaluation's, and may
+cost money. Those in the second line come from audits that compare models with boxes."""
 
 PARTS = (*SHARES, "counterfactual", "people")
-"""What of an audit is kept."""
+"""The parts of an audit that are kept."""
 
 
 def read_audit(folder: Path) -> dict[str, Any]:
-    """What was found last, by its part; empty where nothing was kept.
+    """The latest findings, by part; empty if nothing was kept.
 
     Raises:
         DataError: If the file cannot be read.
@@ -38,13 +38,13 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
 
 def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
-    """Keep what an audit has found; a part that it has not asked for stays as it was.
+    """Keep the findings of an audit; parts that it did not compute stay unchanged.
 
-    Shares are of one audit: where it has any, those of an earlier one are gone, those that only that one had
-    too. A part of which there is nothing any more, as labels that were taken back, is not kept.
+    Shares belong to one audit: if it has any, all shares of an earlier one are removed, even those that only
+    the earlier one had. An empty part, e.g. labels that were all withdrawn, is not kept.
 
     Raises:
-        DataError: If what is there cannot be read.
+        DataError: If the existing file cannot be read.
         RecipeError: If it cannot be written.
     """
     before = read_audit(folder)
@@ -57,7 +57,7 @@ def keep_audit(folder: Path, result: Mapping[str, Any]) -> None:
 
 
 def forget_audit(folder: Path) -> bool:
-    """Remove what was kept, as of trajectories whose scores are others now; whether there was any."""
+    """Remove what was kept, e.g. if trajectories have been rescored; returns whether there was anything."""
     there = (folder / NAME).exists()
     for name in (NAME, VERDICTS):
         (folder / name).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ Box = tuple[float, float, float, float]
 
 
 def proper(box: Box) -> bool:
-    """Whether a box is finite and has an inside: x0 < x1 and y0 < y1."""
+    """Whether a box is finite and not empty: x0 < x1 and y0 < y1."""
     x0, y0, x1, y1 = box
     return all(map(isfinite, box)) and x0 < x1 and y0 < y1
 
@@ -18,7 +18,7 @@ def area(box: Box) -> float:
 
 
 def intersect(a: Box, b: Box) -> Box:
-    """The box that two share; its area is 0 where they share nothing."""
+    """The box that two boxes share; its area is 0 if they do not overlap."""
     return (max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3]))
 
 
@@ -28,7 +28,7 @@ def intersection(a: Box, b: Box) -> float:
 
 
 def iou(a: Box, b: Box) -> float:
-    """Intersection over union, in [0, 1]; 0 where both boxes are empty."""
+    """Intersection over union, in [0, 1]; 0 if both boxes are empty."""
     shared = intersection(a, b)
     union = area(a) + area(b) - shared
     return shared / union if union > 0 else 0.0

@@ -8,30 +8,30 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 PROBLEM = "problem"
-"""In `extra`: the number of the problem that a question is a version of (MathVerse's `problem_index`)."""
+"""Key in `extra`: the number of the problem that a question is a version of (MathVerse's `problem_index`)."""
 
 
 def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
     """The same name for all rollouts of a question, and for all questions that belong together.
 
-    Questions about the same pictures do: the four rotations of an HR-Bench question are one cluster, and so
-    are several questions about one photograph. Who misjudges it once is likely to do so again. MathVerse's
-    versions of a problem do, whose pictures differ. A question without pictures, or whose pictures are not at
-    hand, stands for itself. What an environment shows before the first turn is not a picture of the question:
-    many worlds begin with the same.
+    Questions about the same pictures belong together: the four rotations of an HR-Bench question are one
+    cluster, and so are several questions about one photograph, since a judge that errs on one is likely to
+    err on the others. So do MathVerse's versions of a problem, although their pictures differ. A question
+    without pictures, or with pictures that are not available, is a cluster of its own. What an environment
+    shows before the first turn does not count: many environments begin with the same picture.
 
     Args:
-        trajectory: Of the rollout.
+        trajectory: The rollout.
         sample: Its question.
     """
     problem = sample.extra.get(PROBLEM)
-    if isinstance(problem, str) and problem.isdecimal():  # elsewhere a column of that name holds a text
+    if isinstance(problem, str) and problem.isdecimal():  # elsewhere a column with this name contains text
         return f"{sample.source}, problem {problem}"
     names = []
     shown = [picture for picture in trajectory.images if picture.origin == "input"]
     for picture in shown[: len(sample.images)] if sample.environment else shown:
         if picture.path is not None and Path(picture.path).parent.name == INPUTS:
-            names.append(Path(picture.path).name)  # its own SHA-256
+            names.append(Path(picture.path).name)  # named after its SHA-256
         elif picture.data is not None:
             names.append(hashlib.sha256(picture.data).hexdigest()[:32])
         else:

@@ -20,14 +20,15 @@ UNDECODABLE = (
     zlib.error,
     Image.DecompressionBombError,
 )
-"""Its readers of damaged files raise all of these, at the head or only when the pixels are asked for."""
+"""All exceptions that Pillow's readers raise for damaged files, on the header or only when pixels are
+read."""
 
 
 def eight_bits(picture: Image.Image) -> Image.Image:
-    """A picture whose grey levels have 8 bits: Pillow would cut those of 16 off, to white nearly everywhere.
+    """A picture with 8-bit grey levels: Pillow would clip 16-bit ones, which makes nearly everything white.
 
-    As many bits count as are in use: of 12 in 16, as X-rays have them, the 4 that are empty are left out.
-    One that holds 8, as Pillow makes them of others, stays as it is.
+    Scaled by the bits in use: with 12 of 16, as in X-rays, the 4 empty ones are dropped.
+    A picture that uses only 8, as when Pillow converts other formats, stays unchanged.
     """
     if not picture.mode.startswith("I"):
         return picture
@@ -38,26 +39,26 @@ def eight_bits(picture: Image.Image) -> Image.Image:
 
 
 TURNED = range(2, 9)
-"""EXIF orientations that are not upright; others are no orientations."""
+"""EXIF orientations that are not upright; other values are not orientations."""
 
 
 def is_turned(content: bytes) -> bool:
-    """Whether EXIF says that a picture is to be shown turned or mirrored; nothing here does that."""
+    """Whether EXIF says to display a picture rotated or mirrored; nothing here does that."""
     try:
         with Image.open(io.BytesIO(content)) as picture:
-            # Without EXIF in its head, a PNG would be decoded in search of it.
+            # Without EXIF in its header, a PNG would be decoded to search for it.
             return "exif" in picture.info and picture.getexif().get(ExifTags.Base.Orientation) in TURNED
     except UNDECODABLE:
         return False
 
 
 def is_deep(content: bytes) -> bool:
-    """Whether a file is a PNG of 16 bits of grey, as its head says."""
+    """Whether a file is a 16-bit greyscale PNG, according to its header."""
     return content.startswith(PNG_MARK) and content[24:26] == b"\x10\x00"
 
 
 def eight_bit_file(content: bytes) -> bytes:
-    """A PNG of 16 bits of grey as one of 8, for whoever opens it; what cannot be decoded as it is."""
+    """A 16-bit greyscale PNG converted to 8 bits, for any reader; unchanged if it cannot be decoded."""
     try:
         picture = Image.open(io.BytesIO(content), formats=["PNG"])
         picture.load()
@@ -72,9 +73,9 @@ def eight_bit_file(content: bytes) -> bytes:
 
 
 def opaque(picture: Image.Image) -> Image.Image:
-    """A picture in RGB, decoded; what shows through it is white, as for vLLM's readers.
+    """A picture in RGB, decoded; transparent parts become white, as in vLLM's readers.
 
-    Without a ground, the hidden colours of a transparent picture would be shown: to some readers, not to all.
+    Without a background, some readers would show the hidden colours of a transparent picture.
     """
     picture.load()
     picture = eight_bits(picture)

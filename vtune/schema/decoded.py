@@ -10,13 +10,13 @@ Pixels = NDArray[np.uint8]
 """Shape (h, w, 3)."""
 
 KEPT = 256 << 20
-"""Bytes of decoded pictures that are remembered; ten of 4K. Ours."""
+"""Bytes of decoded pictures that are cached; ten 4K pictures. Ours."""
 
 _pictures: Remembered[bytes, Pixels] = Remembered(KEPT, lambda data, pixels: len(data) + pixels.nbytes)
 
 
 def decoded(data: bytes) -> Pixels:
-    """The pixels of an encoded picture, RGB, as the policy's processor gets them; not to be written to.
+    """The pixels of an encoded picture, RGB, as the policy's processor gets them; read-only.
 
     Raises:
         DataError: If it is not a picture.
@@ -25,10 +25,10 @@ def decoded(data: bytes) -> Pixels:
 
 
 def at_hand(data: bytes) -> Pixels | None:
-    """The same where somebody has decoded the picture lately."""
+    """The same, but only if the picture is in the cache."""
     return _pictures.at_hand(data)
 
 
 def keep(data: bytes, pixels: Pixels) -> None:
-    """Remember what is decoded already."""
+    """Cache pixels that are already decoded."""
     _pictures.get(data, lambda: pixels)

@@ -12,13 +12,13 @@ T = TypeVar("T", Sample, Trajectory)
 
 _ABSENT = object()
 LONGEST = 60
-"""Characters of a value that are shown."""
+"""Limit on the characters of a value that are shown."""
 
 
 def difference(was: T, now: T) -> str:
-    """The first place in which two records differ, with both values, in words; empty where they are alike.
+    """The first place in which two records differ, with both values, as text; empty if they are equal.
 
-    Pictures are compared by their bytes, and not by the path that these once had.
+    Pictures are compared by their bytes, ignoring paths.
     """
     return _between("", _pathless(was), _pathless(now))
 
@@ -38,14 +38,14 @@ def _between(place: str, was: Any, now: Any) -> str:
 
 
 def _parted(was: str, now: str) -> int:
-    """Where to begin to show two texts that differ, so that this is seen: late in long ones."""
+    """Where to start quoting two texts so that their difference is visible: later in long ones."""
     shorter = min(len(was), len(now))
     alike = next((at for at in range(shorter) if was[at] != now[at]), shorter)
     return max(0, alike - LONGEST // 3) if alike > LONGEST // 2 else 0
 
 
 def _within(place: str, was: Any, now: Any) -> list[tuple[str, Any, Any]]:
-    """The parts of two values of one shape, each with its place; none where they are named themselves."""
+    """The parts of two values of the same structure, each with its place; empty if they have none."""
     if is_dataclass(was) and type(was) is type(now):
         names = [field.name for field in fields(was)]
         return [(f"{place}.{name}".lstrip("."), getattr(was, name), getattr(now, name)) for name in names]

@@ -11,7 +11,7 @@ from vtune.schema.box import Box
 from vtune.schema.message import Picture
 
 Row = dict[str, Any]
-"""Column -> value, as Arrow gives and takes them."""
+"""Column -> value, as in Arrow."""
 
 Kinds = frozenset[type[Any]]
 
@@ -23,9 +23,9 @@ _FLAG: Kinds = frozenset({bool})
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A struct from disk. Every reader raises DataError on a value of another type.
+    """A struct from disk. Every reader raises DataError for a value of another type.
 
-    Lists that are null read as empty; a scalar that is null or absent reads as its default.
+    Null lists read as empty; a null or absent scalar reads as its default.
     """
 
     values: Mapping[str, Any]
@@ -37,7 +37,7 @@ class Fields:
         return f"{self.path}{key}"
 
     def text(self, key: str, default: str | None = None) -> str:
-        """A text; without a default it must be there."""
+        """A text; required if there is no default."""
         value = self.values.get(key)
         if value is None and default is not None:
             return default
@@ -54,7 +54,7 @@ class Fields:
         return value
 
     def one_of_or_null(self, key: str, options: Any) -> Any:
-        """The same, None where there is none."""
+        """The same; None if it is null or absent."""
         return None if self.values.get(key) is None else self.one_of(key, options)
 
     def number(self, key: str, default: float) -> float:
@@ -63,7 +63,7 @@ class Fields:
         return default if value is None else value
 
     def number_or_null(self, key: str) -> float | None:
-        """A number, None where there is none."""
+        """A number; None if it is null or absent."""
         return _number_or_null(self.name(key), self.values.get(key))
 
     def integer(self, key: str, default: int) -> int:
@@ -72,7 +72,7 @@ class Fields:
         return default if value is None else value
 
     def integer_or_null(self, key: str) -> int | None:
-        """A whole number, None where there is none."""
+        """A whole number; None if it is null or absent."""
         value = self.values.get(key)
         return None if value is None else _integer(self.name(key), value)
 
@@ -94,7 +94,7 @@ class Fields:
         return tuple(_integer(name, value) for value in items)
 
     def integers_or_null(self, key: str) -> tuple[int | None, ...]:
-        """A list of whole numbers with gaps."""
+        """A list of whole numbers or null."""
         items = self.items(key)
         if _only(items, _WHOLE_OR_NULL):
             return tuple(items)
@@ -102,7 +102,7 @@ class Fields:
         return tuple(None if value is None else _integer(name, value) for value in items)
 
     def numbers_or_null(self, key: str) -> tuple[float | None, ...]:
-        """A list of numbers with gaps."""
+        """A list of numbers or null."""
         items = self.items(key)
         if _only(items, _FLOAT_OR_NULL):
             return tuple(items)
@@ -119,7 +119,7 @@ class Fields:
         return found
 
     def flag(self, key: str) -> bool:
-        """True or false; false where it is not there."""
+        """True or false; false if it is absent."""
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
             raise mistyped(self.name(key), value, "true or false")
@@ -158,7 +158,7 @@ class Fields:
 
 
 def wrong(column: str, what: str, fix: str) -> DataError:
-    """An error about one column; the file and the row are added where they are known."""
+    """An error about one column; file and row are added by the caller that knows them."""
     return DataError(what, where=f"column `{column}`", fix=fix)
 
 
@@ -169,14 +169,14 @@ def mistyped(column: str, value: Any, wanted: str) -> DataError:
 
 
 def check_unicode(column: str, value: Any) -> None:
-    """Check that all texts in a value can be stored: JSON may hold half of a surrogate pair, UTF-8 may not.
+    """Check that all texts in a value can be stored: JSON may contain half a surrogate pair, UTF-8 may not.
 
     Args:
         column: Its name, for the error; "" for a row as a whole.
-        value: What is to be stored.
+        value: The value to store.
 
     Raises:
-        DataError: Naming the column.
+        DataError: Names the column.
     """
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -208,7 +208,7 @@ def shown_to_row(picture: Picture) -> Row:
 
 
 def pictures_from_row(value: Any) -> tuple[Picture, ...]:
-    """Pictures from list<struct<bytes, path, origin>>, or (foreign) from paths, bytes or a single one."""
+    """Pictures from list<struct<bytes, path, origin>>, or (foreign) from paths, bytes or a single picture."""
     if value is None:
         return ()
     return tuple(_picture(item) for item in (value if isinstance(value, list) else [value]))
@@ -223,7 +223,7 @@ def _picture(item: Any) -> Picture:
     data, path = item.get("bytes"), item.get("path")
     path = None if path == "" else path
     if data == b"" and path is not None:
-        data = None  # some writers leave no nulls: where there is a path, it counts
+        data = None  # some writers have no nulls: if there is a path, use it
     if data is None and path is None:
         raise _without_content()
     if data is not None and not isinstance(data, bytes):
@@ -246,10 +246,10 @@ def _struct(name: str, value: Any) -> Fields:
 
 
 def _only(items: list[Any], kinds: Kinds) -> bool:
-    """Whether all values are of these very types.
+    """Whether all values have exactly these types.
 
-    The types are collected without a line of Python for each value: a conversation has thousands of tokens,
-    and several lists of them.
+    Types are collected without executing Python code per value: a conversation has thousands of tokens,
+    in several lists.
     """
     return kinds.issuperset(map(type, items))
 
@@ -267,7 +267,7 @@ def _number_or_null(name: str, value: Any) -> float | None:
         raise mistyped(name, value, "a number")
     try:
         return float(value)
-    except OverflowError:  # of an integer
+    except OverflowError:  # integer too large
         raise wrong(
             name, "found a number that no float holds", f"write a smaller one into `{name}`"
         ) from None

@@ -1,7 +1,7 @@
 """Reads the header of an encoded picture in plain Python: safe for untrusted bytes.
 
-No decoder runs, no memory is taken by what a head promises. It is read before anything else is done with a
-picture from outside; `vtune.schema.pixels` has the limits.
+No decoder runs, and no memory is allocated on the strength of a header. It is read before anything else is
+done with a picture from outside; `vtune.schema.pixels` has the limits.
 """
 
 import re
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 PNG_MARK = b"\x89PNG\r\n\x1a\n"
 MOST_MARKERS = 10_000
-"""Of a JPEG before its first coded pixels, else it is not a picture. Ours: 64 MB in segments of full length
-are a thousand, and one with millions would hold up for seconds whoever reads it."""
+"""Limit on a JPEG's markers before its first coded pixels; ours. 64 MB in segments of maximum length
+are a thousand; one with millions would take seconds to read."""
 _SCAN = b"\xff\xda"
 _FILL = re.compile(rb"\xff+")
 
@@ -22,35 +22,35 @@ _OTHERS = {
     "HEIC": (b"ftyphei", b"ftyphev", b"ftypmif1"),
     "JPEG 2000": (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"),
 }
-"""Beginnings of pictures that no decoder here reads; of `ftyp`, behind the four bytes of a length."""
+"""First bytes of pictures that no decoder here reads; `ftyp` follows the four bytes of a length."""
 _DRAWN = (b"<svg", b"<?xml", b"<!--", b"<!DOCTYPE svg")
 _BEGIN = 1 << 12
-"""Bytes in which the drawing of an SVG begins, behind its comments (ours)."""
+"""Number of bytes in which an SVG's root element must begin, after any comments (ours)."""
 
 
 class NoHead(Exception):
-    """The bytes do not begin as a picture of a known format does."""
+    """The bytes do not begin like a picture of a known format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A promise; what is decoded later may keep it or not."""
+    """What a header claims; the data decoded later may differ."""
 
     kind: str
     """PNG, JPEG, WEBP, BMP or GIF."""
     width: int
     height: int
     scans: int = 1
-    """Passes that decoding makes over all pixels, never too few: a progressive JPEG has many."""
+    """Upper bound on the passes of decoding over all pixels: a progressive JPEG has many."""
     packed: bool = False
-    """It is a BMP with run lengths, which Pillow unpacks in Python."""
+    """Whether it is a run-length encoded BMP, which Pillow decodes in Python."""
 
 
 def read_head(content: bytes) -> Head:
     """Format and size of an encoded picture.
 
     Raises:
-        NoHead: If it is not the head of a known format.
+        NoHead: If it is not the header of a known format.
     """
     try:
         if content.startswith(PNG_MARK):
@@ -71,7 +71,7 @@ def read_head(content: bytes) -> Head:
 
 
 def other_kind(content: bytes) -> str | None:
-    """What a picture is that `read_head` does not know; None where it does not begin like one."""
+    """The kind of a picture that `read_head` does not know; None if it does not begin like one."""
     begin = content[:_BEGIN]
     text = begin.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(_DRAWN) and b"<svg" in text:
@@ -85,7 +85,7 @@ def _bmp(content: bytes) -> Head:
     if length == 12:
         return Head("BMP", *struct.unpack_from("<HH", content, 18))
     width, height, _, _, packing = struct.unpack_from("<iiHHI", content, 18)
-    # Top to bottom where the height is negative.
+    # Top to bottom if the height is negative.
     return Head("BMP", abs(width), abs(height), packed=packing in (1, 2))
 
 
@@ -123,7 +123,7 @@ def _jpeg(content: bytes) -> Head:
         (length,) = struct.unpack_from(">H", content, at)
         if length < 2:
             raise NoHead
-        # SOF0 to SOF15; DHT, JPG and DAC lie among them.
+        # SOF0 to SOF15, except DHT, JPG and DAC in the same range.
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack_from(">HH", content, at + 3)
             size = width, height
@@ -132,5 +132,5 @@ def _jpeg(content: bytes) -> Head:
         raise NoHead
     if size is None:
         raise NoHead
-    # Coded pixels do not contain these two bytes, and a thumbnail's lie in a segment that was skipped.
+    # Coded pixels never contain these two bytes, and thumbnails are in segments that were skipped.
     return Head("JPEG", *size, scans=content.count(_SCAN, at - 1))

@@ -13,38 +13,38 @@ from vtune.files.locks import lock
 from vtune.files.reading import whole_lines
 
 Judgement = Literal["right", "wrong", "judge erred", "box wrong"]
-"""right, wrong: the answer is, whatever it earned. judge erred: a verdict or a reason is mistaken. box wrong:
-the evidence box of the sample is not where the thing is."""
+"""right, wrong: whether the answer is, whatever it earned. judge erred: a verdict or a reason is mistaken.
+box wrong: the sample's evidence box is in the wrong place."""
 
 NOTE = 2_000
-"""Characters of a note (ours)."""
+"""Limit on the characters of a note (ours)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """What a person said about one trajectory, or sample."""
+    """A person's label for one trajectory, or sample."""
 
     key: str
-    """Of the trajectory: stem of its file, and row."""
+    """Key of the trajectory: stem of its file, and row."""
     sample_id: str
     source: str
     rollout: int | None
     label: Judgement | None
-    """None takes an earlier one back."""
+    """None withdraws an earlier label."""
     accuracy: float | None = None
-    """What the answer had earned when it was labelled; None for a sample, or where it was unscored."""
+    """What the answer had earned when it was labelled; None for a sample, or if it was unscored."""
     note: str = ""
     at: str = ""
-    """When, in UTC, as ISO 8601."""
+    """Time of labelling, in UTC, as ISO 8601."""
 
 
 def read_labels(path: Path) -> dict[str, Label]:
-    """Key of a trajectory -> its label; none where there is no file.
+    """Key of a trajectory -> its label; empty if there is no file.
 
-    A last line without its line break is left out: it is being written, or was cut by a kill.
+    A last line without a line break is ignored: it is being written, or was cut off by a kill.
 
     Raises:
-        DataError: Naming the line of the first that cannot be read.
+        DataError: Names the first line that cannot be read.
     """
     if not path.exists():
         return {}
@@ -53,17 +53,17 @@ def read_labels(path: Path) -> dict[str, Label]:
 
 
 def append_label(path: Path, label: Label) -> None:
-    """Write one more line, whole, behind those that are there.
+    """Append one complete line to the file.
 
     Raises:
-        OSError: If the machine refuses.
+        OSError: If it cannot be written.
     """
     line = json.dumps(asdict(label), ensure_ascii=False, allow_nan=False) + "\n"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
-        lock(descriptor, wait=True)  # another viewer may write, too
+        lock(descriptor, wait=True)  # another viewer may be writing, too
         whole = os.pread(descriptor, os.fstat(descriptor).st_size, 0).rfind(b"\n") + 1
-        os.ftruncate(descriptor, whole)  # what a kill has cut is not a label
+        os.ftruncate(descriptor, whole)  # a line truncated by a kill is not a label
         os.write(descriptor, line.encode())
     finally:
         os.close(descriptor)
@@ -84,11 +84,11 @@ def _lines(path: Path) -> Iterator[Label]:
 
 
 def _label(values: object) -> Label:
-    """The label of a line.
+    """The label in a line.
 
     Raises:
         ValueError: If it is not a label.
-        TypeError: If it lacks something, or has more.
+        TypeError: If keys are missing or unknown.
     """
     if not isinstance(values, dict):
         raise ValueError("it is not an object")

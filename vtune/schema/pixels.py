@@ -1,8 +1,9 @@
 """The one way from encoded bytes to pixels: limits that a foreign picture must pass before it is decoded.
 
-Bytes from outside are rows of data sets, thumbnails of searches, requests to services, and above all what a
-policy's code leaves behind. A file of some kilobytes can hold a picture that costs gigabytes or minutes: one
-pixel wide and millions long, coded in thousands of passes, or packed so that only slow code unpacks it.
+Bytes from outside are rows of data sets, thumbnails from searches, requests to services, and above all the
+output of a policy's code. A file of a few kilobytes can contain a picture that costs gigabytes or minutes:
+one pixel wide and millions long, coded in thousands of passes, or packed so that only slow code can decode
+it.
 """
 
 import io
@@ -14,32 +15,32 @@ from vtune.schema.decode import UNDECODABLE, eight_bits, opaque
 from vtune.schema.heads import Head, NoHead, other_kind, read_head
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF")
-"""The only decoders that are ever tried. Others start programs (EPS) or bring large parsers of their own."""
+"""The only decoders that are ever tried. Others start programs (EPS) or bring large parsers with them."""
 
 MAX_PIXELS = 1 << 26
-"""Width x height, ours: an 8K picture (HR-Bench's are the largest of public data) twice over. Its RGB takes
-200 MB."""
+"""Limit on width x height; ours: two 8K pictures (the largest in public data, in HR-Bench, are 8K). As RGB it
+takes 200 MB."""
 
 MAX_SIDE = 1 << 15
-"""Pixels of the longer side, ours: what comes after (padding, patches) grows with it whatever the area is."""
+"""Limit on the longer side; ours: the cost of padding and patches grows with it whatever the area is."""
 
 MAX_RATIO = 2000
-"""Longer side / shorter side, ours. The processors of Qwen2-VL and Qwen2.5-VL refuse more than 200, so we pad
-to 100:1 first; that makes 11 million pixels of the longest hairline that passes."""
+"""Limit on longer side / shorter side; ours. The processors of Qwen2-VL and Qwen2.5-VL refuse more than 200,
+so we pad to 100:1 first; that makes 11 million pixels of the longest thin picture allowed."""
 
 MAX_SCANS = 100
-"""Passes of a JPEG over its picture, ours: encoders make 10 (libjpeg, progressive), optimisers some 20."""
+"""Limit on a JPEG's passes; ours: encoders make 10 (libjpeg, progressive), optimisers some 20."""
 
 MAX_SCANNED = 1 << 30
-"""Passes x pixels, ours: a pass takes 0.6 ns a pixel (`tests/bench/bench_decoding.py`) even where it says
-nothing, in 40 bytes. The largest picture allowed may have 16."""
+"""Limit on passes x pixels; ours: a pass takes 0.6 ns per pixel (`tests/bench/bench_decoding.py`) even if it
+is empty, with 40 bytes. The largest picture allowed may have 16."""
 
 MAX_PACKED_PIXELS = 1 << 20
-"""Of a BMP with run lengths, ours: Pillow unpacks it in Python, in half a second."""
+"""Limit on the pixels of a run-length encoded BMP; ours: Pillow decodes it in Python, in half a second."""
 
 
 REMEDY = f"store a PNG or JPEG of at most {MAX_PIXELS >> 20} Mi pixels and {MAX_RATIO}:1, or drop the row"
-"""For whoever has such a picture in their data."""
+"""The next step for a user with such a picture in their data."""
 
 
 class Refused(Exception):
@@ -47,7 +48,7 @@ class Refused(Exception):
 
 
 def check_head(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Head:
-    """See by its head alone that a picture may be decoded.
+    """Check, from its header alone, that a picture may be decoded.
 
     Raises:
         Refused: If it is not a picture of a known format, or breaks a limit.
@@ -71,7 +72,7 @@ def check_size(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> None
     """Check that a picture of this size, in pixels, may be decoded, padded and resized.
 
     Raises:
-        Refused: If it has no pixels, too many, or sides that are too long or too unlike.
+        Refused: If it has no pixels, too many, or sides that are too long or too unequal.
     """
     if min(width, height) < 1:
         raise Refused("it has no pixels")
@@ -84,7 +85,7 @@ def check_size(width: int, height: int, *, max_pixels: int = MAX_PIXELS) -> None
 
 
 def examine(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Open a picture that may be decoded; that happens as soon as its pixels are asked for.
+    """Open a picture that may be decoded; decoding happens when its pixels are first accessed.
 
     Raises:
         Refused: If it is not a picture, or breaks a limit.
@@ -94,16 +95,16 @@ def examine(content: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         picture = Image.open(io.BytesIO(content), formats=FORMATS)
     except UNDECODABLE as error:
         raise Refused("it is not a picture") from error
-    # A second head, or a frame larger than the screen, may have changed it.
+    # A second header, or a frame larger than the screen, may have changed the size.
     check_size(*picture.size, max_pixels=max_pixels)
     return picture
 
 
 def decode(content: bytes, mode: str | None = "RGB", *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The picture with its pixels, in a mode of Pillow's; None keeps that of the file.
+    """The decoded picture, in one of Pillow's modes; None keeps the file's mode.
 
     Raises:
-        Refused: If it is not a picture, not all of one, or breaks a limit.
+        Refused: If it is not a picture, is truncated, or breaks a limit.
     """
     picture = examine(content, max_pixels=max_pixels)
     try:
@@ -116,7 +117,7 @@ def decode(content: bytes, mode: str | None = "RGB", *, max_pixels: int = MAX_PI
 
 
 def open_picture(content: bytes, *, where: str = "") -> Image.Image:
-    """As `examine`, where a bad picture is bad data.
+    """Like `examine`, for pictures in data.
 
     Raises:
         DataError: If it is not a picture, or breaks a limit.
@@ -128,10 +129,10 @@ def open_picture(content: bytes, *, where: str = "") -> Image.Image:
 
 
 def decode_picture(content: bytes, mode: str | None = "RGB", *, where: str = "") -> Image.Image:
-    """As `decode`, where a bad picture is bad data.
+    """Like `decode`, for pictures in data.
 
     Raises:
-        DataError: If it is not a picture, not all of one, or breaks a limit.
+        DataError: If it is not a picture, is truncated, or breaks a limit.
     """
     try:
         return decode(content, mode)
@@ -140,10 +141,10 @@ def decode_picture(content: bytes, mode: str | None = "RGB", *, where: str = "")
 
 
 def decode_reduced(content: bytes, side: int, mode: str = "RGB", *, where: str = "") -> Image.Image:
-    """The picture with its pixels; of a JPEG, which is quick, no more than `side` x `side` need.
+    """The decoded picture; a JPEG is quickly reduced to the resolution needed for `side` x `side`.
 
     Raises:
-        DataError: If it is not a picture, not all of one, or breaks a limit.
+        DataError: If it is not a picture, is truncated, or breaks a limit.
     """
     picture = open_picture(content, where=where)
     try:

@@ -11,11 +11,12 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """Values by key; those asked for least lately go first. A value is made once, however many wait for it.
+    """A cache by key; the least recently used entries are evicted. A value is made once, however many wait
+    for it.
 
     Args:
-        room: Bytes of what is remembered, at most; one value is, however large.
-        size: Bytes that a key and its value take.
+        room: Limit on the bytes of the cache; a single value is always kept, however large.
+        size: Bytes of a key and its value.
     """
 
     def __init__(self, room: int, size: Callable[[K, V], int]) -> None:
@@ -23,15 +24,15 @@ class Remembered(Generic[K, V]):
         self._size = size
         self._kept: OrderedDict[K, V] = OrderedDict()
         self._coming: dict[K, Future[V]] = {}
-        """What threads make now."""
+        """Values that threads are making now."""
         self._turn = threading.Lock()
-        """Guards all: it is never held while a value is made."""
+        """Guards everything; never held while a value is made."""
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value of a key, made where it is not remembered.
+        """The value of a key, made if it is not cached.
 
-        What `make` raises is raised for all that wait for it, and is not remembered. It must not ask for the
-        same key.
+        An exception from `make` is raised for everyone waiting, and nothing is cached. `make` must not
+        request the same key.
         """
         with self._turn:
             if key in self._kept:
@@ -44,7 +45,7 @@ class Remembered(Generic[K, V]):
         return self._make(key, make, ours) if coming is None else coming.result()
 
     def at_hand(self, key: K) -> V | None:
-        """The value of a key where it is remembered."""
+        """The value of a key if it is cached."""
         with self._turn:
             if key in self._kept:
                 self._kept.move_to_end(key)

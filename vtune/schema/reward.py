@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reward:
-    """The weighted total and its parts; a part is None when it could not be scored.
+    """The weighted total and its parts; a part is None if it could not be scored.
 
-    None is not zero: zero says that the trajectory was worthless, None says nothing about it.
-    An unscored part that counts (its weight is not zero) leaves the total unscored.
+    None is not zero: zero means that the trajectory was worthless, None says nothing about it.
+    If a part with a non-zero weight is unscored, so is the total.
     """
 
     total: float | None
@@ -18,9 +18,9 @@ class Reward:
     tool: float | None
     why: str
     consistency: float | None = None
-    """None also where the recipe does not ask for it, and in files that were written before it could."""
+    """None also if the recipe does not use it, and in files written before it existed."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Facts behind the accuracy, by name (`Verdict.parts`); none in files that were written before they were
-    kept."""
+    """Facts behind the accuracy, by name (`Verdict.parts`); empty in files written before they were
+    stored."""
     own: Mapping[str, float | None] = field(default_factory=dict)
-    """Parts of the user's own, by name; None where one could not be scored."""
+    """The user's own parts, by name; None if one could not be scored."""

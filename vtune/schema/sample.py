@@ -11,7 +11,7 @@ from vtune.schema.message import IMAGE, Message, Picture
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where in a picture the thing is that the question asks about."""
+    """Where the object of the question is in a picture."""
 
     label: str
     image: int
@@ -25,40 +25,41 @@ class Sample:
     """A question about pictures, its ground truth, and how a reply is to be judged.
 
     Raises:
-        DataError: On a row that contradicts itself: marks and pictures that differ in number, an
-            evidence box outside its picture list, turned inside out or not finite, a ratio
+        DataError: If the row contradicts itself: different numbers of marks and pictures, an
+            evidence box with no picture, inside out or not finite, a ratio
             outside [0, 1].
     """
 
     id: str
-    """Unique in all data; never renumbered."""
+    """Unique across all data; never renumbered."""
     source: str
-    """`data_source`: every metric is split by it."""
+    """`data_source`: metrics are reported per source."""
     prompt: tuple[Message, ...]
     images: tuple[Picture, ...] = ()
     ability: str = ""
     """Task family: math, chart, detection, grounding, counting, ocr, visual_search, search …"""
     ground_truth: str
-    """The reference in the form that the verifier reads."""
+    """The reference, in the form that the verifier reads."""
     answer: str = ""
     """The reference as a person would say it; for reading, never for judging."""
     verifier: str
     """A key of `vtune.verifiers.VERIFIERS`."""
     verifier_parm: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the verifier (the spelling is that of the published files)."""
+    """Options of the verifier (spelt as in the published files)."""
     accuracy_ratio: float = 1.0
     format_ratio: float = 0.0
     tool_ratio: float = 0.0
     """Weights of the reward parts for this sample, in [0, 1]."""
     tools: tuple[str, ...] = ()
-    """Tools that the model may call, keys of `vtune.tools.TOOLS`; empty means a single turn."""
+    """Tools that the model may call, keys of `vtune.tools.TOOLS`; empty: a single turn."""
     environment: str = ""
-    """What the model talks to, a key of `vtune.environments.ENVIRONMENTS`; empty: the tools of `tools`."""
+    """What the model interacts with, a key of `vtune.environments.ENVIRONMENTS`; empty: the tools in
+    `tools`."""
     evidence: tuple[Evidence, ...] = ()
     choices: tuple[str, ...] = ()
-    """Options of a multiple-choice question, in order; the letter is the position."""
+    """Options of a multiple-choice question, in order; the letter gives the position."""
     extra: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever else stood in `extra_info`; kept, and read by tools, environments and habits alone."""
+    """Everything else in `extra_info`; kept, and read only by tools, environments and habits."""
 
     def __post_init__(self) -> None:
         where = f"sample {self.id!r}"
@@ -93,18 +94,18 @@ class Sample:
 
     @property
     def question(self) -> str:
-        """The text of the last user turn without its `<image>` marks: what a judge is shown."""
+        """The text of the last user turn without its `<image>` marks, as shown to a judge."""
         users = [message.content for message in self.prompt if message.role == "user"]
         return users[-1].replace(IMAGE, "").strip() if users else ""
 
 
 def check_unanswered(sample: Sample) -> None:
-    """Check that the last turn of a prompt is not the assistant's; records of finished runs may have such.
+    """Check that the last turn of a prompt is not the assistant's; records of finished runs may have one.
 
-    As in a file for supervised training: it is most likely the answer, which the policy would read.
+    In a file for supervised training it is most likely the answer, which the policy would then read.
 
     Raises:
-        DataError: If it is.
+        DataError: If it is the assistant's.
     """
     if sample.prompt[-1].role == "assistant":
         raise DataError(

@@ -2,7 +2,7 @@
 
 The layout is that of V-Triune (figure 9) with four columns of ours: `tools`, `evidence`, `choices`
 and `environment`.
-The reader is wider than the writer: it takes `verifier_parm` as a struct, `images` as paths or bare
+The reader accepts more than the writer produces: `verifier_parm` as a struct, `images` as paths or plain
 bytes, and the `reward_model{style, ground_truth}` of verl. A null member of a foreign struct means
 "not given" and is dropped.
 """
@@ -56,18 +56,18 @@ SAMPLE_COLUMNS = pa.schema(
         ("environment", pa.string()),
     ]
 )
-"""One row a sample. `extra_info.more_json` keeps, as one JSON object, what else stood in `extra_info`."""
+"""One row per sample. `extra_info.more_json` contains the rest of `extra_info` as one JSON object."""
 
 SAMPLE_NEEDS = ("data_source", "prompt", "reward_model")
-"""Columns that no sample file can do without."""
+"""Columns that every sample file must have."""
 
 
 def sample_to_row(sample: Sample) -> Row:
     """The row of a sample.
 
     Raises:
-        DataError: If the record holds something that the columns cannot: a picture without bytes and
-            path, image numbers that do not follow the `<image>` marks, values that JSON cannot carry.
+        DataError: If the columns cannot represent the record: a picture without bytes and
+            path, image indices that do not follow the `<image>` marks, values that JSON cannot represent.
     """
     shown = [index for message in sample.prompt for index in message.images]
     if shown and shown != list(range(len(sample.images))):
@@ -90,10 +90,10 @@ def sample_to_row(sample: Sample) -> Row:
 
 
 def scored_columns(sample: Sample) -> Row:
-    """The columns that scoring reads, beside the id, the question and the number of pictures.
+    """The columns that scoring reads, besides the id, the question and the number of pictures.
 
     Raises:
-        DataError: If the verifier's parameters hold values that JSON cannot carry.
+        DataError: If the verifier's parameters contain values that JSON cannot represent.
     """
     return {
         "data_source": sample.source,
@@ -120,12 +120,12 @@ def sample_from_row(row: Row, *, place: str, default_verifier: str | None = None
     """The sample of a row.
 
     Args:
-        row: Column -> value, as Arrow gives them.
-        place: File and row, e.g. `train/17`: the id of a foreign row that has no id of its own.
+        row: Column -> value, as in Arrow.
+        place: File and row, e.g. `train/17`: the id of a foreign row without an id.
         default_verifier: Judges rows that name no verifier (the layout of verl).
 
     Raises:
-        DataError: Naming the column and the remedy; also what `Sample` itself refuses.
+        DataError: Names the column and the remedy; also for anything that `Sample` itself refuses.
     """
     fields = Fields(row)
     source = fields.text("data_source")
@@ -168,7 +168,7 @@ def sample_from_row(row: Row, *, place: str, default_verifier: str | None = None
 
 
 def _prompt(fields: Fields) -> tuple[Message, ...]:
-    """The messages; image numbers follow the `<image>` marks in order."""
+    """The messages; image indices follow the `<image>` marks in order."""
     messages, seen = [], 0
     for item in fields.structs("prompt"):
         content = item.text("content")
@@ -189,7 +189,7 @@ def _verifier_parm(value: Any) -> dict[str, Any]:
 
 
 def _given(value: Any) -> Any:
-    """A value without the null members of its structs: all rows of a file share one struct type."""
+    """A value without null members of structs: all rows of a file share one struct type."""
     if isinstance(value, dict):
         return {key: _given(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
@@ -198,7 +198,7 @@ def _given(value: Any) -> Any:
 
 
 def _foreign_id(source: str, extra: Mapping[str, Any], place: str) -> str:
-    """An id that stays the same as long as the file does; verl numbers its rows by split and index."""
+    """An id that is stable as long as the file is; verl numbers its rows by split and index."""
     if "index" in extra:
         return "/".join(
             str(part) for part in (source, extra.get("split"), extra["index"]) if part is not None
@@ -207,7 +207,7 @@ def _foreign_id(source: str, extra: Mapping[str, Any], place: str) -> str:
 
 
 def as_typed(value: float) -> float:
-    """0.1 for the float32 next to 0.1: ratios were typed by people, and are shown to people."""
+    """0.1 for the float32 closest to 0.1: ratios are typed by people, and shown to people."""
     short = float(str(np.float32(value)))
     return short if float(np.float32(value)) == value else value
 

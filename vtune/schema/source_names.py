@@ -5,16 +5,16 @@ from vtune.errors import DataError
 ALL = "all"
 """Name of the row over all sources."""
 EVAL = "eval/"
-"""What the names of rows begin with that an evaluation during training has made."""
+"""Prefix of rows produced by an evaluation during training."""
 
 
 def is_taken(source: str) -> bool:
-    """Whether metrics call a row of their own so."""
+    """Whether metrics use this name for a row of theirs."""
     return source == ALL or source.startswith(EVAL)
 
 
 def check_source(source: str) -> None:
-    """Check that metrics call no row of their own as a `data_source` is called.
+    """Check that a `data_source` is not a name that metrics use for a row of theirs.
 
     Raises:
         DataError: If it is `all`, or begins with `eval/`.
@@ -28,5 +28,5 @@ def check_source(source: str) -> None:
 
 
 def named_by(file: str) -> str:
-    """The `data_source` of rows that say none: the name of their file or folder, if it is not taken."""
+    """The `data_source` of rows without one: the name of their file or folder, if it is not taken."""
     return f"file/{file}" if is_taken(file) else file

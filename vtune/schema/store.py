@@ -18,7 +18,7 @@ from vtune.schema.trajectory import Trajectory
 from vtune.schema.trajectory_row import TRAJECTORY_COLUMNS, trajectory_from_row
 
 WINDOW = 16
-"""Row groups held in memory, and shuffled among each other: at 32 MB a group, half a gigabyte. Ours."""
+"""Row groups held in memory and shuffled together: at 32 MB each, half a gigabyte. Ours."""
 
 Record = TypeVar("Record")
 
@@ -29,7 +29,7 @@ class Store(Generic[Record]):
     Args:
         paths: The files, in order.
         needs: Columns that each of them must have.
-        parse: Row on disk, and "file, row" for errors -> record.
+        parse: Row on disk, its file and row number (for errors) -> record.
 
     Raises:
         DataError: If a file cannot be read or lacks a column, or all of them are empty.
@@ -53,7 +53,7 @@ class Store(Generic[Record]):
         if not self._starts[-1]:
             raise DataError("there is no row in the data", where=", ".join(map(str, paths)))
         self._turn = Lock()
-        """Of threads: several may ask at the same time."""
+        """Serialises threads that read at the same time."""
         self._loaded: OrderedDict[int, list[Record]] = OrderedDict()
         self._orders: OrderedDict[tuple[int, int], list[int]] = OrderedDict()
 
@@ -69,9 +69,9 @@ class Store(Generic[Record]):
         return rows[number - self._starts[group]]
 
     def shuffled(self, position: int, *, seed: int) -> Record:
-        """The record at a position of an endless stream: every epoch holds each row once, in a new order.
+        """The record at a position of an endless stream: every epoch contains each row once, in a new order.
 
-        A function of (position, seed) alone, so a resumed run continues with the very next sample.
+        Depends only on (position, seed), so a resumed run continues with the very next sample.
         """
         epoch, offset = divmod(position, len(self))
         with self._turn:
@@ -83,7 +83,7 @@ class Store(Generic[Record]):
         return self[order[offset]]
 
     def _order(self, rng: random.Random) -> list[int]:
-        # Row groups are shuffled, then the rows of a few neighbouring groups: reading stays local.
+        # Shuffle the row groups, then the rows within a few neighbouring groups: reading stays local.
         groups = list(range(len(self._groups)))
         rng.shuffle(groups)
         order: list[int] = []

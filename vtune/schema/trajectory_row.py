@@ -101,9 +101,9 @@ TRAJECTORY_COLUMNS = pa.schema(
         ("needs_look", pa.bool_()),
     ]
 )
-"""One row a rollout."""
+"""One row per rollout."""
 LATE_COLUMNS = ("sandbox", "weight_versions", "entropies", "outcome", "needs_look")
-"""Added after files were written; a file may lack them."""
+"""Columns added later; older files may lack them."""
 
 
 def trajectory_to_row(trajectory: Trajectory) -> Row:
@@ -158,8 +158,8 @@ def trajectory_from_row(row: Row) -> Trajectory:
     """The trajectory of a row; float columns come back with the precision of float32.
 
     Raises:
-        DataError: Naming the column: a value of the wrong type, token lists of different lengths, a
-            number that points to no image, marks and images of a turn that differ in number, a crop's box
+        DataError: Names the column: a value of the wrong type, token lists of different lengths, an
+            index without an image, different numbers of marks and images in a turn, a crop's box
             that is empty or not finite, a span outside the tokens, scores that are not one per call or not
             finite, an outcome outside [0, 1].
     """
@@ -196,10 +196,10 @@ def trajectory_from_row(row: Row) -> Trajectory:
 
 
 def needs_look_of(row: Row) -> bool | None:
-    """`needs_look` of a row. Older files do not say it; what an environment gave an outcome for needs none.
+    """`needs_look` of a row. Older files do not have it; a row with an environment's outcome needs no look.
 
     Raises:
-        DataError: If it is there and not true or false.
+        DataError: If it is present but not true or false.
     """
     if row.get("needs_look") is None:
         return None if row.get("outcome") is None else False
@@ -233,10 +233,10 @@ def call_to_row(call: Call) -> Row:
 
 
 def call_from_row(fields: Fields) -> Call:
-    """An entry of `calls` as a call; whether it fits its trajectory is not seen.
+    """An entry of `calls` as a call; whether it fits its trajectory is not checked.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the remedy.
     """
     span = fields.integers("span")
     if len(span) != 2:
@@ -278,7 +278,7 @@ def _outcome(fields: Fields) -> Outcome:
 
 
 def _matrix(fields: Fields) -> tuple[float, ...] | None:
-    """Six or nine finite numbers, or nothing."""
+    """Six or nine finite numbers, or None."""
     numbers = tuple(n for n in fields.numbers_or_null("matrix") if n is not None and math.isfinite(n))
     if len(numbers) != len(fields.items("matrix")) or len(numbers) not in (0, 6, 9):
         raise mistyped(fields.name("matrix"), fields.items("matrix"), "six or nine finite numbers")
@@ -299,7 +299,7 @@ def _reward(fields: Fields) -> Reward:
 
 
 def _check(trajectory: Trajectory) -> None:
-    """Hold the parts of a trajectory against each other."""
+    """Check that the parts of a trajectory agree."""
     _check_scores(trajectory)
     tokens = len(trajectory.token_ids)
     for name, values in (("loss_mask", trajectory.loss_mask), ("logprobs", trajectory.logprobs)):
@@ -318,7 +318,7 @@ def _check(trajectory: Trajectory) -> None:
     for message in trajectory.messages:
         _check_images("messages.images", message.images, trajectory)
         marks = message.content.count(IMAGE)
-        # A policy may write `<image>` as often as it likes; nothing is shown for it.
+        # A policy may write `<image>` as often as it likes; no picture is shown for it.
         mere_text = message.role == "assistant" and not message.images
         if marks != len(message.images) and not mere_text:
             raise wrong(
@@ -352,7 +352,7 @@ def _check(trajectory: Trajectory) -> None:
 
 
 def _check_scores(trajectory: Trajectory) -> None:
-    """Check that what is not known is null: NaN would be counted as a score, and JSON has none."""
+    """Check that unknown values are null: NaN would count as a score, and JSON has no NaN."""
     reward = trajectory.reward
     for name, values in (
         ("reward", () if reward is None else (*_parts(reward), *reward.parts.values(), *reward.own.values())),

@@ -7,14 +7,14 @@ from math import isfinite
 from vtune.errors import OutOfRange
 
 SCALE = "scale it: divide by the most that it can be, and leave out what is not a number"
-"""The next step for a score out of its bounds."""
+"""The next step for a score outside its range."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A score and its reason, short enough to read in a report.
 
-    A verifier's score lies in [0, 1]; a judge of tool calls may go down to -1 (red flags).
+    A verifier's score is in [0, 1]; a judge of tool calls may go down to -1 (red flags).
     """
 
     score: float
@@ -28,7 +28,7 @@ class Verdict:
                 f"a score is {self.score:.4g}, and scores lie in [0, 1], of looks and rewards in [-1, 1]",
                 SCALE,
             )
-        # Neither JSON nor Parquet takes the numbers of numpy and torch.
+        # Neither JSON nor Parquet can store numpy or torch numbers.
         parts = {name: float(value) for name, value in self.parts.items()}
         for name, value in parts.items():
             if not isfinite(value):

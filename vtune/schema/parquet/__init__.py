@@ -1,6 +1,6 @@
 """The one way in and out of sample and trajectory files.
 
-Of what was read, only the ids are kept, to find those that come twice.
+Of the rows read, only the ids are kept, to detect duplicates.
 """
 
 from vtune.schema.parquet.pictures import load_picture

@@ -15,7 +15,7 @@ Reader = Callable[[Any], Any]
 
 
 def json_reader(schema: pa.Schema) -> Callable[[Row], Row] | None:
-    """What makes values of the JSON in a row as Arrow gives it; None where no column holds any."""
+    """Converts the JSON in a row from Arrow to values; None if no column contains any."""
     readers = {field.name: reader for field in schema if (reader := _reader(field.type)) is not None}
     return (lambda row: _members(readers, row)) if readers else None
 
@@ -37,7 +37,7 @@ def _members(readers: dict[str, Reader], value: Any) -> Any:
 
 
 def _value(text: Any) -> Any:
-    # Nothing that writes such a column checks it: what is no JSON stays the text that it is.
+    # Writers of such columns do not validate them: anything that is not JSON stays text.
     with suppress(ValueError, TypeError):
         return parse_json(text)
     return text

@@ -11,8 +11,8 @@ def load_picture(picture: Picture, base: Path) -> bytes:
     """The encoded bytes of a picture.
 
     Args:
-        picture: Bytes, or a path; where it has both, the bytes count.
-        base: The folder of the Parquet file: relative paths start there.
+        picture: Bytes, or a path; if it has both, the bytes are used.
+        base: The folder of the Parquet file, for relative paths.
 
     Raises:
         DataError: If the picture's file cannot be read.

@@ -22,7 +22,7 @@ def read_samples(path: Path, *, default_verifier: str | None = None) -> Iterator
 
     Raises:
         DataError: At the first row that is not a valid sample, naming file, row (from 0) and column; if
-            the file is missing or is not Parquet; if an id comes twice.
+            the file is missing or is not Parquet; if an id occurs twice.
     """
     for sample in scan_samples(path, default_verifier=default_verifier):
         if isinstance(sample, DataError):
@@ -36,10 +36,10 @@ def scan_samples(
     """One entry per row: the sample, or the error that `read_samples` would raise there.
 
     Args:
-        path: As of `read_samples`.
-        default_verifier: As of `read_samples`.
-        pictures: Whether the pictures are read, which are nearly all of a file; else samples have empty ones
-            in their places.
+        path: As in `read_samples`.
+        default_verifier: As in `read_samples`.
+        pictures: Whether to read the pictures, which are nearly all of a file; if not, samples have empty
+            ones in their place.
 
     Raises:
         DataError: If the file itself cannot be read.
@@ -58,15 +58,15 @@ def scan_samples(
 
 
 def _count(images: Any) -> int:
-    """How many pictures a value of the column `images` is: a list, a single one or none."""
+    """Number of pictures in a value of the column `images`: a list, a single one or none."""
     return len(images) if isinstance(images, list) else int(images is not None)
 
 
 def write_samples(path: Path, samples: Iterable[Sample]) -> int:
-    """Write a sample file and return how many rows it holds.
+    """Write a sample file and return the number of rows.
 
     Raises:
-        DataError: If a sample cannot be stored, or an id comes twice. Then there is no new file.
+        DataError: If a sample cannot be stored, or an id occurs twice. Then there is no new file.
     """
     return write_table(path, SAMPLE_COLUMNS, _sample_rows(path, samples))
 

@@ -1,7 +1,7 @@
 """Rows of any Parquet file, in and out: the only file that imports `pyarrow.parquet`.
 
-Files are read and written in small pieces, so memory does not grow with a file. A file appears under its name
-when it is complete.
+Files are read and written in small pieces, so memory does not grow with their size. A file appears under its
+name only when it is complete.
 """
 
 import hashlib
@@ -20,33 +20,33 @@ from vtune.schema.parquet.groups import GROUP_BYTES, GROUP_ROWS, row_groups
 from vtune.schema.parquet.json_columns import json_reader
 
 MAGIC = b"PAR1"
-"""What a Parquet file begins with."""
+"""First bytes of a Parquet file."""
 _NAMED = 5
-"""Files of a folder that a message names (ours)."""
+"""Limit on the files of a folder that a message names (ours)."""
 _READ_ROWS = 16
-"""Rows that are read at once at most; fewer where they are large (ours)."""
+"""Limit on the rows read at once; fewer if they are large (ours)."""
 _SCAN_BYTES = 2**20
-"""Of rows that are read at a time where they are small (ours)."""
+"""Limit on the bytes of small rows read at once (ours)."""
 _LONGEST_BYTES = 256 * 2**20
-"""Of values that rows share and that are read at once (ours)."""
+"""Limit on the bytes of values that are shared by rows and read at once (ours)."""
 _COLUMN_ROWS = 256
-"""Rows of single columns that are read at once (ours)."""
+"""Rows of single columns read at once (ours)."""
 _DIGEST_BYTES = 2**20
-"""Of a file that are read at a time for its digest (ours)."""
+"""Bytes read at a time to compute a file's digest (ours)."""
 _BOMB_BYTES = 128 * 2**20
-"""Bytes of a column of a row group that may be packed as tightly as it likes (ours)."""
+"""Up to this many bytes, a column of a row group may have any compression ratio (ours)."""
 _BOMB_RATIO = 200
-"""How much larger than packed a larger one may be, ours: pictures and texts have 1 to 20."""
+"""Limit on the compression ratio of larger columns; ours: pictures and texts have 1 to 20."""
 _DAMAGED = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
-"""What Arrow raises where a file is damaged, and where a value is nothing that Python has, e.g. a date."""
+"""What Arrow raises for a damaged file, or for a value that has no counterpart in Python, e.g. some dates."""
 
 
 def scan_rows(path: Path, only: Sequence[str] | None = None) -> Iterator[tuple[int, Row]]:
-    """(row number from 0, row) of any Parquet file, as Arrow gives them; of JSON columns, the values.
+    """(row number from 0, row) of any Parquet file, as given by Arrow; JSON columns are decoded.
 
     Args:
         path: The file.
-        only: Columns to be read, which it has; None: all of them.
+        only: Columns to read, which must exist; None: all of them.
 
     Raises:
         DataError: If the file is missing, is not Parquet, or is damaged.
@@ -57,13 +57,13 @@ def scan_rows(path: Path, only: Sequence[str] | None = None) -> Iterator[tuple[i
 def write_rows(
     path: Path, schema: pa.Schema, rows: Iterable[Row], *, check: Callable[[Path], None] | None = None
 ) -> int:
-    """Write rows of any schema, in pieces as all files are written, and return how many there are.
+    """Write rows of any schema, in pieces as for all files, and return their number.
 
     Args:
         path: The file.
-        schema: Of its columns.
-        rows: Of the file.
-        check: Is given the complete file before it has its name; after an error of it there is no new file.
+        schema: Schema of the columns.
+        rows: Rows of the file.
+        check: Called with the complete file before it gets its name; if it raises, there is no new file.
 
     Raises:
         DataError: If a value does not fit its column. Then there is no new file.
@@ -75,7 +75,7 @@ def write_rows(
 
 
 def group_sizes(path: Path) -> list[int]:
-    """Rows of each row group, from the file's footer.
+    """Number of rows in each row group, from the file's footer.
 
     Raises:
         DataError: If the file is missing or is not Parquet.
@@ -85,7 +85,7 @@ def group_sizes(path: Path) -> list[int]:
 
 
 def read_group(path: Path, index: int) -> list[Row]:
-    """The rows of one row group, as they are on disk; `vtune.schema.store` turns them into records.
+    """The rows of one row group, as stored; `vtune.schema.store` turns them into records.
 
     Raises:
         DataError: If the file is missing or damaged.
@@ -100,7 +100,7 @@ def read_group(path: Path, index: int) -> list[Row]:
 
 
 def read_row(path: Path, number: int) -> Row:
-    """One row, by its number from 0; of the others, only what shares its row group is read.
+    """One row, by its number from 0; of the others, only those in its row group are read.
 
     Raises:
         DataError: If the file is missing or damaged, or has no such row.
@@ -121,7 +121,7 @@ def read_row(path: Path, number: int) -> Row:
 
 
 def scan_columns(path: Path, wanted: Sequence[str], late: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-    """Some columns of a file, a few rows at a time; of all others, pictures above all, nothing is read.
+    """Some columns of a file, a few rows at a time; other columns, above all pictures, are not read.
 
     Args:
         path: The file.
@@ -148,7 +148,7 @@ def scan_columns(path: Path, wanted: Sequence[str], late: Sequence[str] = ()) ->
 
 
 def scan_groups(path: Path, indices: Sequence[int]) -> Iterator[Row]:
-    """The rows of some row groups one after the other, however large these are; else as `read_group`.
+    """The rows of several row groups in order, however large these are; otherwise like `read_group`.
 
     Raises:
         DataError: If the file is missing or damaged.
@@ -170,7 +170,7 @@ def scan_groups(path: Path, indices: Sequence[int]) -> Iterator[Row]:
 
 
 def count_rows(path: Path) -> int:
-    """Rows of a file, from its footer.
+    """Number of rows of a file, from its footer.
 
     Raises:
         DataError: If the file is missing or is not Parquet.
@@ -180,7 +180,7 @@ def count_rows(path: Path) -> int:
 
 
 def columns(path: Path) -> dict[str, str]:
-    """Column -> Arrow type, as the file has them.
+    """Column -> Arrow type, as in the file.
 
     Raises:
         DataError: If the file is missing or is not Parquet.
@@ -190,11 +190,11 @@ def columns(path: Path) -> dict[str, str]:
 
 
 def fingerprint(path: Path, advance: Callable[[int], None] = lambda size: None) -> str:
-    """SHA-256 of the file's bytes, in hexadecimal: two files with one fingerprint hold the same rows.
+    """SHA-256 of the file's bytes, in hexadecimal: two files with the same fingerprint have the same rows.
 
     Args:
         path: The file.
-        advance: Is told how many more bytes have been read.
+        advance: Called with the number of bytes read since the last call.
 
     Raises:
         DataError: If there is no such file.
@@ -214,7 +214,7 @@ def fingerprint(path: Path, advance: Callable[[int], None] = lambda size: None) 
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         check_input(path)
-        # Mapped and not buffered ahead: else a whole column of a row group is read at once, and
+        # Memory-mapped without pre-buffering: otherwise a whole column of a row group is read at once, and #
         # published files have row groups of gigabytes.
         file = pq.ParquetFile(str(path), memory_map=True, pre_buffer=False)
     except OSError as error:
@@ -227,7 +227,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
-    """Check that no column unpacks to what memory cannot hold."""
+    """Check that no column decompresses to more than memory can hold."""
     for index in range(file.num_row_groups):
         group = file.metadata.row_group(index)
         for number in range(group.num_columns):
@@ -242,7 +242,7 @@ def _check_sizes(path: Path, file: pq.ParquetFile) -> None:
 
 
 def _likely(names: Sequence[str]) -> str:
-    """What kind of file has these columns."""
+    """The kind of file that has these columns."""
     if {"sample_id", "messages"} <= set(names):
         return "it is a file of traces or trajectories; give a file of samples"
     if {"prompt", "reward_model"} <= set(names):
@@ -258,9 +258,9 @@ def rows_with(
     Args:
         path: The file.
         needs: Columns that it must have.
-        only: Columns that are read; None: all.
-        without: `COLUMN.MEMBER` of a list of structs, e.g. `images.bytes`, that is not read where the structs
-            have other members; all other columns are.
+        only: Columns to read; None: all.
+        without: `COLUMN.MEMBER` of a list of structs, e.g. `images.bytes`, which is not read if the structs
+            have other members; everything else is.
     """
     with _opened(path) as file:
         names = file.schema_arrow.names
@@ -292,7 +292,7 @@ def rows_with(
 
 
 def _leaves_without(file: pq.ParquetFile, member: str) -> list[str] | None:
-    """The leaves of a columns but for one; None where it is not there, or its column is nothing else."""
+    """The leaves of all columns except one; None if it is absent, or its column has no other."""
     column, _, name = member.partition(".")
     paths = [file.schema.column(index).path for index in range(len(file.schema))]
     left = [path for path in paths if not (path.startswith(f"{column}.") and path.endswith(f".{name}"))]
@@ -301,12 +301,12 @@ def _leaves_without(file: pq.ParquetFile, member: str) -> list[str] | None:
 
 
 def _rows_at_once(file: pq.ParquetFile) -> int:
-    """The number of rows that does not exceed a row group of ours, pictures of 8000 px included."""
+    """Number of rows that do not exceed a row group of ours, even with pictures of 8000 px."""
     return max(1, min(_READ_ROWS, _rows_within(file, GROUP_BYTES), _rows_of_longest(file)))
 
 
 def _rows_of_longest(file: pq.ParquetFile) -> int:
-    """How many of the longest value in a file fit in memory: all rows may share one of a dictionary."""
+    """How many copies of a file's longest value fit in memory: all rows may share one dictionary entry."""
     longest = 1
     for index in range(file.num_row_groups):
         group = file.metadata.row_group(index)
@@ -320,7 +320,7 @@ def _rows_of_longest(file: pq.ParquetFile) -> int:
 
 
 def _rows_within(file: pq.ParquetFile, size: int) -> int:
-    """How many rows of a file, of its mean size, make `size` bytes."""
+    """How many rows of average size make `size` bytes."""
     metadata = file.metadata
     total: int = sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
     fit: int = size * metadata.num_rows // max(total, 1)
@@ -337,14 +337,14 @@ def write_table(
             for group in row_groups(rows, path.parent):
                 writer.write_table(pa.Table.from_pylist(group, schema=schema))
                 written += len(group)
-                del group  # before the next one grows
+                del group  # free it before the next one grows
         if check is not None:
             check(partial)
     return written
 
 
 def at_row(path: Path, number: int, error: DataError) -> DataError:
-    """An error about a row, with its file and its number in its place."""
+    """An error about a row, with file and row number as its place."""
     place = f"{path}, row {number}"
     return DataError(error.what, where=f"{place}, {error.where}" if error.where else place, fix=error.fix)
 
@@ -374,7 +374,7 @@ def _unreadable(path: Path, error: OSError) -> DataError:
     if error.strerror:
         what = f"cannot read {path}: {error.strerror}"
         return DataError(what, fix="check the path; `vtune data make` makes data")
-    # Of the Parquet library, in its words: the path is right, and the content is not.
+    # From the Parquet library, in its words: the path is right, but the content is not.
     return DataError(f"cannot read {path}: {_first_sentence(error)}", fix="make or download it again")
 
 

@@ -14,17 +14,17 @@ def data_sources(path: Path) -> Iterator[str | None]:
     """The `data_source` of every row.
 
     Raises:
-        DataError: If the file is missing, damaged or without that column, or holds something else there.
+        DataError: If the file is missing or damaged, lacks that column, or contains other values there.
     """
     for batch in scan_columns(path, ["data_source"]):
         yield from _texts(path, "data_source", batch.column(0))
 
 
 def distinct(path: Path, column: str) -> set[str]:
-    """The texts that stand in a column, none where the file has no such column.
+    """The distinct texts in a column; empty if the file has no such column.
 
     Raises:
-        DataError: If the file is missing or damaged, or holds something else there.
+        DataError: If the file is missing or damaged, or contains other values there.
     """
     found: set[str] = set()
     if column in columns(path):
@@ -34,14 +34,14 @@ def distinct(path: Path, column: str) -> set[str]:
 
 
 def tally(path: Path, names: Sequence[str]) -> Counter[tuple[str | None, ...]]:
-    """How many rows have which texts in some columns.
+    """Number of rows per combination of texts in some columns.
 
     Args:
         path: The file.
-        names: Of the columns; one that the file does not have is null in every row.
+        names: Names of the columns; one that the file does not have counts as null in every row.
 
     Raises:
-        DataError: If the file is missing or damaged, or holds something else there.
+        DataError: If the file is missing or damaged, or contains other values there.
     """
     found: Counter[tuple[str | None, ...]] = Counter()
     for batch in scan_columns(path, (), names):

@@ -21,7 +21,7 @@ from vtune.schema.trajectory_row import (
 )
 
 LARGE_INPUT = 2**20
-"""Bytes of a picture above which rollouts share it (ours): one file is easier to carry about."""
+"""Bytes from which a picture is shared by rollouts (ours): below, a single file is easier to move."""
 INPUTS = "inputs"
 """Folder of a run with the pictures that its rollouts share."""
 
@@ -54,13 +54,13 @@ def scan_trajectories(path: Path) -> Iterator[Trajectory | DataError]:
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory], *, run: Path | None = None) -> int:
-    """Write a trajectory file and return how many rows it holds.
+    """Write a trajectory file and return the number of rows.
 
     Args:
         path: The file.
         trajectories: Its rows.
-        run: Folder of the run: large pictures that questions came with are put into its `inputs`, each once,
-            whatever the number of rollouts, and rows name them by their paths. None: all are in the rows.
+        run: Folder of the run: large pictures of questions are stored in its `inputs`, each once
+            for all rollouts, and rows refer to them by path. None: all pictures are in the rows.
 
     Raises:
         DataError: If a trajectory contradicts itself. Then there is no new file.
@@ -74,7 +74,7 @@ def with_inputs(trajectory: Trajectory, base: Path) -> Trajectory:
     """The trajectory with the bytes of the pictures that it shares with others of its run.
 
     Raises:
-        DataError: If one is no longer there.
+        DataError: If a picture no longer exists.
     """
     if not any(map(_is_shared, trajectory.images)):
         return trajectory
@@ -94,7 +94,7 @@ def _is_shared(picture: Picture) -> bool:
 
 
 def _named_inputs(trajectory: Trajectory, inputs: Path, base: Path) -> Trajectory:
-    """The trajectory with its large inputs in a folder, and their paths from `base`."""
+    """The trajectory with its large inputs stored in a folder, as paths relative to `base`."""
     images = []
     for picture in trajectory.images:
         if picture.origin == "input" and picture.data is not None and len(picture.data) > LARGE_INPUT:
