@@ -1,7 +1,7 @@
 """Recipes: one YAML file, read strictly into one frozen object.
 
-An unknown key, a key given twice and a value of the wrong kind are errors; all errors of a file
-are shown at once, each with its line and, where a key is nearly right, the one that was meant.
+An unknown key, a duplicate key and a value of the wrong type are errors; all errors of a file
+are shown at once, each with its line and, if a key is nearly right, the one that was meant.
 """
 
 import copy
@@ -34,7 +34,7 @@ def _is_empty(files: tuple[str, ...]) -> bool:
 
 
 Uses = Annotated[tuple[str, ...], Field(exclude_if=_is_empty)]
-"""Files with the user's own parts; relative to the recipe's folder, for `--set` to the current one."""
+"""Files with the user's own parts; relative to the recipe's folder, or, in `--set`, to the current one."""
 
 RENAMED = {"advantage.refills": "advantage.dynamic_sampling_rounds"}
 """Old key -> its current name, both dotted."""
@@ -58,7 +58,7 @@ def find(name: str, package: str) -> Path:
         package: `recipes.rl`, `recipes.sft`, `recipes.agents`, `data_recipes` or `eval_suites`.
 
     Raises:
-        RecipeError: If neither exists, naming the nearest shipped file.
+        RecipeError: If neither exists; names the closest shipped file.
     """
     path = Path(name)
     if path.is_file():
@@ -76,16 +76,16 @@ def find(name: str, package: str) -> Path:
 
 
 def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, given_by: str = "--set") -> R:
-    """Read a YAML file, apply `key.path=value` overrides in order, and check the whole.
+    """Read a YAML file, apply `key.path=value` overrides in order, and validate the result.
 
     Args:
         path: The file.
-        kind: What it is read into.
+        kind: The type of recipe to read.
         overrides: `key.path=value`, the value in YAML.
-        given_by: Where the overrides come from, for the messages about them.
+        given_by: Where the overrides come from, for messages about them.
 
     Raises:
-        RecipeError: With every problem found, each with its line (or its override).
+        RecipeError: Lists every problem found, each with its line (or its override).
     """
     root, values = _read(path)
     check_kind(path, {*values, *(re.split("[.=]", override)[0] for override in overrides)}, kind)
@@ -93,7 +93,7 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
     first = [override for override in overrides if override.partition("=")[0] in kind.decides]
     given = {_apply(values, override) for override in first}
     if first or kind.decides:
-        # What is filled in may be said by a part of the user's own.
+        # A user's own part may decide what is filled in.
         _bring(kind, values, *_from(path, lines, given, given_by))
         values = kind.completed(values, {str(key) for key, *_ in given})
     given |= {_apply(values, override) for override in overrides if override not in first}
@@ -104,22 +104,22 @@ def load_recipe(path: Path, kind: type[R], overrides: Sequence[str] = (), *, giv
         rows = []
         for problem in _own_problems(error.errors()):
             loc, section = _followed(kind, problem["loc"], values)
-            # Of a section that a file does not have, the name alone is wrong.
+            # If a file does not have a section at all, only its name is wrong.
             over = any(
                 loc[: len(g)] == g or (loc and loc not in lines and g[: len(loc)] == loc) for g in given
             )
             place = given_by if over else _place(path, lines, loc)
-            # What a section as a whole gets wrong may lie in any of its keys.
+            # An error about a whole section may be caused by any of its keys.
             inside = any(loc and g[: len(loc)] == loc for g in given)
             if inside and not over and problem["type"] == "value_error":
                 place += f", with {given_by}"
             rows.append((0 if over else _line(lines, loc), f"  {place}: {_explain(section, loc, problem)}"))
-        rows.sort(key=lambda row: row[0])  # pydantic has them in the order of a section's keys
+        rows.sort(key=lambda row: row[0])  # pydantic lists them in the order of a section's keys
         raise RecipeError(f"{len(rows)} problem(s) in {path}\n" + "\n".join(row for _, row in rows)) from None
 
 
 def _own_problems(found: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Those that do not follow from another: pydantic drops a wrong item, then finds its list too short."""
+    """Problems not caused by another one: pydantic drops an invalid item, then finds its list too short."""
     places = [problem["loc"] for problem in found]
 
     def follows(problem: ErrorDetails) -> bool:
@@ -131,7 +131,7 @@ def _own_problems(found: list[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def _from(path: Path, lines: dict[Loc, int], given: set[Loc], given_by: str) -> tuple[Path, str]:
-    """(the folder from which paths in `uses` start, the place of the key)."""
+    """(the folder to which paths in `uses` are relative, the place of that key)."""
     if any(loc[:1] == ("uses",) for loc in given):
         return Path(), given_by
     return path.parent, _place(path, lines, ("uses",))
@@ -141,10 +141,10 @@ def _bring(kind: type[Strict], values: dict[str, Any], base: Path, place: str) -
     """Load the files that a recipe names under `uses`, so that the names of their parts are known.
 
     Args:
-        kind: Of the recipe; one that has no `uses` is left alone.
-        values: Of the recipe; the paths in it become absolute.
-        base: Where relative paths start from.
-        place: Where `uses` stands.
+        kind: Type of the recipe; if it has no `uses`, nothing happens.
+        values: Values of the recipe; the paths in it become absolute.
+        base: Folder for relative paths.
+        place: Location of `uses`, for messages.
 
     Raises:
         RecipeError: If a file cannot be used.
@@ -163,13 +163,13 @@ def recipe_keys(path: Path) -> list[str]:
     """The top-level keys of a recipe, whatever its kind.
 
     Raises:
-        RecipeError: If the file holds none.
+        RecipeError: If the file has none.
     """
     return list(_read(path)[1])
 
 
 def read_values(path: Path, *, fix: str = "") -> Any:
-    """The value of a YAML file that a run has written; None where it is empty.
+    """The value of a YAML file written by a run; None if it is empty.
 
     Raises:
         DataError: If it cannot be read, or is not YAML, with its line.
@@ -181,7 +181,7 @@ def read_values(path: Path, *, fix: str = "") -> Any:
 
 
 def _read(path: Path) -> tuple[yaml.MappingNode, dict[str, Any]]:
-    """A file of one mapping: its nodes, which know their lines, and its values."""
+    """A file with one mapping: its nodes, which know their lines, and its values."""
     root, values = _document(path)
     if not isinstance(root, yaml.MappingNode):
         raise RecipeError(f"{path} is not a YAML mapping", fix="start from one of `vtune recipes list`")
@@ -218,17 +218,17 @@ def _not_yaml(path: Path, error: yaml.YAMLError) -> RecipeError:
 
 def override(key: str, value: Any) -> str:
     """A setting read from YAML, as an override for `load_recipe`."""
-    # YAML's own writer: it gives floats the dot without which they are read as text.
+    # YAML's own writer: it gives floats the dot without which they would be read as text.
     return f"{key}={yaml.safe_dump(value, default_flow_style=True, width=inf)}"
 
 
 def dump_recipe(recipe: Strict) -> str:
-    """The recipe as YAML, with every field in file order: what a run writes beside its output."""
+    """The recipe as YAML, with every field in file order, as a run writes it next to its output."""
     return yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def with_new_names(values: Any) -> Any:
-    """The values of a recipe that a run has stored, with renamed keys under their current names."""
+    """The values of a recipe stored by a run, with renamed keys under their current names."""
     found = copy.deepcopy(values)
     for old, new in RENAMED.items():
         (old_section, old_key), (new_section, new_key) = old.split("."), new.split(".")
@@ -289,7 +289,7 @@ def _apply(values: dict[str, Any], override: str) -> Loc:
 
 
 def _key(node: dict[str, Any] | list[Any], name: str, override: str) -> str | int:
-    """What a part of an override's path is in a section, or in a list, whose items are numbered from 0."""
+    """A component of an override's path as a key of a section, or as an index into a list, counted from 0."""
     if isinstance(node, dict):
         return name
     if not name.isdecimal() or int(name) >= len(node):
@@ -301,7 +301,7 @@ def _key(node: dict[str, Any] | list[Any], name: str, override: str) -> str | in
 
 
 def _line(lines: dict[Loc, int], loc: Loc) -> int:
-    """The line of a key, or of the section that lacks it; 0: of none."""
+    """The line of a key, or of the section that lacks it; 0 if neither has one."""
     return next((lines[loc[:end]] for end in range(len(loc), 0, -1) if loc[:end] in lines), 0)
 
 
@@ -310,7 +310,7 @@ def _place(path: Path, lines: dict[Loc, int], loc: Loc) -> str:
 
 
 def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
-    """A problem as a person reads it; `section` is the one that holds what is wrong."""
+    """A problem in words for people; `section` is the one that contains it."""
     key = ".".join(map(str, loc))
     error, message = problem["type"], problem["msg"]
     if error == "union_tag_invalid":
@@ -326,7 +326,7 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
         return f"`{key}`: give at least {problem['ctx']['min_length']}, not {problem['ctx']['actual_length']}"
     if error in ("model_type", "dict_type", "model_attributes_type"):
         return f"`{key or 'the file'}`: write keys with values, e.g. {{key: value}}"
-    if error == "unknown_key":  # of a section that a table of parts has; it says which are known
+    if error == "unknown_key":  # from a section based on a table of parts; its message lists the known names
         return f"unknown key `{key}`; {message}"
     if error != "extra_forbidden":
         message = message.removeprefix("Value error, ")
@@ -342,15 +342,15 @@ def _explain(section: type[BaseModel], loc: Loc, problem: ErrorDetails) -> str:
 
 
 def _followed(kind: type[BaseModel], loc: Loc, values: Any) -> tuple[Loc, type[BaseModel]]:
-    """A location as it is written in the file, and the section that its last part is in.
+    """A location as written in the file, and the section that contains its last component.
 
-    Where a section has alternatives, pydantic puts the tag of the one that was taken into the location.
+    If a section has alternatives, pydantic inserts the tag of the chosen one into the location.
     """
     inside = [kind]
     written: list[str | int] = []
     holder, named = kind, None
     for name in loc:
-        if name == "[key]":  # so pydantic says that the key before it is wrong, not what stands under it
+        if name == "[key]":  # pydantic's mark for an error in the key itself, not in its value
             continue
         tagged = [section for section in inside if len(inside) > 1 and name in _tags(section)]
         if tagged:
@@ -371,7 +371,7 @@ def _followed(kind: type[BaseModel], loc: Loc, values: Any) -> tuple[Loc, type[B
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Every section that a value of this type may be or hold."""
+    """Every section that a value of this type may be or contain."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -386,7 +386,7 @@ def _names(annotation: Any) -> Iterator[Named]:
 
 
 def _child(values: Any, name: str | int) -> Any:
-    """What stands under a key, or at a number; None where nothing does."""
+    """The value under a key, or at an index; None if there is none."""
     if isinstance(values, dict):
         return values.get(name)
     return values[name] if isinstance(values, list) and isinstance(name, int) and name < len(values) else None

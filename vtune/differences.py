@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 SHORT = 48
-"""Characters of a value that is shown with its key (ours)."""
+"""Limit on the characters of a value that is shown with its key (ours)."""
 
 
 def differing_keys(a: Any, b: Any, prefix: str = "") -> list[str]:
@@ -18,17 +18,17 @@ def differing_keys(a: Any, b: Any, prefix: str = "") -> list[str]:
 
 
 def value_of(dumped: Any, key: str) -> Any:
-    """The value of a dotted key of a dumped recipe; None where it is not there."""
+    """The value of a dotted key of a dumped recipe; None if it is absent."""
     return reduce(lambda at, part: at.get(part) if isinstance(at, dict) else None, key.split("."), dumped)
 
 
 def both(keys: Iterable[str], there: Any, now: Any) -> dict[str, tuple[Any, Any]]:
-    """Of dotted keys, the values in both of two dumped recipes."""
+    """The values of dotted keys in both of two dumped recipes."""
     return {key: (value_of(there, key), value_of(now, key)) for key in keys}
 
 
 def with_values(changed: Mapping[str, tuple[Any, Any]]) -> str:
-    """Keys in which two dumped recipes differ, with both values where they are short.
+    """Keys in which two dumped recipes differ, with both values if they are short.
 
     >>> with_values({"seed": (0, 1), "loss.algorithm": (None, "grpo")})
     'seed (was 0, now 1), loss.algorithm (was null, now "grpo")'
@@ -39,5 +39,5 @@ def with_values(changed: Mapping[str, tuple[Any, Any]]) -> str:
 def _with_values(key: str, there: Any, now: Any) -> str:
     texts = [json.dumps(value, ensure_ascii=False, default=str) for value in (there, now)]
     if there == now or max(map(len, texts)) > SHORT:
-        return key  # a key with a dot in it, or a long text
+        return key  # a key that contains a dot, or a long value
     return f"{key} (was {texts[0]}, now {texts[1]})"

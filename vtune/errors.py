@@ -1,7 +1,7 @@
 """The errors that vtune raises, and who has to act on each.
 
-A mistake of the model is a score, never an exception. Exceptions are for what a person has to
-put right: a recipe, a row of data, a package that is missing, a service that is down.
+A mistake of the model is a score, never an exception. Exceptions are for what a person must
+fix: a recipe, a row of data, a missing package, a service that is down.
 """
 
 import traceback
@@ -13,14 +13,14 @@ RESTORE = "restore the file as the run wrote it"
 INTERRUPTED = 130
 """Exit status after Ctrl-C or SIGTERM."""
 WITHIN = "VTUNE_WITHIN"
-"""An environment variable of commands that another vtune command started: that one says how to continue."""
+"""Environment variable set for commands started by another vtune command, which then says how to continue."""
 
 
 class VtuneError(Exception):
-    """A problem that someone can act on: what happened, where, and the next step.
+    """A problem that someone can fix: what happened, where, and the next step.
 
-    The command line prints it as text, without a traceback. It survives pickling, so it may cross
-    worker processes.
+    The command line prints it as text, without a traceback. It survives pickling, so that it can cross
+    process boundaries.
     """
 
     def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
@@ -32,7 +32,7 @@ class VtuneError(Exception):
     def __str__(self) -> str:
         lines = [self.what]
         if self.where:
-            # A file may have a name of several lines, and this is one.
+            # A file name may contain line breaks, but this must stay one line.
             where = self.where.replace("\n", "\\n")
             lines.append(f"  at   {where}")
         if self.fix:
@@ -45,7 +45,7 @@ class VtuneError(Exception):
 
 
 class Elsewhere(Exception):
-    """The traceback, as text, of what an error from another process came of there."""
+    """The traceback, as text, of the cause that an error from another process had there."""
 
     def __str__(self) -> str:
         return f"in another process:\n{self.args[0]}"
@@ -58,7 +58,7 @@ def _rebuild(kind: type[VtuneError], what: str, where: str, fix: str, beneath: s
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The next step for a name that nothing has: the name that was meant, or all that there are."""
+    """The next step for an unknown name: the name that was meant, or a list of all names."""
     names = list(known)
     near = get_close_matches(name, names, n=1)
     return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names) or 'none'}"
@@ -81,7 +81,7 @@ class SandboxUnavailable(ServiceError):
 
 
 class MissingExtra(VtuneError):
-    """An optional package that this command needs and that is not installed."""
+    """An optional package that this command needs but that is not installed."""
 
 
 class RunFailed(VtuneError):
@@ -89,10 +89,10 @@ class RunFailed(VtuneError):
 
 
 class OutOfRange(ValueError):
-    """A score that a part gave and that cannot be.
+    """A score from a part that is outside its range.
 
     Args:
-        what: It is, and where scores lie.
+        what: The score, and its valid range.
         fix: The remedy.
     """
 
@@ -105,4 +105,4 @@ class OutOfRange(ValueError):
 
 
 class BrokenPart(RunFailed):
-    """A user's own part raised what it should not; its `__cause__` has the traceback."""
+    """A user's own part raised an exception that it must not; its `__cause__` has the traceback."""

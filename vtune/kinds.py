@@ -15,7 +15,7 @@ _MARKS = {
     "rollout": "rl",
     "batch_size": "sft",
 }
-"""A key at the top -> the kind of recipe that has it, in the order in which they are looked for."""
+"""A top-level key -> the kind of recipe that has it, in the order in which they are checked."""
 _CALLED = {
     "data": "a data recipe, for `vtune curate`",
     "eval": "a suite, for `vtune eval --suite`",
@@ -26,31 +26,33 @@ _CALLED = {
     "sft": "a recipe for `vtune sft`",
 }
 MISTYPED = 2
-"""Keys that are unknown or missing in a recipe of the right kind, at most; ours. A mistyped one is both."""
+"""Limit on the unknown or missing keys of a recipe of the right kind; ours. A misspelt key is both."""
 
 
 def kind_of(keys: Iterable[str]) -> str | None:
-    """The kind of recipe (`data`, `sft`, `rl`, `sweep`, `eval`, `agent`, `group`) with such keys on top."""
+    """The kind of recipe (`data`, `sft`, `rl`, `sweep`, `eval`, `agent`, `group`) with these top-level
+    keys."""
     there = set(keys)
     return next((kind for key, kind in _MARKS.items() if key in there), None)
 
 
 def check_kind(path: Path, keys: Collection[str], schema: type[Strict]) -> None:
-    """Check that a file is not a recipe of another kind, of which most keys would be unknown.
+    """Check that a file is not a recipe of another kind, most of whose keys would be unknown.
 
     Args:
         path: The file.
-        keys: At its top, those that are given elsewhere (`--set`) among them.
-        schema: What it is to be read into; one that reads a few keys of several kinds takes any.
+        keys: Its top-level keys, including those given elsewhere (`--set`).
+        schema: The type to read it as; one that reads a few keys of several kinds accepts any.
 
     Raises:
-        RecipeError: If it has the mark of another kind and not its own, and that is not the only difference.
+        RecipeError: If it has the key of another kind but not of its own, and that is not the only
+            difference.
     """
     wanted, found = kind_of(schema.model_fields), kind_of(keys)
     if wanted is None or found in (None, wanted) or schema.model_config.get("extra") == "ignore":
         return
     marks = {kind: key for key, kind in _MARKS.items()}
-    # What a recipe does not say is filled in where one of its keys decides on others.
+    # Keys may be missing if the recipe has a key that decides how to fill them in.
     filled = bool(schema.decides)
     needed = {key for key, field in schema.model_fields.items() if field.is_required() and not filled}
     odd = {*keys} - {*schema.model_fields} | needed - {*keys}

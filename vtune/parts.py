@@ -1,10 +1,11 @@
 """The one table of parts: everything that a recipe, a suite or a row of data names.
 
 A part is one file that says everything about itself, and adds itself to the table of its kind under its name;
-`OURS` says where each of ours is, which `vtune.registry` imports when somebody first asks for it. A user's
-own part comes from a file that a recipe names under `uses` (`vtune.uses`), and adds itself in the same way.
+`OURS` lists the module of each of ours, which `vtune.registry` imports when the part is first requested. A
+user's own part comes from a file that a recipe names under `uses` (`vtune.uses`), and adds itself in the same
+way.
 
-To add one of ours: write its file, which ends with `….add("name", …)`, and put its name at the end of its
+To add one of ours: write its file, which ends with `….add("name", …)`, and append its name to its
 kind in `OURS` (`tests/README.md`, "Contributing").
 """
 
@@ -36,11 +37,11 @@ WORDS: Mapping[str, str] = MappingProxyType(
         "family": "model family",
     }
 )
-"""What messages call a part of a kind, where that is not the kind itself."""
+"""What messages call a part of a kind, if that differs from the kind itself."""
 
 
 def _listed(package: str, parts: str) -> Mapping[str, str]:
-    """Name -> module of a package: `name`, where the module is called so, or `module:name`."""
+    """Name -> module in a package, for entries `name` (if the module has that name) or `module:name`."""
     pairs = ((part.rpartition(":")[2], part.partition(":")[0]) for part in parts.split())
     return MappingProxyType({name: f"{package}.{module}" for name, module in pairs})
 
@@ -91,7 +92,7 @@ OURS: Mapping[Kind, Mapping[str, str]] = MappingProxyType(
                 **_listed("vtune.runs.curate", "contamination recipe:pass_rate labels"),
             }
         ),
-        # The first two are those of a recipe that names no `judges`: a new one stands behind them.
+        # The first two are the default of a recipe without `judges`: add new ones after them.
         "evidence": _listed(
             "vtune.reward", "evidence_boxes:boxes evidence_model:model evidence_passages:passages"
         ),

@@ -17,37 +17,37 @@ YOURS = (
     "To add your own, list its file under `uses: [./mine.py]` of the recipe or suite; commands that read "
     "neither take `--uses mine.py`"
 )
-"""The next step where a name may be that of a part which nobody has brought."""
+"""The next step if a name may be that of a part whose file was not given."""
 
 
 def or_yours(hint: str) -> str:
-    """The next step for an unknown name, and that of bringing a part of that name."""
+    """The next step for an unknown name, plus how to add a part with that name."""
     return f"{hint}{'' if hint.endswith('?') else '.'} {YOURS}"
 
 
 _CALL = re.compile(r"(async )?(\w+)\((.*?)\)")
-"""A function as a table says that it is called: whether it is awaited, its name, its arguments."""
+"""A function signature in a table's notation: whether it is awaited, its name, its arguments."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-"""Names stand in recipes, in columns of metrics and in file names."""
+"""Names occur in recipes, in columns of metrics and in file names."""
 
 
 TABLES: dict[Kind, "Parts[Any]"] = {}
-"""Kind -> its table, once the package that has it is loaded."""
+"""Kind -> its table, once the package that defines it is loaded."""
 
 
 class Parts(Mapping[str, T]):
-    """The parts of one kind, by name: ours first, in the order of `OURS`, then those that files brought.
+    """The parts of one kind, by name: ours first, in the order of `OURS`, then those from files.
 
-    What a process has loaded is its own: a table holds what was imported, as `sys.modules` does.
+    Tables are per process: like `sys.modules`, they contain what was imported.
 
     Args:
-        kind: Of the parts.
-        about: The line that says what a part is.
-        made: What every part is an instance of; None: anything.
-        taken: Words that stand for something else where a name of the kind is expected.
-        calls: How functions of a part are called, as they are written: "verify(reply, sample) -> Verdict".
-            Where `made` is None the part is the function itself, under whatever name.
+        kind: Kind of the parts.
+        about: Returns the one-line description of a part.
+        made: The class of every part; None: any.
+        taken: Words that mean something else where a name of this kind is expected.
+        calls: Signatures of a part's functions, e.g. "verify(reply, sample) -> Verdict".
+            If `made` is None, the part is the function itself, under any name.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Parts(Mapping[str, T]):
     ) -> None:
         self.kind = kind
         self.word = WORDS.get(kind, kind)
-        """What messages call one of the parts."""
+        """The name of one such part in messages."""
         self._taken = frozenset(taken)
         self._calls = tuple(calls)
         self.about = about
@@ -68,15 +68,15 @@ class Parts(Mapping[str, T]):
         self._ours = OURS[kind]
         self._added: dict[str, T] = {}
         self._places: dict[str, tuple[str, str, int]] = {}
-        """Of a user's own: the module, its file, and the line."""
+        """For a user's own parts: module, file and line."""
         TABLES[kind] = self
 
     def add(self, name: str, part: T) -> T:
-        """Put a part into the table; to be called where it is defined, when its file is loaded.
+        """Add a part to the table; call it where the part is defined, when its file is loaded.
 
         Raises:
-            RecipeError: If the name is another's, or no name, or the part is not of the table's kind, or one
-                of its functions cannot be called as the kind's are.
+            RecipeError: If the name is already used or invalid, the part is not of the table's type, or one
+                of its functions cannot be called as this kind requires.
         """
         caller = sys._getframe(1)
         module, place = caller.f_globals["__name__"], f"{caller.f_code.co_filename}:{caller.f_lineno}"
@@ -117,7 +117,7 @@ class Parts(Mapping[str, T]):
         return part
 
     def _check_calls(self, name: str, part: T, place: str) -> None:
-        """Check that the functions of a part can be called as those of its kind are."""
+        """Check that the functions of a part can be called as its kind requires."""
         for written in self._calls:
             found = _CALL.match(written)
             assert found is not None
@@ -138,19 +138,19 @@ class Parts(Mapping[str, T]):
                 )
 
     def _kept(self, name: str, file: str) -> str:
-        """The next step where a file adds a name of ours; it may be the very file that ours is in."""
+        """The next step if a file adds a name of ours; it may be the very file that defines ours."""
         module = tuple(self._ours[name].split("."))
         if Path(file).with_suffix("").parts[-len(module) :] == module:
             return f"this file is that part: `pytest tests/runs/parts/test_ours.py -k {name}` tries it"
         return "give yours another name"
 
     def drop(self, module: str) -> None:
-        """Take out what a user's module has added."""
+        """Remove everything that a user's module has added."""
         for name in self.of(module):
             del self._added[name], self._places[name]
 
     def modules(self) -> set[str]:
-        """Those, not of ours, that have added parts."""
+        """The modules, except ours, that have added parts."""
         return {module for module, *_ in self._places.values()}
 
     def of(self, module: str) -> list[str]:
@@ -158,17 +158,17 @@ class Parts(Mapping[str, T]):
         return [name for name, (where, *_) in self._places.items() if where == module]
 
     def known(self, name: str) -> str:
-        """The name itself.
+        """The name itself, if it is known.
 
         Raises:
-            ValueError: If nothing has it, with the nearest that something has.
+            ValueError: If it is unknown; names the closest one.
         """
         if name not in self:
             raise ValueError(f"there is no {self.word} `{name}`; {self.meant(name)}")
         return name
 
     def meant(self, name: str, *others: str) -> str:
-        """The next step for a name that nothing has: the nearest of them and of `others`, or `uses`."""
+        """The next step for an unknown name: the closest of the table's names and `others`, or `uses`."""
         return or_yours(nearest(name, [*self, *others]))
 
     def __getitem__(self, name: str) -> T:
@@ -188,19 +188,19 @@ class Parts(Mapping[str, T]):
 
 
 def first_line(thing: object) -> str:
-    """The first paragraph of the docstring of a function or a class, on one line."""
+    """The first paragraph of a function's or class's docstring, on one line."""
     return " ".join((thing.__doc__ or "").strip().partition("\n\n")[0].split())
 
 
 def _ill_called(function: Callable[..., Any], name: str, words: Sequence[str], *, awaited: bool) -> str:
-    """Why a function cannot be called with as many arguments as there are words; empty where it can."""
+    """Why a function cannot be called with this many arguments; empty if it can."""
     runs = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
     if not awaited and inspect.iscoroutinefunction(runs):
         return "is `async`, and nobody awaits it"
     try:
         takes = inspect.signature(function)
     except ValueError:
-        return ""  # of a few functions in C nobody knows
+        return ""  # a few functions in C have no signature
     try:
         takes.bind(*words)
     except TypeError:
@@ -211,7 +211,7 @@ def _ill_called(function: Callable[..., Any], name: str, words: Sequence[str], *
 
 
 def _line_of(function: Callable[..., Any], place: str) -> str:
-    """The line of a function, where it is of the file that adds it; else the place that does."""
+    """The line of a function if it is in the file that adds it; else the place that adds it."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     file = place.rpartition(":")[0]
     return f"{file}:{code.co_firstlineno}" if code is not None and code.co_filename == file else place

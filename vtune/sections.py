@@ -18,25 +18,25 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     decides: ClassVar[tuple[str, ...]] = ()
-    """Keys at the top that say what `completed` fills in; an override of one of them comes before it."""
+    """Top-level keys that decide what `completed` fills in; overrides of them are applied before it."""
 
     @classmethod
     def completed(cls, values: dict[str, Any], chosen: Collection[str]) -> dict[str, Any]:
-        """The values of a file with what it leaves to other files that it names; most files are whole.
+        """The values of a file, completed from other files that it names; most files need no completion.
 
         Args:
-            values: Of the file, not checked yet.
+            values: Values of the file, not validated yet.
             chosen: Those of `decides` that an override has set.
 
         Raises:
-            RecipeError: If another file is not there, or not valid.
+            RecipeError: If another file is missing or invalid.
         """
         return values
 
     @model_validator(mode="before")
     @classmethod
     def _numbers_are_numbers(cls, values: Any) -> Any:
-        # Python, and pydantic after it, take `true` for 1, and integers of any size.
+        # Python, and therefore pydantic, accepts `true` as 1, and integers of any size.
         given = values if isinstance(values, dict) else {}
         for name, value in given.items():
             if isinstance(value, int) and abs(value) > LARGEST:
@@ -58,7 +58,7 @@ class Open(Strict):
 
     @classmethod
     def sections(cls) -> Mapping[str, type[Strict]]:
-        """Key -> its section, for everything that may be given besides the fields."""
+        """Key -> its section, for everything allowed besides the fields."""
         raise NotImplementedError
 
     @model_validator(mode="before")
@@ -67,13 +67,13 @@ class Open(Strict):
         if not isinstance(values, dict):
             return values
         own = [name for name in values if name not in cls.model_fields]
-        known = cls.sections() if own else {}  # which loads parts, and those may need this section
+        known = cls.sections() if own else {}  # this loads parts, which may need this section
         read, problems = dict(values), list[InitErrorDetails]()
         for name in own:
             try:
                 if name not in known:
                     problems.append({"type": "extra_forbidden", "loc": (name,), "input": values[name]})
-                elif values[name] is not None:  # null: not in this run
+                elif values[name] is not None:  # null: not used in this run
                     read[name] = known[name].model_validate(values[name])
             except ValidationError as error:
                 problems += [_inside(name, problem) for problem in error.errors()]
@@ -83,13 +83,13 @@ class Open(Strict):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Key -> its section, for what is given besides the fields."""
+        """Key -> its section, for everything given besides the fields."""
         extra = self.__pydantic_extra__ or {}
         return {name: section for name, section in extra.items() if section is not None}
 
 
 def _inside(name: str, problem: ErrorDetails) -> InitErrorDetails:
-    """A problem of a section as one of the section that holds it."""
+    """A problem in a section, as a problem of the section that contains it."""
     kind: str | PydanticCustomError = problem["type"]
     if kind in ("value_error", "assertion_error"):
         kind = PydanticCustomError("value_error", "{why}", {"why": problem["msg"]})
@@ -99,10 +99,10 @@ def _inside(name: str, problem: ErrorDetails) -> InitErrorDetails:
 
 @dataclass(frozen=True)
 class Named:
-    """Of a field, in `Annotated`: its section is that of the part which it names itself.
+    """Annotation of a field: its section is that of the part which it names itself.
 
     Args:
-        key: Under which it does.
+        key: The key that contains the part's name.
         section: Name -> section.
         known: All names.
     """
@@ -112,7 +112,7 @@ class Named:
     known: Mapping[str, Any]
 
     def of(self, values: Any) -> type[Strict] | None:
-        """The section that values name; None where they name none."""
+        """The section named by some values; None if they name none."""
         name = values.get(self.key) if isinstance(values, dict) else None
         return self.section(name) if isinstance(name, str) and name in self.known else None
 

@@ -8,13 +8,13 @@ from multiprocessing import resource_tracker
 
 @contextmanager
 def starting_without_sigint() -> Iterator[None]:
-    """Processes that this thread starts meanwhile have Ctrl-C blocked.
+    """Processes that this thread starts within the block have Ctrl-C blocked.
 
-    While Python starts they cannot yet ignore it, and would end with a traceback beside what the command
-    itself has to say. They unblock it once they can. What comes to this thread meanwhile is heard when the
-    block ends.
+    While Python starts up they cannot ignore it yet, and would print a traceback next to the command's
+    own messages. They unblock it once they can handle it. Signals to this thread in the meantime are
+    delivered when the block ends.
     """
-    resource_tracker.ensure_running()  # its first start unblocks the signal
+    resource_tracker.ensure_running()  # its first start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield

@@ -1,7 +1,7 @@
 """`uses` in a recipe: files with a user's own parts, loaded before any part is looked up by name.
 
-A file is run once in a process, and what it adds to the tables of `vtune.registry` stays there, as what a
-module brings does. Other processes are given its text, never its path, so that all of them run the same code.
+A file is run once per process, and what it adds to the tables of `vtune.registry` stays there, as with any
+module. Other processes get its text, never its path, so that all of them run the same code.
 """
 
 import asyncio
@@ -22,69 +22,69 @@ from vtune.registry import TABLES
 T = TypeVar("T")
 
 USES = "uses"
-"""In a run folder: copies of the files with a user's own parts."""
+"""Folder in a run folder: copies of the files with a user's own parts."""
 TRIES = "`vtune parts check` of the file tries it"
-"""Ends the next step where one of them is broken."""
+"""End of the next step if such a file is broken."""
 
 ADD = (
     'end it with a line such as VERIFIERS.add("name", Verifier(…)): see cli/parts.md; what other files '
     "import is no file of parts: write it into them"
 )
-"""The next step for a file that adds nothing."""
+"""The next step for a file that adds no parts."""
 WRAP = (
     "wrap `compute_score` as a verifier, whose `verify(reply, sample)` returns `Verdict(compute_score("
     'sample.source, reply, sample.ground_truth, sample.extra), "by compute_score")`: see "A function of '
     'another trainer" in cli/parts.md'
 )
-"""The same for one with a reward function as verl calls it."""
+"""The same for a file with a reward function in verl's style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """A file of a user's own parts, as it was when it was loaded."""
+    """A file with a user's own parts, as it was when it was loaded."""
 
     path: str
     source: bytes
 
     @property
     def name(self) -> str:
-        """The file's name, by which a run folder keeps it."""
+        """The file's name, under which a run folder keeps it."""
         return Path(self.path).name
 
     @property
     def sha256(self) -> str:
-        """Of its content, in hexadecimal."""
+        """Hash of its content, in hexadecimal."""
         return hashlib.sha256(self.source).hexdigest()
 
     @property
     def module(self) -> str:
-        """The name of its module, which is its content's."""
+        """The name of its module, derived from its content."""
         return f"vtune_uses_{self.sha256[:16]}"
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """(kind, name) of all that it has added in this process."""
+        """(kind, name) of everything that it has added in this process."""
         return [(kind, name) for kind, table in TABLES.items() for name in table.of(self.module)]
 
 
 _LOADED: dict[str, Used] = {}
-"""Module -> file. A process has modules, and these are some of them."""
+"""Module -> file. Per process, like `sys.modules`, which has an entry for each of them."""
 
 
 def use(files: Iterable[str | Path]) -> list[Used]:
-    """Load files of a user's own parts; a file that is there already, under whatever path, is left alone.
+    """Load files with a user's own parts; a file that is already loaded, under any path, is skipped.
 
     Raises:
-        RecipeError: If one cannot be read or loaded, adds nothing, or has the name of another: with its line.
+        RecipeError: If one cannot be read or loaded, adds nothing, or has the name of another; with its line.
     """
     return take(_read(Path(file)) for file in files)
 
 
 def take(files: Iterable[Used]) -> list[Used]:
-    """`use` of files that another process has read.
+    """`use` for files that another process has read.
 
     Raises:
-        RecipeError: As `use`.
+        RecipeError: As in `use`.
     """
     found = []
     for file in files:
@@ -96,12 +96,12 @@ def take(files: Iterable[Used]) -> list[Used]:
 
 
 def used() -> tuple[Used, ...]:
-    """All that this process has loaded, in order."""
+    """All files that this process has loaded, in order."""
     return tuple(_LOADED.values())
 
 
 def forget(files: Sequence[Used]) -> None:
-    """Take out what files have brought."""
+    """Remove what these files have added."""
     for file in files:
         _drop(file.module)
         sys.modules.pop(file.module, None)
@@ -109,10 +109,10 @@ def forget(files: Sequence[Used]) -> None:
 
 
 def prints(kinds: Iterable[str] = ()) -> dict[str, str]:
-    """Name -> SHA-256 of all files that were loaded, or of those that brought a part of some kinds.
+    """Name -> SHA-256 of all loaded files, or of those that added a part of the given kinds.
 
     Raises:
-        RecipeError: If two files have one name.
+        RecipeError: If two files have the same name.
     """
     wanted = set(kinds)
     found: dict[str, str] = {}
@@ -154,7 +154,7 @@ def _run(file: Used) -> None:
         forget([file])
         for name in _modules() - known:
             _drop(name)
-            sys.modules.pop(name, None)  # so that the next try meets the same error
+            sys.modules.pop(name, None)  # so that the next attempt gets the same error
         if isinstance(error, VtuneError) and error.where.startswith(file.path):
             raise
         if not isinstance(error, Exception | SystemExit):
@@ -173,7 +173,7 @@ def _run(file: Used) -> None:
 
 
 def _takes_from(file: Used, error: BaseException) -> str:
-    """What a user's file wanted of a file beside it, in words; empty where an error is of something else."""
+    """What a user's file needed from a file next to it, as text; empty if an error has another cause."""
     if not isinstance(error, ImportError):
         return ""
     if not error.name:
@@ -185,7 +185,8 @@ def _takes_from(file: Used, error: BaseException) -> str:
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
-    """Check that a file has added parts, all of them itself: what it imports is not copied into a run."""
+    """Check that a file has added parts, all of them itself: files that it imports are not copied into a
+    run."""
     if others:
         raise RecipeError(
             f"{file.name} imports {min(others)}, which adds parts of its own",
@@ -201,7 +202,7 @@ def _check_added(file: Used, others: Collection[str]) -> None:
 
 
 def _modules() -> set[str]:
-    """Those, not of ours, that have added parts."""
+    """The modules, except ours, that have added parts."""
     return set().union(*(table.modules() for table in TABLES.values()))
 
 
@@ -211,7 +212,7 @@ def _drop(module: str) -> None:
 
 
 def line_of(error: BaseException, path: str) -> int:
-    """The line of a file at which an error came up."""
+    """The line of a file at which an error was raised."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return error.lineno or 1
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
@@ -219,17 +220,18 @@ def line_of(error: BaseException, path: str) -> int:
 
 
 def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenPart | None:
-    """What broke in a user's file, as an error with its line; None where none of their files is to blame.
+    """An error in a user's file, as a BrokenPart with its line; None if no such file is to blame.
 
-    An error that says whose move is next (a VtuneError) is left alone. This is the one place that tells a
-    user's bug from ours: the command line asks it, and whoever hands errors to another process.
+    Errors that already name the next step (VtuneError) are left alone. This is the only place that
+    distinguishes a user's bug from ours; the command line calls it, as does anything that passes errors to
+    another process.
 
     Args:
-        error: Whatever came up; of a group, the first that came out of a user's file.
-        part: (kind, name) of the part that it is known to have come out of; None: the traceback says.
+        error: Any error; of a group, the first one raised in a user's file is used.
+        part: (kind, name) of the part that is known to have raised it; None: the traceback decides.
 
     Returns:
-        With the original as its `__cause__`.
+        Has the original as its `__cause__`.
     """
     files = {file.path: file for file in used()}
     for one in _each(error):
@@ -258,26 +260,26 @@ def broken(error: BaseException, part: tuple[str, str] | None = None) -> BrokenP
 
 
 def run_failure(error: Exception) -> RunFailed | None:
-    """The failure after which a run keeps what it has trained: its own, or that of a user's part.
+    """The failure after which a run keeps what it has trained: the run's own, or that of a user's part.
 
     Returns:
-        None for all others: a bug of ours, or an error whose remedy is not that of a run.
+        None for all others: a bug of ours, or an error whose remedy is not about the run.
     """
     return error if isinstance(error, RunFailed) else broken(error)
 
 
 def given(found: object, wanted: type[T], kind: str, name: str, by: Callable[..., Any] | None = None) -> T:
-    """What a part gave, which has to be an instance of something.
+    """A part's result, checked to be an instance of a class.
 
     Args:
-        found: What it gave.
-        wanted: Its class.
-        kind: Of the part.
-        name: Of the part.
-        by: The function that gave it, where one is known.
+        found: The result.
+        wanted: The class.
+        kind: Kind of the part.
+        name: Name of the part.
+        by: The function that returned it, if known.
 
     Raises:
-        BrokenPart: If a user's own gave something else, with the line of the function.
+        BrokenPart: If a user's own part returned something else, with the line of the function.
     """
     if isinstance(found, wanted):
         return found
@@ -286,15 +288,15 @@ def given(found: object, wanted: type[T], kind: str, name: str, by: Callable[...
 
 
 async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function or method of a part gives once it is awaited.
+    """The awaited result of a function or method of a part.
 
     Args:
         part: (kind, name) of the part.
         called: The function.
-        arguments: That it is given.
+        arguments: Its arguments.
 
     Raises:
-        BrokenPart: If a user's own has forgotten its `async`.
+        BrokenPart: If a user's own function lacks `async`.
     """
     found = called(*arguments)
     if isinstance(found, Awaitable):
@@ -305,37 +307,37 @@ async def awaited(part: tuple[str, str], called: Callable[..., Any], *arguments:
 
 
 def defined(function: Callable[..., Any]) -> str:
-    """The file and line at which a function begins; empty where it has none."""
+    """The file and line at which a function begins; empty if unknown."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def ill_made(part: tuple[str, str], what: str | Exception, fix: str, where: str = "") -> Exception:
-    """The error for a part that is not made as its kind is; of a user's own with its file.
+    """The error for a part that does not meet its kind's requirements; for a user's own part with its file.
 
     Args:
         part: (kind, name) of the part.
-        what: Is wrong, in words, or the error.
+        what: What is wrong, as text or as an error.
         fix: The remedy.
-        where: The line; empty, or of another file: the file.
+        where: The line; if empty, or in another file, only the file is named.
     """
     wrong = what if isinstance(what, Exception) else TypeError(what)
     failed = broken(wrong, part)
     if failed is None:
         return wrong
-    if where.startswith(f"{failed.where}:"):  # a base class or a library may have the function
+    if where.startswith(f"{failed.where}:"):  # the function may be in a base class or a library
         failed.where = where
     failed.fix = f"{fix}; {TRIES}"
     return failed
 
 
 def uncancelled(error: asyncio.CancelledError) -> RuntimeError | None:
-    """What a part did that raised this in the task that runs now, which nobody has cancelled.
+    """The error to raise if a part raised CancelledError although nobody has cancelled the current task.
 
-    It waited for something that was cancelled. Passed on, the error would end the task without a word.
+    The part waited for something that was cancelled. Passed on, the error would end the task silently.
 
     Returns:
-        With the line of the original; None where somebody has cancelled the task.
+        Has the traceback of the original; None if the task really was cancelled.
     """
     task = asyncio.current_task()
     if task is None or task.cancelling():
@@ -344,7 +346,7 @@ def uncancelled(error: asyncio.CancelledError) -> RuntimeError | None:
 
 
 def _each(error: BaseException) -> Iterator[BaseException]:
-    """The error, or those of a group."""
+    """The error, or the members of a group."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             yield from _each(one)

@@ -13,13 +13,13 @@ from vtune.files.reading import MAX_DOCUMENT, read_text
 from vtune.files.terminal import brief
 
 MAX_DEPTH = 64
-"""Of levels of lists and objects, ours: what walks through a value later calls itself at every level."""
+"""Limit on nested lists and objects; ours: code that walks through a value later recurses once per level."""
 MAX_PARTS = 1_000_000
-"""Lists and objects of one value, ours: each takes 60 to 250 bytes, fifty times its text."""
+"""Limit on the lists and objects in one value; ours: each takes 60 to 250 bytes, fifty times its text."""
 
 
 class KeyTwice(ValueError):
-    """An object has a key twice, and only one of its values would be read."""
+    """An object has the same key twice, and only one of its values would be read."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -31,14 +31,14 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _ONCE = json.JSONDecoder(object_pairs_hook=_once)
-"""Made once: `json.loads` would make one for each text."""
+"""Created once: `json.loads` would create one per call."""
 
 
 def parse_row(text: str) -> Any:
-    """The value of a JSON text that is a row of data; in no object may a key stand twice.
+    """The value of a JSON text that is a row of data; no object may contain a key twice.
 
     Raises:
-        ValueError: As `parse_json`, and of a key that comes twice (`KeyTwice`).
+        ValueError: As in `parse_json`, and for a duplicate key (`KeyTwice`).
     """
     return _parsed(text, MAX_PARTS, _ONCE.decode)
 
@@ -47,14 +47,14 @@ def parse_rows(text: str | bytes, *, parts: int) -> Any:
     """The value of a JSON text that is an array of rows of data.
 
     Args:
-        text: As of `parse_json`.
-        parts: As of `parse_json`.
+        text: As in `parse_json`.
+        parts: As in `parse_json`.
 
     Returns:
-        The array; in place of a row in which an object has a key twice, the `KeyTwice` that says so.
+        The array; a row in which an object has a key twice is replaced by the `KeyTwice` error.
 
     Raises:
-        ValueError: As `parse_json`; of a value that is no array, also for a key that comes twice.
+        ValueError: As in `parse_json`; if the value is not an array, also for a duplicate key.
     """
     found: list[KeyTwice] = []
 
@@ -74,7 +74,7 @@ def parse_rows(text: str | bytes, *, parts: int) -> Any:
 
 
 def _twice_in(value: Any) -> KeyTwice | None:
-    """The error that stands in a row in place of an object."""
+    """The error that takes the place of an object within a row, if any."""
     if isinstance(value, KeyTwice):
         return value
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -88,8 +88,8 @@ def parse_json(
 
     Args:
         text: The text; bytes in UTF-8, 16 or 32.
-        parts: The most lists and objects that it may hold.
-        parse_constant: As of `json.loads`: gets NaN and the infinities.
+        parts: Limit on the lists and objects that it may contain.
+        parse_constant: As in `json.loads`: called for NaN and the infinities.
 
     Raises:
         ValueError: If it is not JSON, is nested more deeply than 64 levels, or has too many parts.
@@ -111,7 +111,7 @@ def _parsed(text: str | bytes, parts: int, load: Callable[[Any], Any]) -> Any:
     except ValueError as error:
         if "set_int_max_str_digits" not in str(error):
             raise
-        # Python's own text ends in advice to whoever wrote the program.
+        # Python's message ends with advice for programmers.
         raise ValueError(f"a number has more than {sys.get_int_max_str_digits()} digits") from None
     if opened > MAX_DEPTH:
         check_depth(value)
@@ -123,8 +123,8 @@ def read_json(path: Path, *, parts: int = MAX_PARTS, fix: str) -> Any:
 
     Args:
         path: The file.
-        parts: As of `parse_json`.
-        fix: What to do where it cannot be read.
+        parts: As in `parse_json`.
+        fix: What to do if it cannot be read.
 
     Raises:
         DataError: If it cannot be read, or is not JSON.
@@ -138,7 +138,7 @@ def read_json(path: Path, *, parts: int = MAX_PARTS, fix: str) -> Any:
 
 
 def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
-    """The object that a JSON file holds.
+    """The object in a JSON file.
 
     Raises:
         DataError: If it cannot be read, is not JSON, or is not an object with these keys.
@@ -153,7 +153,7 @@ def read_record(path: Path, *keys: str, fix: str) -> dict[str, Any]:
 
 
 def kind_of_value(value: Any) -> str:
-    """What a value of JSON is, with its article."""
+    """The type of a JSON value, with its article."""
     if value is None:
         return "null"
     kinds = {bool: "a boolean", int: "a number", float: "a number", str: "a text", list: "a list"}
@@ -161,10 +161,10 @@ def kind_of_value(value: Any) -> str:
 
 
 def check_depth(value: Any) -> None:
-    """Check that lists and mappings are not nested too deeply for those who walk through them.
+    """Check that lists and mappings are not nested too deeply for code that walks through them.
 
     Raises:
-        ValueError: If they are, or if one holds itself.
+        ValueError: If they are, or if one contains itself.
     """
     level = [value]
     for _ in range(MAX_DEPTH + 1):

@@ -1,28 +1,28 @@
 r"""The one place that cleans foreign text for a terminal.
 
-Data, file names, replies of models and of judges may hold escape sequences, which move the cursor, recolour
-or retitle a terminal, and controls of direction, which make a text read as another. Both are shown as what
-they are, `\x1b` or `\u202e`.
+Data, file names, and replies of models and judges may contain escape sequences, which move the cursor,
+recolour or retitle a terminal, and bidirectional controls, which make a text read differently. Both are shown
+escaped, as `\x1b` or `\u202e`.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-# C0 but tab and line feed, DEL and C1; controls of direction; line and paragraph separators; byte order mark;
-# invisible tags; halves of surrogate pairs, which no stream can encode.
+# C0 except tab and line feed, DEL and C1; bidirectional controls; line and paragraph separators; byte order
+# mark; # invisible tags; half surrogate pairs, which no stream can encode.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f\ud800-\udfff]"
 )
 
 
 def clean(text: str) -> str:
-    """A text whose control characters are spelled out; tabs and line breaks stay."""
+    """A text with its control characters escaped; tabs and line breaks stay."""
     return _UNSAFE.sub(_spelled, text)
 
 
 def one_line(text: str) -> str:
-    """The same without line breaks and tabs: for names, which end where their line ends."""
+    """The same, also without line breaks and tabs: for names, which must stay on one line."""
     return clean(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -33,7 +33,7 @@ def brief(text: str, *, most: int = 500) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """A nested value with all of its texts cleaned, keys included."""
+    """A nested value with all of its texts cleaned, including keys."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
@@ -46,7 +46,7 @@ def cleaned(value: Any) -> Any:
 
 
 def clean_json(text: str) -> str:
-    """A JSON document with its control characters as JSON's own escapes: the same values, safe to print."""
+    """A JSON document with control characters as JSON escapes: the same values, safe to print."""
     return _UNSAFE.sub(_as_json, text)
 
 

@@ -1,7 +1,7 @@
 """The one place that prepares an output: what cannot or must not be written is refused before any work.
 
-A file appears under its name when it is complete. A device, a pipe or a socket is never replaced by a file,
-a folder never by either, and nothing is written over, or into, what is read.
+A file appears under its name only when it is complete. A device, a pipe or a socket is never replaced by a
+file, nor a folder by any of them, and nothing is written over, or into, an input.
 """
 
 import errno
@@ -18,26 +18,27 @@ from vtune.files.terminal import one_line
 OTHER_FORMATS = frozenset(
     {".jsonl", ".json", ".csv", ".tsv", ".txt", ".yaml", ".yml", ".html", ".xlsx", ".arrow", ".gz", ".zip"}
 )
-"""Endings by which a file that is Parquet would be taken for something else."""
+"""Suffixes for which a Parquet file would be mistaken for another format."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""What the machine says where a disk is full, or a quota."""
+"""Errors for a full disk or an exhausted quota."""
 
 
 def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """Check that a file can be written, and make the folder that it goes to.
+    """Check that a file can be written, and create its folder.
 
     Args:
         path: The file.
         inputs: Files and folders that are read meanwhile.
-        option: Where the caller gave it, for the remedy.
+        option: The option that named it, for the remedy.
 
     Raises:
-        RecipeError: If it is a folder or a device, is what is read or a file in it, or cannot be written.
+        RecipeError: If it is a folder or a device, is an input or an existing file in one, or cannot be
+            written.
     """
     kind = _kind(path, option)
     if kind is not None:
         raise RecipeError(f"{_shown(path)} is {kind}, not a file", fix=f"choose another {option}")
-    # A new file in a folder that is read is not among those that are found there.
+    # A new file in an input folder is fine: it is not among the files found there.
     _apart(path, inputs if path.exists() else [given for given in inputs if not given.is_dir()], option)
     probe = _beside(path)
     try:
@@ -49,10 +50,10 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
 
 
 def check_parquet_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """`check_file_output` for a Parquet file: everybody else reads a file as its name says.
+    """`check_file_output` for a Parquet file: other programs go by the suffix of a file.
 
     Raises:
-        RecipeError: As `check_file_output`, or if the name says another format.
+        RecipeError: As in `check_file_output`, or if the suffix is that of another format.
     """
     if path.suffix.lower() in OTHER_FORMATS:
         lines = "; `vtune data export samples` makes JSON lines of samples"
@@ -65,10 +66,10 @@ def check_parquet_output(path: Path, *, inputs: Sequence[Path] = (), option: str
 
 
 def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str = "--out") -> None:
-    """Check that a folder is there and can be written into, or could be made; none is made.
+    """Check that a folder can be written to, or could be created; it is not created.
 
     Raises:
-        RecipeError: If it is a file or a device, is or lies in what is read, or cannot be written into.
+        RecipeError: If it is a file or a device, is or lies in an input, or cannot be written to.
     """
     kind = _kind(path, option)
     if kind not in (None, "a folder") or (kind is None and path.exists()):
@@ -87,11 +88,11 @@ def check_folder_output(path: Path, *, inputs: Sequence[Path] = (), option: str 
 
 @contextmanager
 def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
-    """A name to write to; what is there at the end becomes the file, and after an error nothing does.
+    """Yields a name to write to; on exit its content becomes the file, unless there was an error.
 
     Args:
         path: The file.
-        option: Where the caller gave it, for the remedy; None where it has its place in the folder of a run.
+        option: The option that named it, for the remedy; None if its place in the run's folder is fixed.
 
     Raises:
         RecipeError: If the file cannot be written.
@@ -114,10 +115,10 @@ def atomic_file(path: Path, *, option: str | None = "--out") -> Iterator[Path]:
         partial.replace(path)
     except OSError as error:
         if error.errno not in (*NO_ROOM, errno.EROFS):
-            raise  # of what was read meanwhile
+            raise  # from something that was read meanwhile
         raise unwritable(path, error, option) from None
     finally:
-        with suppress(OSError):  # a file system that has become read-only keeps it, and says so above
+        with suppress(OSError):  # a file system that has become read-only keeps it; that is reported above
             partial.unlink(missing_ok=True)
 
 
@@ -127,7 +128,7 @@ def write_atomically(path: Path, content: str | bytes, *, option: str | None = "
     Args:
         path: The file.
         content: All of it.
-        option: As of `atomic_file`.
+        option: As in `atomic_file`.
 
     Raises:
         RecipeError: If it cannot be written.
@@ -138,11 +139,11 @@ def write_atomically(path: Path, content: str | bytes, *, option: str | None = "
 
 
 def open_to_others(path: Path) -> None:
-    """Let those read a file who may read its folder.
+    """Let everyone read a file who may read its folder.
 
-    safetensors writes for the owner alone, whatever the umask says: a colleague, or a server of another user,
-    could read all of a model but its weights. Where the disk keeps no such rights, it stays as it is: a
-    checkpoint that was written is not to fail by that.
+    safetensors makes files readable only for their owner, regardless of the umask: a colleague, or another
+    user's server, could read all of a model except its weights. If the disk does not support this, nothing
+    changes: a finished checkpoint must not fail because of it.
     """
     mode = path.stat().st_mode
     wanted = mode | (path.parent.stat().st_mode & 0o444)
@@ -152,12 +153,12 @@ def open_to_others(path: Path) -> None:
 
 
 def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | RunFailed:
-    """The error for an output that the machine refuses; a full disk is not the fault of the input.
+    """The error for an output that cannot be written; a full disk is not the fault of the input.
 
     Args:
-        path: Of the output.
-        error: What the machine says.
-        option: That names another place for it; None where it has its place in the folder of a run.
+        path: The output.
+        error: The error from the system.
+        option: The option that names another place for it; None if its place in the run's folder is fixed.
     """
     why = error.strerror or str(error)
     other = "" if option is None else f"choose another {option}, or "
@@ -167,7 +168,7 @@ def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | 
             fix=f"{other}make room (`df -h`) and start again, with --resume where the command has it",
         )
     if isinstance(error, FileExistsError | NotADirectoryError):
-        # Where a folder should be, or be made.
+        # Something on the path that should be a folder is a file.
         files = [_shown(parent) for parent in (path, *path.parents) if parent.is_file()]
         why = f"{files[0]} is a file, not a folder" if files else why
     return RecipeError(
@@ -177,7 +178,7 @@ def unwritable(path: Path, error: OSError, option: str | None) -> RecipeError | 
 
 
 def _kind(path: Path, option: str | None) -> str | None:
-    """What is there that is not a regular file; None for a regular file, and where nothing is."""
+    """The kind of an existing file that is not regular; None for a regular file, or if nothing exists."""
     try:
         return kind_of(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -188,12 +189,12 @@ def _kind(path: Path, option: str | None) -> str | None:
         ) from None
     except OSError as error:
         if error.errno == errno.EACCES:
-            return None  # who writes there will hear of it
+            return None  # writing to it will report this
         raise unwritable(path, error, option) from None
 
 
 def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
-    """Check that an output is not an input, and lies in none."""
+    """Check that an output is not an input, and not inside one."""
     place = os.path.realpath(path)
     for given in inputs:
         source = os.path.realpath(given)
@@ -205,7 +206,7 @@ def _apart(path: Path, inputs: Sequence[Path], option: str) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A hidden name in the same folder, of this write alone, and no longer than names may be."""
+    """A hidden name in the same folder, unique to this write, and not longer than names may be."""
     return path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.part")
 
 

@@ -1,7 +1,7 @@
 """The one YAML reader: a document with its nodes, refused if too deep, too large, or larger than it looks.
 
-Ten lines of aliases stand for a thousand million values, and a kilobyte of brackets takes the parser a
-minute: both are noticed while the text is read, after at most this many parts.
+Ten lines of aliases can stand for a thousand million values, and a kilobyte of brackets takes the parser a
+minute: both are noticed while parsing, after at most `MAX_PARTS` parts.
 """
 
 import copy
@@ -12,32 +12,32 @@ from typing import Any
 import yaml
 
 MAX_DEPTH = 32
-"""Of lists and mappings in each other, ours: no section of a recipe lies deeper than eight."""
+"""Limit on nested lists and mappings; ours: no section of a recipe is deeper than eight."""
 MAX_PARTS = 20_000
-"""Keys and values of a document, aliases spelled out (ours)."""
+"""Limit on the keys and values of a document, with aliases expanded (ours)."""
 MAX_CHARACTERS = 2**20
-"""Of a document, ours."""
+"""Limit on the characters of a document; ours."""
 MAX_KEPT = 2**14
-"""Characters of a document that is kept for the next time it is read, ours: all that ship are shorter."""
+"""Limit on the characters of a document that is cached; ours: all that ship are shorter."""
 MAX_DIGITS = 100
-"""Characters of a number, ours: the time to read `1:1:1:…`, a number in base 60, grows with their square."""
+"""Limit on the characters of a number; ours: reading `1:1:1:…`, a number in base 60, takes quadratic time."""
 
 _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|.*:.*)")
-"""Numbers that YAML 1.1 reads in base 8 (`010`) or 60 (`1:30`), which nobody means."""
+"""Numbers that YAML 1.1 reads in base 8 (`010`) or 60 (`1:30`), which is never intended."""
 
 WRONG_FILE = "no recipe is that large or that deep: check that this is the right file"
 TEXT = "correct it, or put it in quotes if it is text"
 
 
 class Unfit(yaml.MarkedYAMLError):
-    """A document that is YAML and holds what no recipe does; its `note` is the remedy."""
+    """Valid YAML with something that no recipe may contain; its `note` is the remedy."""
 
 
 def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """The nodes of a document, which know their lines, and its value; (None, None) where it is empty.
+    """The nodes of a document, which know their lines, and its value; (None, None) if it is empty.
 
     Raises:
-        yaml.YAMLError: If it is not YAML, holds a value that cannot be, or is too large.
+        yaml.YAMLError: If it is not YAML, contains an invalid value, or is too large.
     """
     if len(text) > MAX_CHARACTERS:
         raise Unfit(problem=f"it has more than {MAX_CHARACTERS} characters", note=WRONG_FILE)
@@ -48,7 +48,7 @@ def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
 
 
 def explained(error: yaml.YAMLError, fix: str) -> tuple[str, str]:
-    """(what is wrong with a document, the remedy); `fix` is the remedy for a mistake in the syntax."""
+    """(what is wrong with a document, the remedy); `fix` is the remedy for a syntax error."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     if isinstance(error, Unfit):
@@ -67,7 +67,8 @@ def explained(error: yaml.YAMLError, fix: str) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _kept(text: str) -> tuple[yaml.Node | None, Any]:
-    """Recipes that name each other are read again and again; nobody changes nodes, values are copied."""
+    """Cached, because recipes that refer to each other are read repeatedly. Nodes are never changed, values
+    are copied."""
     return _read(text)
 
 
@@ -77,21 +78,21 @@ def _read(text: str) -> tuple[yaml.Node | None, Any]:
         root = loader.get_single_node()
         return root, None if root is None else loader.construct_document(root)
     except (ValueError, OverflowError, TypeError, AttributeError) as error:
-        # Of a date that does not exist, a number of ten thousand digits, a key that is a list.
+        # e.g. a date that does not exist, a number with ten thousand digits, a list as a key
         raise Unfit(problem=f"a value cannot be read: {error}", note=TEXT) from None
     finally:
         loader.dispose()
 
 
 class _Loader(yaml.SafeLoader):
-    """Counts while it composes, so that no more is ever built than may be."""
+    """Counts parts while composing, so that no more than the limit is ever built."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._depth = 0
         self._parts = 0
         self._sizes: dict[int, int] = {}
-        """Of each finished node that has an anchor, by its `id`: parts, aliases spelled out."""
+        """`id` of each finished node with an anchor -> number of its parts, with aliases expanded."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]

@@ -279,7 +279,7 @@ class Worker:
 
 def _context() -> ForkServerContext:
     # Forking this process would copy its threads' locks and a trainer's accelerator state. A spawned process
-    # would # import the verifiers, half a second each time; the fork server does that only once.
+    # would import the verifiers, half a second each time; the fork server does that only once.
     context = get_context("forkserver")
     context.set_forkserver_preload(["vtune.verifiers.preload"])
     return context
