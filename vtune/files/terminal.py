@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # C0 except tab and line feed, DEL and C1; bidirectional controls; line and paragraph separators; byte order
-# mark; # invisible tags; half surrogate pairs, which no stream can encode.
+# mark; invisible tags; half surrogate pairs, which no stream can encode.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f\ud800-\udfff]"
 )

@@ -1,8 +1,8 @@
 """Whether an answer that a model extracted from a reply can really have come from it.
 
-A model that reads may put an answer in another form: a letter for an option, a number without its unit, a
-fraction for a decimal. What has neither a number nor most of its words from the reply was not read out of it,
-and says nothing about it. These rules are ours; upstream takes any text.
+A model that extracts an answer may change its form: a letter for an option, a number without its unit, a
+fraction for a decimal. An answer with neither a number nor most of its words from the reply was not extracted
+from it, and says nothing about it. These rules are ours; upstream accepts any text.
 """
 
 import re
@@ -15,11 +15,11 @@ _LETTER = re.compile(
     r"\W*(?:(?:the|correct|final|answer|option|choice|is|text|boxed)\b\W*)*([A-Za-z])(?:\W*|\W*[).:\]]\W.*)",
     re.DOTALL | re.IGNORECASE,
 )
-"""A letter alone, or as it stands before the text of its option."""
+"""A single letter, by itself or before the text of its option."""
 _WORD = re.compile(r"\d+|[a-z]+|[^\W\d_a-z]")
-"""Letters of other scripts count one by one: not all put spaces between words."""
+"""Letters of other scripts count separately, since not all scripts put spaces between words."""
 _STEM = 4
-"""Letters of a word that are compared: "increases" is read as "increasing"."""
+"""Number of leading letters of a word that are compared: "increases" matches "increasing"."""
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\\,|\{,\})(?=\d{3}(?!\d))")
 _POWER = re.compile(r"\s*(?:\\times|\\cdot|×|·|\*|x)\s*10\s*\^?\s*\{?\s*([-−]?\d{1,3})\}?")
 _FRACTION = re.compile(r"\\[dt]?frac\s*\{?(\d+)\}?\s*\{?(\d+)\}?")
@@ -32,19 +32,19 @@ _SPELT = re.compile(
     r"|[零一二三四五六七八九十百千万两半]",
     re.IGNORECASE,
 )
-"""A number in words; which one it is, the model may say."""
+"""A number in words; the model is trusted on which one it is."""
 _DECIMALS = 3
-"""Of a number, at most, that are compared."""
+"""Limit on the decimals of a number that are compared."""
 
 
 def may_be_from(found: str, reply: str, question: str, choices: Sequence[str]) -> bool:
-    """Whether an answer that was read out may be the one that a reply gives.
+    """Whether an extracted answer may be the one that a reply gives.
 
     Args:
-        found: What a model has read out, not empty.
-        reply: That it was to read.
+        found: What a model has extracted, not empty.
+        reply: The reply that it was extracted from.
         question: As it was asked; it may list options as "B." or "(B)".
-        choices: The options, where they are known.
+        choices: The options, if known.
     """
     letter = _LETTER.fullmatch(found)
     if letter and _is_option(letter[1], question, choices):
@@ -55,20 +55,20 @@ def may_be_from(found: str, reply: str, question: str, choices: Sequence[str]) -
 
 
 def _is_option(letter: str, question: str, choices: Sequence[str]) -> bool:
-    """Whether a question has an option of that letter."""
+    """Whether a question has an option with this letter."""
     if choices:
         return letter.upper() in ascii_uppercase[: len(choices)]
     return re.search(rf"\b{letter.upper()}[.:)\]]", question) is not None
 
 
 def _names(found: str, choice: str) -> bool:
-    """Whether a text has all words of an option; a lone letter is in too many."""
+    """Whether a text contains all words of an option; a single letter occurs in too many."""
     words = _stems(choice)
     return len(choice) > 1 and bool(words) and set(words) <= set(_stems(found))
 
 
 def _shares(found: str, source: str) -> bool:
-    """Whether a text has a number of another one in any form, or at least half of its words from it."""
+    """Whether a text shares a number with another one, in any form, or at least half of its words."""
     numbers = _numbers(found)
     if numbers:
         known = _numbers(source)
@@ -87,7 +87,7 @@ def _plain(text: str) -> str:
 
 
 def _numbers(text: str) -> set[Fraction]:
-    """All numbers of a text: as they stand, quotients, and percentages as their hundredth, too."""
+    """All numbers of a text: as written, quotients, and, if there are percentages, also divided by 100."""
     text = _FRACTION.sub(r"\1/\2", _POWER.sub(r"e\1", _THOUSANDS.sub("", _plain(text)))).replace("−", "-")
     found = {Fraction(number) for number in _NUMBER.findall(text)}
     quotients = ((int(one), int(other)) for one, other in _RATIO.findall(text))
@@ -96,6 +96,6 @@ def _numbers(text: str) -> set[Fraction]:
 
 
 def _same(one: Fraction, other: Fraction) -> bool:
-    """Whether a number is another one as far as it is given: rounded, or cut off, to so many decimals."""
+    """Whether two numbers agree to the precision of the first: rounded or truncated to its decimals."""
     places = next((number for number in range(_DECIMALS) if (one * 10**number).denominator == 1), _DECIMALS)
     return one == other or abs(one - other) < Fraction(1, 10**places)

@@ -1,7 +1,7 @@
 """Detection over a set of pictures: asked as the data ask, and scored by the authors' evaluation.
 
 COCO's is pycocotools, OVDEval's its released eval.py: the scorers `coco` and `ovdeval`, which suites name.
-Neither says in which words a model is asked; those of the suites' data are V-Triune's.
+Neither specifies how to word the question; the wording in the suites' data is V-Triune's.
 """
 
 from vtune.protocols import vtune as ours

@@ -24,7 +24,7 @@ _WORD = re.compile(r"[A-Za-z\d]+")
 
 
 def ask_vstar(question: str, sample: Sample) -> str:
-    """The published text, which lists its options itself; the letters offered are A to D for all."""
+    """The published text, which lists the options itself; the letters offered are always A to D."""
     return f"{_REQUEST.format(letters='A, B, C, D')}{question}\n{listed(sample)}\n{LETTER_REQUEST}"
 
 
@@ -36,7 +36,7 @@ def ask_choice(question: str, sample: Sample) -> str:
 
 
 def grade_choice(text: str, sample: Sample) -> Grade:
-    """The label behind the last `ANSWER:` that has one; where none has, the last capital of the text."""
+    """The label after the last `ANSWER:` that has one; if none has, the last capital of the text."""
     known = letters(sample)
     labelled = _labelled(text, known)
     if labelled is None:
@@ -46,7 +46,7 @@ def grade_choice(text: str, sample: Sample) -> Grade:
 
 
 def _labelled(text: str, known: str) -> str | None:
-    """What stands behind the last mark that is followed by labels of the question."""
+    """The text after the last mark that is followed by labels of the question."""
     for mark in reversed(list(_MARK.finditer(text))):
         for form in (_BRACKETED, _PLAIN):
             found = form.match(text, mark.end())
@@ -57,7 +57,7 @@ def _labelled(text: str, known: str) -> str | None:
 
 
 def _labels(text: str, known: str) -> str:
-    """The words at the beginning that are made of labels alone."""
+    """The leading words that consist only of labels."""
     end = 0
     for word in _WORD.finditer(text):
         if not set(word[0]) <= set(known):

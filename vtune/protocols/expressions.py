@@ -12,7 +12,7 @@ from vtune.schema.box import Box, iou
 from vtune.schema.sample import Sample
 
 ENOUGH = 0.5
-"""IoU."""
+"""IoU from which a box is right."""
 _DECIMAL = r"(-?\d+(?:\.\d+)?)"
 _LMMS = re.compile(rf"\[\s*{_DECIMAL},\s*{_DECIMAL},\s*{_DECIMAL},\s*{_DECIMAL}\s*\]")
 _NUMBER = r"([-+]?(?:\d*\.)?\d+(?:[eE][-+]?\d+)?)"
@@ -22,7 +22,7 @@ _ANY = re.compile(_NUMBER)
 
 
 def ask_lmms(question: str, sample: Sample) -> str:
-    """A box in shares of the picture's sides."""
+    """Asks for a box in fractions of the picture's sides."""
     return (
         "Bounding box coordinates are specified in the format (top-left x, top-left y, bottom-right x, "
         "bottom-right y). All values are floating point numbers bounded between 0 and 1. Please provide the "
@@ -31,9 +31,9 @@ def ask_lmms(question: str, sample: Sample) -> str:
 
 
 def grade_lmms(text: str, sample: Sample) -> Grade:
-    """The first four numbers in brackets, taken as shares; pixels and thousandths meet nothing.
+    """The first four numbers in brackets, read as fractions; pixels and thousandths overlap nothing.
 
-    Areas are products of differences, as upstream: a box that is inside out twice has one.
+    Areas are products of differences, as upstream: a box that is inside out in both directions has one.
     """
     found = _LMMS.search(text)
     if found is None:
@@ -54,15 +54,15 @@ def _loose_iou(a: Box, b: Box) -> float:
 
 
 def ask_as_is(question: str, sample: Sample) -> str:
-    """The file's own question."""
+    """The question from the data."""
     return question
 
 
 def grade_vlmevalkit(text: str, sample: Sample) -> Grade:
     """The first four numbers in brackets, else the first four of all.
 
-    Up to 1.5 they are shares of the sides, up to 1000 thousandths, above pixels: a reply in pixels of a
-    picture below 1000 is read as thousandths. Corners are put in order, and into the picture.
+    Up to 1.5 they are fractions of the sides, up to 1000 thousandths, above that pixels: a reply in pixels of
+    a picture smaller than 1000 is read as thousandths. Corners are put in order, and clamped to the picture.
     """
     found = _KIT.search(text)
     numbers = list(found.groups()) if found else _ANY.findall(text)[:4]

@@ -28,7 +28,7 @@ _FORMS = tuple(
         r"(?:^|\s)([A-D])(?:\s|$)",
     )
 )
-"""Of V*, one after the other, in a reply in capitals; each takes the first place that it finds."""
+"""V*'s forms, tried in order, in a reply in capitals; each uses its first match."""
 _MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
 _LETTER_FORMS = ("({})", "{} ", "{}.")
 
@@ -53,10 +53,10 @@ _DIGIT_TASKS = (
 
 
 def ask_vstar(question: str, sample: Sample) -> str:
-    """Rebuilt from the published text, as upstream: the request stands there twice.
+    """Rebuilt from the published text, as upstream: the request appears twice.
 
-    Options are found again by their parentheses, so that one that has some itself is lost and the letters
-    move.
+    Options are located by their parentheses, so an option that itself contains some is lost and the letters
+    shift.
     """
     text = f"{question}\n{listed(sample)}\n{LETTER_REQUEST}"
     found = _OPTION.findall(text)
@@ -66,7 +66,7 @@ def ask_vstar(question: str, sample: Sample) -> str:
 
 
 def grade_vstar(text: str, sample: Sample) -> Grade:
-    """The first letter A to D in the first of five forms, then the only one; a word's first letter counts."""
+    """The first letter A to D in one of five forms, else the only one; initial letters of words count."""
     reply = text.strip().upper()
     for form in _FORMS:
         found = form.search(reply)
@@ -82,9 +82,9 @@ def ask_hrbench(question: str, sample: Sample) -> str:
 
 
 def grade_hrbench(text: str, sample: Sample) -> Grade:
-    """The only letter among the words, wherever it stands, else the only option whose text is contained.
+    """The only letter among the words, wherever it is, else the only option whose text is contained.
 
-    Upstream asks a model for the rest, and has no score where there is none.
+    Upstream asks a model about the rest, and gives no score without one.
     """
     text = text.strip()
     known = letters(sample)
@@ -102,7 +102,7 @@ def grade_hrbench(text: str, sample: Sample) -> Grade:
 
 
 def ask_realworld(question: str, sample: Sample) -> str:
-    """The authors' prompt, with a space behind the last line."""
+    """The authors' prompt, with a space after the last line."""
     return (
         f"{question} The choices are listed below:\n{listed(sample)}\n"
         "Select the best answer to the above multiple-choice question based on the image. "
@@ -121,7 +121,8 @@ def ask_blind(question: str, sample: Sample) -> str:
 
 
 def grade_blind(text: str, sample: Sample) -> Grade:
-    """By task, in lower case: a letter is the first of the text ("the" is t), a yes or no all of it."""
+    """By task, in lower case: a letter is the first of the text ("the" gives t), a yes or no must be all of
+    it."""
     read = _blind(text.strip().lower(), str(sample.extra["task"]).lower())
     return said(read, read == sample.ground_truth.strip().lower())
 
@@ -145,7 +146,7 @@ def ask_mmmu(question: str, sample: Sample) -> str:
 
 
 def grade_mmmu(text: str, sample: Sample) -> Grade:
-    """As the authors' rule reads it, with a letter before a space; upstream picks one of k at random."""
+    """Read by the authors' rule, with a letter before a space; upstream picks one of k at random."""
     if not sample.choices:
         return grade_open(text, sample)
     letter = parsed_letter(text, sample.choices, forms=_LETTER_FORMS)
@@ -153,7 +154,7 @@ def grade_mmmu(text: str, sample: Sample) -> Grade:
 
 
 def grade_open(text: str, sample: Sample) -> Grade:
-    """The authors' rule for open answers, as of 0.7.3; 75571cfe compares the letters of the first one."""
+    """The authors' rule for open answers, as in 0.7.3; 75571cfe compares the letters of the first one."""
     answers = open_answers(text)
     right = open_is_right(answers, sample.extra.get("truths") or [sample.ground_truth])
     return said(" | ".join(map(str, answers)) if text.strip() else None, right)
@@ -183,14 +184,14 @@ def ask_count(question: str, sample: Sample) -> str:
 
 
 def grade_count(text: str, sample: Sample) -> Grade:
-    """The whole answer is the number, in digits or as a word up to twenty; "none" is 0."""
+    """The whole answer must be the number, in digits or as a word up to twenty; "none" is 0."""
     plain = text.strip().lower()
     read = "0" if plain == "none" else str(_WORDS.index(plain)) if plain in _WORDS else plain
     return said(read if read.isdecimal() else None, read == sample.ground_truth.strip())
 
 
 def _lettered(letter: str | None, sample: Sample) -> Grade:
-    """A letter that no option has counts as not read."""
+    """A letter without an option counts as unreadable."""
     return chose(letter if letter is not None and letter in letters(sample) else None, sample)
 
 

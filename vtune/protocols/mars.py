@@ -1,8 +1,8 @@
 """SenseNova-MARS: its parsing of multiple choice, which looks for tags itself, and of short answers.
 
 Source: SenseNova-MARS ce052d7, `em_score_mcq` of `verl/utils/reward_score/tool.py` and `inference/eval.py`.
-It knows the letters A to D. Its rows bring their prompts; of benchmarks that it does not ship the text is
-V*'s form.
+It knows the letters A to D. Its rows contain their prompts; for benchmarks that it does not ship, V*'s form
+is used.
 """
 
 import re
@@ -28,18 +28,18 @@ _CLOSED = re.compile(r"(?<![A-Za-z])([A-D])[)\]]", re.IGNORECASE)
 
 
 def ask_choice(question: str, sample: Sample) -> str:
-    """Question, options in parentheses, and a request for the letter, as V* is published."""
+    """Question, options in parentheses, and a request for the letter, in the published form of V*."""
     return f"{question}\n{listed(sample)}\n{LETTER_REQUEST}"
 
 
 def grade_choice(reply: str, sample: Sample) -> Grade:
-    """The letter of the last `<answer>`, else of the first box, else the last in one of six forms."""
+    """The letter of the last `<answer>`, else of the first box, else the last one in one of six forms."""
     letter = read_letter(reply)
     return chose(letter if letter is not None and letter in letters(sample) else None, sample)
 
 
 def read_letter(reply: str) -> str | None:
-    """The letter, A to D, that the rule reads; None where it reads none."""
+    """The letter, A to D, according to the rule; None if there is none."""
     text = conclusion(reply)
     tagged = list(answers(text))
     if tagged:
@@ -61,7 +61,8 @@ def read_letter(reply: str) -> str | None:
 
 
 def _inside(text: str) -> str | None:
-    """The letter of an answer: alone, else the last with a mark beside it, else the last capital alone."""
+    """The letter in an answer: by itself, else the last one next to a mark, else the last capital by
+    itself."""
     if len(text) == 1 and text in "ABCDabcd":
         return text.upper()
     marked = list(_MARKED.finditer(text))

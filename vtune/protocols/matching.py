@@ -12,7 +12,7 @@ REFUSALS = (
     "I'm sorry, but without the image provided",
     "Cannot determine the answer",
 )
-"""A reply that says one of these is taken as none of the options."""
+"""Refusals: a reply that contains one of these is read as none of the options."""
 NO_OPTION = "Z"
 _FAILED = "Failed to obtain answer via API"
 _MARKS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))
@@ -21,11 +21,11 @@ _ANSWER_IS = re.compile(r"(?:correct\s+)?answer\s+is\s+\**([ABCD])\**", re.IGNOR
 
 
 def inferred(text: str, choices: Mapping[str, str]) -> str | None:
-    """The letter that its rules find without a model, `Z` for none of the options, or None.
+    """The letter found by VLMEvalKit's rules without a model, `Z` for none of the options, or None.
 
-    A letter counts where it is the only one among the words and first stands among the last four; then one
-    from A to D in "answer is B"; then the only option whose text is contained, in a text at most twice as
-    long as all options together.
+    A letter counts if it is the only one among the words and its first occurrence is among the last four;
+    then one from A to D in "answer is B"; then the only option whose text is contained, in a text at most
+    twice as long as all options together.
 
     Args:
         text: An answer.

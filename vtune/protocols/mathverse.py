@@ -1,8 +1,8 @@
 """MathVerse: one model call extracts the answer from a reply, another compares it with the truth.
 
 Source: MathVerse's `extract_answer.py` and `score_answer.py`; VLMEvalKit e8e78f05, `utils/mathverse.py`;
-lmms-eval 75571cfe, `mathverse/mathverse_evals.py`, which compares at once. There is no rule without a model
-but that the same text is right.
+lmms-eval 75571cfe, `mathverse/mathverse_evals.py`, which compares directly. The only rule without a model
+is that an identical text is right.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from vtune.schema.sample import Sample
 
 
 def ask_cot(question: str, sample: Sample) -> str:
-    """The query that asks for reasoning first, as the paper's main table."""
+    """The query that asks for reasoning first, as in the paper's main table."""
     return str(sample.extra["query_cot"])
 
 
@@ -23,18 +23,18 @@ def ask_directly(question: str, sample: Sample) -> str:
 
 
 def ask_question(question: str, sample: Sample) -> str:
-    """VLMEvalKit: the question alone; where only the picture has it, the query that says so."""
+    """VLMEvalKit: only the question; if only the picture contains it, the query that says so."""
     return str(sample.extra["question"]).strip() or str(sample.extra["query"])
 
 
 def grade_alone(text: str, sample: Sample) -> Grade:
-    """Without a model: the same text is right, and the rest cannot be told."""
+    """Without a model: an identical text is right, anything else is undecided."""
     text = text.strip()
     return said(text if text and text == sample.ground_truth.strip() else None, right=True)
 
 
 def judge_twice(text: str, sample: Sample) -> Judging:
-    """Read out, and compared where the text is not the same."""
+    """Extracted, then compared unless the text is identical."""
     if not text.strip():
         return said(None, right=False)
     found = yield extract(str(sample.extra["question_for_eval"]), text)
@@ -47,7 +47,7 @@ def judge_twice(text: str, sample: Sample) -> Judging:
 
 
 def judge_once(text: str, sample: Sample) -> Judging:
-    """lmms-eval: compared as it stands."""
+    """lmms-eval: compared without extraction."""
     if not text.strip():
         return said(None, right=False)
     right = yield compare(str(sample.extra["question_for_eval"]), sample.ground_truth, text)

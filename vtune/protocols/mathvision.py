@@ -1,8 +1,8 @@
 r"""MathVision (MATH-V): what is asked, how the answer is parsed, and when it is right.
 
 Source: `evaluation/utils.py` of its authors, which lmms-eval 75571cfe uses (`mathvision/eval_utils.py`);
-VLMEvalKit e8e78f05, `utils/mathv.py`. Both run what a model wrote through Python's `eval`; here its value is
-worked out (`latex.py`), and what has none is compared as text.
+VLMEvalKit e8e78f05, `utils/mathv.py`. Both pass what a model wrote to Python's `eval`; here its value is
+computed without it (`latex.py`), and an answer without a value is compared as text.
 """
 
 import re
@@ -35,7 +35,7 @@ _REWRITTEN = (
         ("{.", "{0."),
     ),
 )
-"""Replaced in an answer, one after the other; without spaces or `\\text` two backslashes may meet again."""
+"""Replaced in an answer, in this order; without spaces or `\\text` two backslashes may meet again."""
 _BARE_ROOT = re.compile(r"\\sqrt([^{])")
 _BARE_FRACTION = re.compile(r"\\frac([^{])([^{])")
 _SLASHED = re.compile(r"(-?\d+)/(-?\d+)")
@@ -43,25 +43,25 @@ _KIT_CLOSE = 1e-6
 
 
 def ask_boxed(question: str, sample: Sample) -> str:
-    """lmms-eval: a request that nothing separates from the question, then the options."""
+    """lmms-eval: a request directly followed by the question, then the options."""
     text = _REQUEST + str(sample.extra["question"])
     return f"{text}\nChoices: {listing(sample.choices)}\n{_CHOICE_REQUEST}" if sample.choices else text
 
 
 def ask_plain(question: str, sample: Sample) -> str:
-    """Question and options in a form of ours: what VLMEvalKit's file has in it is not known here."""
+    """Question and options in our own form: the text in VLMEvalKit's file is not known here."""
     return str(sample.extra["query"])
 
 
 def grade_boxed(text: str, sample: Sample) -> Grade:
-    """The last box, or what stands behind a phrase: equal to the letter of the truth, or to its text."""
+    """The last box, or the text after a phrase: it must equal the letter of the truth, or its text."""
     found = answer_of(text)
     truths = [sample.ground_truth, *([sample.answer] if sample.choices else [])]
     return said(found or None, any(equal(truth, found) for truth in truths))
 
 
 def answer_of(reply: str) -> str:
-    """The answer that a reply gives, in lower case and without units; empty where it says nothing."""
+    """The answer in a reply, in lower case and without units; empty if it gives none."""
     text = reply.strip()
     for letter in "ABCDE":
         if text.endswith((f" {letter}.", f" ({letter}).")) or text.startswith(
@@ -86,7 +86,7 @@ def answer_of(reply: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """The content of the box, if there is one, without what does not change its value."""
+    """The content of the box, if any, without parts that do not change its value."""
     text = text.lower().replace("{}", "")
     _, opened, inside = text.partition(_BOX)
     content, closed, _ = inside.rpartition("}")
@@ -118,7 +118,7 @@ def equal(truth: str, found: str) -> bool:
 
 
 def _rounded(text: str) -> str:
-    """A tuple or list with its numbers to two decimals; as it is where a part has no value."""
+    """A tuple or list with its numbers rounded to two decimals; unchanged if a part has no value."""
     if text[0] + text[-1] not in ("()", "[]") or "," not in text:
         return text
     parts = [part.strip() for part in text[1:-1].split(",")]
@@ -141,7 +141,7 @@ def _is_number(text: str) -> bool:
 
 
 def grade_kit(text: str, sample: Sample) -> Grade:
-    """VLMEvalKit without a model: an option as its rules find it, or an answer that is a value by itself."""
+    """VLMEvalKit without a model: an option by its rules, or an answer that is just a value."""
     if sample.choices:
         letter = inferred(text, lettered(sample.choices))
         return chose(None if letter == NO_OPTION and letter not in letters(sample) else letter, sample)
@@ -160,7 +160,7 @@ def kit_equal(found: str, truth: str) -> bool:
 
 
 def judge_kit(text: str, sample: Sample) -> Judging:
-    """A model reads what the rules do not; its answer goes through the same rules."""
+    """A model reads what the rules cannot; its answer goes through the same rules."""
     grade = grade_kit(text, sample)
     choices = lettered(sample.choices)
     if not grade.unreadable or not text.strip() or (choices and inferred(text, choices) == NO_OPTION):

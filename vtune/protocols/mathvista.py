@@ -1,7 +1,7 @@
 """MathVista: what is asked, how the answer is parsed, and when it is right.
 
 Source: `extract_answer.py` and `calculate_score.py` of its authors, which lmms-eval 75571cfe uses; VLMEvalKit
-e8e78f05, `utils/mathvista.py`. Upstream lets a model read what its rules do not: here that is `judge`.
+e8e78f05, `utils/mathvista.py`. Upstream lets a model read what its rules cannot: here that is `judge`.
 """
 
 import re
@@ -23,11 +23,11 @@ _FORMATS = {
 }
 _CHOICE_FORMAT = "Answer with the option's letter from the given choices directly."
 _COMPARED = 1000
-"""Characters of an answer that are compared with options; ours."""
+"""Limit on the characters of an answer that are compared with options; ours."""
 
 
 def ask_query(question: str, sample: Sample) -> str:
-    """The query as it is published: a hint about the form of the answer, the question, its options."""
+    """The published query: a hint about the form of the answer, the question, its options."""
     return str(sample.extra["query"])
 
 
@@ -43,7 +43,7 @@ def ask_format(question: str, sample: Sample) -> str:
 
 
 def extracted(text: str, sample: Sample) -> str | None:
-    """The answer that the authors' rules take without a model: an option's own text, or a bare number."""
+    """The answer that the authors' rules accept without a model: an option's own text, or a bare number."""
     text = text.strip()
     if not text:
         return ""
@@ -60,10 +60,10 @@ def extracted(text: str, sample: Sample) -> str | None:
 
 
 def normal(found: str, sample: Sample) -> str | None:
-    """An extracted answer in the form of the truth; None where it has none.
+    """An extracted answer in the form of the truth; None if it has no such form.
 
-    Of options that is the text of the one whose letter stands in parentheses or alone. A precision of 1.0, as
-    the data have it, is one decimal.
+    For options that is the text of the one whose letter is in parentheses or by itself. A precision of 1.0,
+    as in the data, means one decimal.
     """
     if sample.choices:
         plain = _named(found)
@@ -83,22 +83,22 @@ def normal(found: str, sample: Sample) -> str | None:
 
 
 def _named(found: str) -> str:
-    """The first letter that stands in parentheses, an option's or not; else all of the answer."""
+    """The first letter in parentheses, whether an option's or not; else the whole answer."""
     letter = _LETTER.search(found)
     return letter[1].upper() if letter else found.strip()
 
 
 def nearest(found: str, sample: Sample) -> str:
-    """The option that is fewest edits away, which upstream takes where an answer names no option.
+    """The option at the smallest edit distance, which upstream uses if an answer names no option.
 
-    Of "(C) 8" that is the one nearest to "C": upstream goes on with the letter alone.
+    For "(C) 8" that is the option closest to "C": upstream continues with the letter only.
     """
     plain = _named(found)[:_COMPARED]
     return min(sample.choices, key=lambda option: edits(plain, option[:_COMPARED]))
 
 
 def edits(one: str, other: str) -> int:
-    """Levenshtein's distance."""
+    """Levenshtein distance."""
     row = list(range(len(other) + 1))
     for number, letter in enumerate(one, start=1):
         before, row[0] = row[0], number
@@ -111,7 +111,7 @@ def edits(one: str, other: str) -> int:
 
 
 def grade_official(text: str, sample: Sample) -> Grade:
-    """Without a model: what the rules take, else the answer itself where it has the form of the truth."""
+    """Without a model: what the rules accept, else the answer itself if it has the form of the truth."""
     found = extracted(text, sample)
     if found is None and (sample.choices or sample.extra["answer_type"] != "list" or text.strip()[:1] == "["):
         found = text.strip()
@@ -119,7 +119,7 @@ def grade_official(text: str, sample: Sample) -> Grade:
 
 
 def judge_official(text: str, sample: Sample) -> Judging:
-    """A model reads what the rules do not take."""
+    """A model reads what the rules do not accept."""
     found = extracted(text, sample)
     if found is None:
         found = yield extract(str(sample.extra["query"]), text, sample.choices)
@@ -127,7 +127,7 @@ def judge_official(text: str, sample: Sample) -> Judging:
 
 
 def _graded(found: str, sample: Sample) -> Grade:
-    """Upstream takes the nearest option where none is named: that is its fallback, and never drawn."""
+    """Upstream uses the nearest option if none is named: that is its fallback, and never random."""
     read = normal(found, sample) if found else None
     if sample.choices:
         if read is None:
@@ -137,9 +137,9 @@ def _graded(found: str, sample: Sample) -> Grade:
 
 
 def grade_kit(text: str, sample: Sample) -> Grade:
-    """VLMEvalKit without a model: an option as its rules find it, or a bare number without rounding.
+    """VLMEvalKit without a model: an option by its rules, or a bare number without rounding.
 
-    "3.0" is no whole number, and a list is never right: upstream compares it with the word None.
+    "3.0" is not a whole number, and a list is never right: upstream compares it with the word None.
     """
     if sample.choices:
         letter = inferred(text, lettered(sample.choices))
@@ -156,7 +156,7 @@ def grade_kit(text: str, sample: Sample) -> Grade:
 
 
 def judge_kit(text: str, sample: Sample) -> Judging:
-    """A model reads what the rules do not; its answer goes through the same rules."""
+    """A model reads what the rules cannot; its answer goes through the same rules."""
     grade = grade_kit(text, sample)
     refused = bool(sample.choices) and inferred(text, lettered(sample.choices)) == NO_OPTION
     if not grade.unreadable or refused or not text.strip():

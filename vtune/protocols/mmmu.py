@@ -1,7 +1,7 @@
 """MMMU's evaluation rules for letters and open answers, on which MMMU-Pro and lmms-eval build.
 
-Source: `eval_utils.py` of MMMU and `evaluate.py` of MMMU-Pro. Both pick a random option where none is read;
-here that is a number beside the grade.
+Source: `eval_utils.py` of MMMU and `evaluate.py` of MMMU-Pro. Both pick a random option if none can be read;
+here the expected score of that is reported next to the grade.
 """
 
 import re
@@ -11,7 +11,7 @@ from vtune.verifiers.choice import lettered
 
 _PUNCTUATION = ",.!?;:'"
 _LEAST_WORDS = 5
-"""An option's own text is looked for only in replies of more words."""
+"""An option's own text is looked for only in replies with more words than this."""
 _CONCLUSIONS = ("could be ", "so ", "is ", "thus ", "therefore ", "final ", "answer ", "result ")
 _BREAKS = re.compile(r"\.\s(?=[A-Z])|\n")
 _NUMBERS = (
@@ -19,16 +19,16 @@ _NUMBERS = (
     re.compile(r"-?\d+(?:\.\d+)?[eE][+-]?\d+"),
     re.compile(r"-?(?:\d+\.\d+|\.\d+|\d+\b)(?![eE][+-]?\d+)(?![,\d])"),
 )
-"""With commas, with an exponent, and plain."""
+"""Numbers with thousands separators, with an exponent, and plain."""
 
 
 def parsed_letter(reply: str, choices: Sequence[str], *, forms: Sequence[str]) -> str | None:
-    """The letter of the option that stands last in a reply, in the first form in which any option does.
+    """The letter of the last option in a reply, in the first form in which any option occurs.
 
     Args:
-        reply: Of any length; punctuation around it is taken off.
+        reply: Of any length; surrounding punctuation is removed.
         choices: The options in order.
-        forms: How a letter may stand, one after the other: `({})`, ` {} `.
+        forms: Possible forms of a letter, in order: `({})`, ` {} `.
     """
     text = reply
     for mark in _PUNCTUATION:
@@ -49,33 +49,33 @@ def parsed_letter(reply: str, choices: Sequence[str], *, forms: Sequence[str]) -
 
 
 def _last(found: Sequence[str], text: str, forms: Mapping[str, str]) -> str:
-    """The one whose form stands last; the first of them where none stands in the text."""
+    """The letter whose form occurs last; the first letter if none occurs in the text."""
     return max(found, key=lambda letter: text.rfind(forms[letter]))
 
 
 def answered_after_mark(reply: str, choices: Sequence[str]) -> str | None:
-    """MMMU-Pro: the only option letter, a capital of any word, behind the last `Answer:`; else None."""
+    """MMMU-Pro: the only option letter (any capital, even in a word) after the last `Answer:`; else None."""
     _, mark, tail = reply.rpartition("Answer:")
     found = [letter for letter in lettered(choices) if letter in tail] if mark else []
     return found[0] if len(found) == 1 else None
 
 
 def open_answers(reply: str) -> list[str | float]:
-    """What an open reply may have answered: its conclusions, in lower case, and the numbers in them."""
+    """Possible answers in an open reply: its conclusions, in lower case, and the numbers in them."""
     keys = list(_conclusions(reply))
     numbers = [number for key in keys for pattern in _NUMBERS for number in pattern.findall(key)]
     return list(dict.fromkeys(value for text in (*keys, *numbers) for value in normal(text)))
 
 
 def _conclusions(reply: str) -> Iterator[str]:
-    """Of each line the shortest tail behind a word of conclusion; the whole where there is none."""
+    """For each part, the shortest text after a word of conclusion; the whole reply if there is none."""
     whole = reply.strip().strip(".").lower()
     parts = _BREAKS.split(whole)
     found = []
     for number, part in enumerate(parts):
         words = (*_CONCLUSIONS, "=") if number == len(parts) - 1 else _CONCLUSIONS
         tails = [part.rpartition(word)[2].strip() for word in words if word in part]
-        # As upstream: an empty tail is replaced by any later one.
+        # As upstream: an empty text is replaced by any later one.
         key = ""
         for tail in tails:
             if not key or len(tail) < len(key):
@@ -86,7 +86,8 @@ def _conclusions(reply: str) -> Iterator[str]:
 
 
 def normal(text: str) -> list[str | float]:
-    """A number to two decimals, or lower-case text; one character with a space beside it, on either side."""
+    """A number rounded to two decimals, or lower-case text; a single character with a space on either
+    side."""
     text = text.strip()
     try:
         return [round(float(text.replace(",", "")), 2)]
@@ -96,7 +97,7 @@ def normal(text: str) -> list[str | float]:
 
 
 def open_is_right(answers: Sequence[str | float], truths: Sequence[str]) -> bool:
-    """Whether a truth stands in an answer of words, or is equal to one that is a number."""
+    """Whether a truth occurs in a textual answer, or equals a numerical one."""
     known = [value for truth in truths for value in normal(truth)]
     words = [value for value in known if isinstance(value, str)]
     return any(

@@ -1,6 +1,6 @@
 """The scripts that a benchmark's authors publish with it.
 
-V*'s own script compares the likelihoods of the options, which needs no reply: it has no rule here.
+V*'s own script compares the likelihoods of the options and needs no reply, so it has no rule here.
 """
 
 from vtune.data.options import listing
@@ -27,7 +27,7 @@ _PRO_REQUEST = "Answer with the option letter from the given choices directly."
 
 
 def grade_realworld(text: str, sample: Sample) -> Grade:
-    """MME-RealWorld: the first capital A to E, else the option that holds the answer."""
+    """MME-RealWorld: the first capital A to E, else the option that contains the answer."""
     return graded(text, sample, listed(sample).split("\n"), JOINED)
 
 
@@ -52,7 +52,7 @@ def ask_mmmu_pro(question: str, sample: Sample) -> str:
 
 
 def ask_mmmu_pro_vision(question: str, sample: Sample) -> str:
-    """The same where question and options are in the picture."""
+    """The same, with question and options in the picture."""
     return (
         f"{_PRO_REQUEST} The last line of your response should be of the following format: 'Answer: $LETTER' "
         "(without quotes) where LETTER is one of options."
@@ -60,7 +60,7 @@ def ask_mmmu_pro_vision(question: str, sample: Sample) -> str:
 
 
 def grade_mmmu_pro(text: str, sample: Sample) -> Grade:
-    """The only option letter behind the last `Answer:`, else much as MMMU, with its random choice."""
+    """The only option letter after the last `Answer:`, else much as for MMMU, with its random choice."""
     letter = answered_after_mark(text, sample.choices)
     if letter is None:
         letter = parsed_letter(text, sample.choices, forms=("({})", "{} ", "{}."))
@@ -84,7 +84,7 @@ PROTOCOLS.add(
             **readings.MEGA_BENCH,
             "mathvista": mathvista.OFFICIAL,
             "mathverse": mathverse.OFFICIAL,
-            "mathvision": mathvision.BOXED,  # asked in the words of lmms-eval, which has the authors' rule
+            "mathvision": mathvision.BOXED,  # asked in the words of lmms-eval, which uses the authors' rule
             "charxiv_reasoning": charxiv.RULE,
             "charxiv_descriptive": charxiv_descriptive.OFFICIAL,
             **OFFICIAL,

@@ -1,8 +1,8 @@
 """What the papers report doing: tables 3 to 5 of CodeV, table 3 of V-Triune, table 1 of Dong et al.
 
 CodeV evaluates with a fork of VLMEvalKit on the content of `<answer>`; V-Triune's CountBench is
-VLMEvalKit's too, its ScreenSpot-Pro, COCO and OVDEval the authors', its OCRBench v2 lmms-eval's. Where a
-judge has read what no rule reads, their scores are higher.
+VLMEvalKit's too, its ScreenSpot-Pro, COCO and OVDEval are the authors', its OCRBench v2 is lmms-eval's. Where
+a judge reads what no rule can, the papers' scores are higher.
 """
 
 from vtune.protocols import PROTOCOLS, charxiv, mathverse, mathvision, mathvista, points, readings

@@ -31,9 +31,9 @@ _CLICK = re.compile(r"x=([\d.]+), y=([\d.]+)")
 
 
 def ask_official(question: str, sample: Sample) -> str:
-    """The request of the authors' script for GPT: a box in shares of the picture's sides.
+    """The request of the authors' script for GPT: a box in fractions of the picture's sides.
 
-    Their script for Qwen2.5-VL instead describes a tool `computer_use` and begins the reply itself; a reply
+    Their script for Qwen2.5-VL instead describes a tool `computer_use` and starts the reply itself; a reply
     of that kind is read as well.
     """
     return (
@@ -44,10 +44,10 @@ def ask_official(question: str, sample: Sample) -> str:
 
 
 def grade_official(text: str, sample: Sample) -> Grade:
-    """The point of a tool call, else [[x,y]], else the middle of [[x0,y0,x1,y1]].
+    """The point of a tool call, else [[x,y]], else the centre of [[x0,y0,x1,y1]].
 
-    `coordinate` of the call, two numbers or four, is in the space of replies, all else in shares of the
-    picture's sides.
+    `coordinate` of the call, with two or four numbers, is in the space of replies, everything else in
+    fractions of the picture's sides.
     """
     width, height = size_of(sample)
     called = _called(text)
@@ -67,11 +67,11 @@ def grade_official(text: str, sample: Sample) -> Grade:
 
 
 def _called(text: str) -> Point | None:
-    """The point of the first tool call, None where it has none."""
+    """The point of the first tool call, None if there is none."""
     _, opened, rest = text.partition(_CALL)
     if not opened:
         return None
-    # Upstream ends the reply with its last brace.
+    # Upstream cuts the reply after its last brace.
     content = rest[: rest.rfind("}") + 1].partition(_CALL)[0].partition(_CALL_END)[0]
     try:
         found = json.loads(content)["arguments"]["coordinate"]
@@ -86,7 +86,7 @@ def _called(text: str) -> Point | None:
 
 
 def ask_lmms(question: str, sample: Sample) -> str:
-    """A point in shares of the picture's sides."""
+    """Asks for a point in fractions of the picture's sides."""
     return (
         "Identify the UI element for the instruction and output exactly one click point as [x, y] in "
         "normalized coordinates within [0, 1]. Do not output a bounding box.\n"
@@ -97,14 +97,15 @@ def ask_lmms(question: str, sample: Sample) -> str:
 def grade_lmms(text: str, sample: Sample) -> Grade:
     """The first numbers that could be a point; above 1 they are pixels of the stored picture.
 
-    A reply in pixels of the picture as it was shown, or in thousandths, is so read at another place.
+    A reply in pixels of the picture as shown, or in thousandths, is therefore read as a different place.
     """
     point = _loose_point(text)
     return said(None, right=False) if point is None else _in_sides_or_pixels(point, sample)
 
 
 def _loose_point(text: str) -> Point | None:
-    """In turn: the middle of `<bbox>`, a pair in brackets, x and y by name, the first two numbers of all."""
+    """In order: the centre of `<bbox>`, a pair in brackets, x and y by name, the first two numbers
+    anywhere."""
     tagged = _tagged_numbers(text)
     if len(tagged) >= 4:
         return _middle(tagged)
@@ -122,7 +123,7 @@ def _loose_point(text: str) -> Point | None:
 
 
 def _tagged_numbers(text: str) -> list[str]:
-    """The numbers between the first `<bbox …>` and `</bbox>`; in time linear in the text."""
+    """The numbers between the first `<bbox …>` and `</bbox>`; takes linear time."""
     opened = _TAG.search(text)
     begin = text.find(">", opened.end()) if opened else -1
     closed = _TAG_END.search(text, begin + 1) if begin >= 0 else None
@@ -139,9 +140,9 @@ def _number(text: str) -> float:
 
 
 def ask_vlmevalkit(question: str, sample: Sample) -> str:
-    """A click of pyautogui.
+    """Asks for a click of pyautogui.
 
-    The system turn that says how it is written is lost upstream: the list that holds it is replaced where
+    The system turn that explains the format is lost upstream: the list that contains it is replaced if
     there is one picture.
     """
     request = "Please complete the following tasks by clicking using `pyautogui.click`:"
@@ -149,9 +150,9 @@ def ask_vlmevalkit(question: str, sample: Sample) -> str:
 
 
 def grade_vlmevalkit(text: str, sample: Sample) -> Grade:
-    """The first `x=…, y=…`, above 1 in pixels of the stored picture.
+    """The first `x=…, y=…`; above 1 in pixels of the stored picture.
 
-    Where there is none, upstream clicks at the upper left corner.
+    If there is none, upstream clicks at the upper left corner.
     """
     found = _CLICK.search(text)
     if found is None:
@@ -159,20 +160,20 @@ def grade_vlmevalkit(text: str, sample: Sample) -> Grade:
         return Grade(score=0.0, read=None, fallback=corner)
     try:
         point = float(found[1]), float(found[2])
-    except ValueError:  # 1.2.3
+    except ValueError:  # e.g. 1.2.3
         return said(None, right=False)
     return _in_sides_or_pixels(point, sample)
 
 
 def _in_sides_or_pixels(point: Point, sample: Sample) -> Grade:
-    """The grade of a point that is in pixels where a coordinate is above 1, else in shares of the sides."""
+    """The grade of a point, in pixels if a coordinate is above 1, else in fractions of the sides."""
     width, height = size_of(sample)
     x, y = point
     return _graded(point if x > 1 or y > 1 else (x * width, y * height), sample)
 
 
 def _graded(point: Point, sample: Sample) -> Grade:
-    """The grade of a point in pixels of the stored picture; borders are inside."""
+    """The grade of a point in pixels of the stored picture; borders count as inside."""
     x, y = point
     x0, y0, x1, y1 = truth_of(sample)
     return said(f"({x:g}, {y:g})", x0 <= x <= x1 and y0 <= y <= y1)

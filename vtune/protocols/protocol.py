@@ -21,15 +21,15 @@ _MARKS = re.compile(rf"(?:\s*{re.escape(IMAGE)}\s*)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grade:
-    """What a protocol makes of one reply."""
+    """A protocol's reading and score of one reply."""
 
     score: float
     """In [0, 1]; an unreadable reply is wrong."""
     read: str | None
-    """The answer that was read; None: none could be read."""
+    """The answer as read; None if none could be read."""
     fallback: float
-    """What the protocol's own fallback would have given in expectation, e.g. 1/k where it picks one of k
-    options at random; the score itself where an answer was read or there is no fallback."""
+    """Expected score of the protocol's own fallback, e.g. 1/k if it picks one of k
+    options at random; the score itself if an answer was read or there is no fallback."""
 
     @property
     def unreadable(self) -> bool:
@@ -39,33 +39,33 @@ class Grade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """A question to a model that reads or compares answers."""
+    """A question for a model that extracts or compares answers."""
 
     prompt: Prompt
     read: Callable[[str], Any]
-    """Its reply -> what was wanted; None where the reply cannot be read."""
+    """Its reply -> the result; None if the reply cannot be read."""
     wanted: str
     """What a reply should be, e.g. "0 or 1"."""
 
 
 Judging = Generator[Ask, Any, Grade]
-"""Questions to a model, each answered with what its `read` has found, and the grade in the end. A pure
-function of the answers: it can be run again from the start with the same ones."""
+"""Questions for a model, each answered with the result of its `read`, and finally the grade. A pure
+function of the answers: it can be rerun from the start with the same ones."""
 
 JudgingTogether = Generator[Ask, Any, Sequence[Grade]]
-"""The same for several replies: a grade for each, in their order."""
+"""The same for several replies: one grade each, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Together:
-    """How a model grades several replies in one question."""
+    """How a model grades several replies with one question."""
 
     most: int
-    """Replies in a question."""
+    """Limit on the replies per question."""
     by: Callable[[Sample], str]
-    """What questions have in common whose replies may stand in one."""
+    """Replies may share a question if this value is the same."""
     judge: Callable[[Sequence[tuple[str, Sample]]], JudgingTogether]
-    """((what `reads` says, empty where it is nothing; sample), …) -> grades."""
+    """((what `reads` selects, empty if there is nothing; sample), …) -> grades."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,35 +73,35 @@ class Rule:
     """How a protocol asks and grades one kind of question: pure functions."""
 
     ask: Callable[[str, Sample], str] | None
-    """(the question as its data have it, with any `<image>` inside of it, sample) -> the text that follows
-    the pictures. None: the suite's own `choices` say how it is put."""
+    """(the question as in its data, including any `<image>` inside it, sample) -> the text that follows
+    the pictures. None: worded according to the suite's own `choices`."""
     grade: Callable[[str, Sample], Grade]
-    """(what `reads` says, sample) -> grade. Never raises because of the text."""
+    """(what `reads` selects, sample) -> grade. Never raises because of the text."""
     scorer: str | None
-    """The name of the scorer that puts grades together; None: the suite's own."""
+    """Name of the scorer that aggregates grades; None: the suite's own."""
     by: Literal["grade", "verifier"] = "grade"
-    """Who says what a reply is worth: `grade`, or the verifier of the sample, which may ask a model."""
+    """What decides a reply's score: `grade`, or the verifier of the sample, which may ask a model."""
     prepared: Callable[[Sample], Sample] | None = None
-    """The sample with the verifier and its options that the rule needs; None: those of its data."""
+    """The sample with the verifier and options that the rule needs; None: those of its data."""
     reads: Reads = "answer"
-    """`answer`: its parser is handed the answer alone, as the agent marks it. `reply`: all that the policy
+    """`answer`: the parser gets only the answer, as marked by the agent. `reply`: everything that the policy
     wrote, because the protocol looks for tags itself."""
     reply_space: Space | None = None
-    """In which it reads coordinates, where the suite names no space; None: as the samples say."""
+    """The space of coordinates that it reads, if the suite names none; None: that of the samples."""
     judge: Callable[[str, Sample], Judging] | None = None
-    """The same as `grade` with a model, which is asked where upstream asks one; None: upstream asks none."""
+    """Like `grade`, with a model where upstream asks one; None: upstream asks none."""
     together: Together | None = None
-    """In place of `judge` where upstream asks about several replies at once."""
+    """Replaces `judge` where upstream asks about several replies at once."""
     prompts: tuple[Prompt, ...] = ()
-    """What the model is asked, with places for what differs: a score names their hash."""
+    """The model's prompts, with placeholders for what differs: a score includes their hash."""
     words: Literal["ours", "data"] | None = None
-    """Who has written them: we, after upstream's rules, or whoever made the data, byte by byte; None: no
+    """Who wrote them: we, following upstream's rules, or the authors of the data, verbatim; None: no
     model is asked."""
     needs_judge: bool = False
-    """Whether upstream has no rule without a model: then an evaluation has to name one."""
+    """Whether upstream has no rule without a model: then an evaluation must name one."""
     example: Callable[[Sample], str] | None = None
-    """(sample) -> a right reply, as `grade` is handed it, e.g. `Answer: B`, where the ground truth alone is
-    not a right reply; None: it is. `vtune parts check` tries it."""
+    """(sample) -> a right reply, in the form that `grade` gets, e.g. `Answer: B`, if the ground truth itself
+    is not one; None: it is. Tested by `vtune parts check`."""
 
     @property
     def asks_model(self) -> bool:
@@ -114,23 +114,23 @@ class Protocol:
     """A named way to ask and to score."""
 
     about: str
-    """One line: whose rules, of which version."""
+    """One line: whose rules, in which version."""
     rules: Mapping[str, Rule] = field(default_factory=dict)
     """Kind of question -> rule."""
     other: Rule | None = None
-    """For kinds that have none; None: the protocol has nothing to say about them."""
+    """Rule for all other kinds; None: the protocol does not cover them."""
 
     def rule(self, kind: str | None) -> Rule | None:
-        """The rule for a kind of question; None where there is none."""
+        """The rule for a kind of question; None if there is none."""
         return self.rules.get(kind or "", self.other)
 
 
 class NoRule(RecipeError):
-    """A protocol does not know a kind of question."""
+    """A protocol does not cover a kind of question."""
 
 
 def wrong_kind(protocol: str, kind: str | None) -> NoRule:
-    """The error for a suite that a protocol does not know."""
+    """The error for a suite that a protocol does not cover."""
     what = f"questions of the kind `{kind}`" if kind else "a suite that names no `kind` of question"
     own = "" if kind else "write `kind` into the suite, e.g. multiple_choice; "
     return NoRule(
@@ -140,7 +140,7 @@ def wrong_kind(protocol: str, kind: str | None) -> NoRule:
 
 
 def put(sample: Sample, rule: Rule) -> Sample:
-    """The sample as a protocol asks it, pictures, then its text, byte by byte; and as it has it judged."""
+    """The sample in the protocol's exact wording, pictures first, and with the protocol's way of judging."""
     if rule.prepared is not None:
         sample = rule.prepared(sample)
     if rule.ask is None:
@@ -160,7 +160,7 @@ def put(sample: Sample, rule: Rule) -> Sample:
 def question_of(sample: Sample) -> tuple[str, str]:
     """(the marks before the question, the question without its options) of the last turn."""
     text = sample.prompt[-1].content.rstrip()
-    # Where pictures stand inside of a question, one may be what it begins with.
+    # If pictures are inside a question, it may begin with one.
     marks = "" if sample.extra.get("inline") else (_MARKS.match(text) or [""])[0]
     text = text[len(marks) :]
     if not sample.choices:
@@ -177,9 +177,9 @@ def chose(letter: str | None, sample: Sample, *, at_random: float = 0.0) -> Grad
     """The grade of a letter.
 
     Args:
-        letter: That was read; None: none.
+        letter: The letter that was read; None if none could be.
         sample: Its ground truth is a letter.
-        at_random: What the protocol's fallback gives in expectation where none was read.
+        at_random: Expected score of the protocol's fallback if none was read.
     """
     if letter is None:
         return Grade(score=0.0, read=None, fallback=at_random)
@@ -188,6 +188,6 @@ def chose(letter: str | None, sample: Sample, *, at_random: float = 0.0) -> Grad
 
 
 def said(read: str | None, right: bool) -> Grade:
-    """The grade of an answer in words or numbers; None is unreadable."""
+    """The grade of an answer in words or numbers; None means unreadable."""
     score = float(right and read is not None)
     return Grade(score=score, read=read, fallback=score)

@@ -1,7 +1,7 @@
 """MME-RealWorld's rule: the first capital A to E, after some phrases are removed.
 
-Source: its evaluation script; its copies in VLMEvalKit e8e78f05 and lmms-eval 75571cfe, which have put in two
-commas.
+Source: its evaluation script; its copies in VLMEvalKit e8e78f05 and lmms-eval 75571cfe, which have inserted
+two missing commas.
 """
 
 import re
@@ -13,25 +13,25 @@ from vtune.verifiers.choice import lettered
 from vtune.verifiers.tags import tagged as between
 
 OPTIONS = ("(A)", "(B)", "(C)", "(D)", "(E)")
-"""What the harnesses look a short reply up in; the authors' script takes the options themselves."""
+"""Used by the harnesses to look up a short reply; the authors' script uses the question's options."""
 PHRASES = (
     *("The best answer is", "The correct answer is", "The answer is", "The answer"),
     *("The best option is", "The correct option is", "Best answer:", "Best option:"),
 )
-"""Taken out one after the other, in this spelling alone."""
+"""Removed in this order, only in this spelling."""
 JOINED = (*PHRASES[:4], "".join(PHRASES[4:6]), "".join(PHRASES[6:]))
-"""Those of the authors' script: the last two are two each, which a missing comma has joined."""
+"""The phrases in the authors' script: each of the last two is two phrases joined by a missing comma."""
 _MOST_WORDS = 10
 _LETTER = re.compile("[ABCDE]")
 
 
 def listed(sample: Sample) -> str:
-    """The options as they stand in the prompt."""
+    """The options as listed in the prompt."""
     return "\n".join(f"({letter}) {choice}" for letter, choice in lettered(sample.choices).items())
 
 
 def tagged(reply: str) -> str:
-    """The content of the first `<answer>` in capitals, as VLMEvalKit reads it; else the reply."""
+    """The content of the first `<answer>` in capitals, as read by VLMEvalKit; else the reply."""
     found = between(reply, "answer")
     return reply if found is None else found.strip().upper()
 
@@ -41,9 +41,9 @@ def first_letter(text: str, options: Sequence[str] = OPTIONS, phrases: Sequence[
 
     Args:
         text: A reply, or an answer.
-        options: Each begins with its letter in parentheses; the first that holds a text without a capital
-            A to E is read.
-        phrases: That are taken out first.
+        options: Each begins with its letter in parentheses; a text without a capital A to E is read as the
+            first option that contains it.
+        phrases: Removed before reading.
     """
     text = text.strip()
     for phrase in phrases:
@@ -59,7 +59,8 @@ def first_letter(text: str, options: Sequence[str] = OPTIONS, phrases: Sequence[
 def graded(
     text: str, sample: Sample, options: Sequence[str] = OPTIONS, phrases: Sequence[str] = PHRASES
 ) -> Grade:
-    """The grade of a text; blank is unreadable here, though the rule takes it for the first option."""
+    """The grade of a text; a blank text is unreadable here, although the rule reads it as the first
+    option."""
     letter = first_letter(text, options, phrases)
     if letter is not None and letter not in letters(sample):
         letter = None

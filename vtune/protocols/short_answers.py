@@ -1,7 +1,7 @@
 """Search-agent questions with short answers: how each protocol grades them.
 
-A question stays as its row has it; what a system turn says is the agent's. A judged rule has the verifier of
-the sample ask a model (see `vtune.verifiers.gradings`); the others read alone.
+Questions are used as in the data; any system turn comes from the agent. In a judged rule the sample's
+verifier asks a model (see `vtune.verifiers.gradings`); the others need no model.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from vtune.verifiers.exact import squad
 from vtune.verifiers.gradings import KEY
 
 TABLE_1 = ("mmsearch", "hr_mmsearch", "fvqa", "infoseek", "simplevqa", "livevqa", "mat_search")
-"""Kinds of question of Dong et al., table 1; all are of the data of SenseNova-MARS."""
+"""Kinds of question in table 1 of Dong et al.; all are in the data of SenseNova-MARS."""
 KINDS = (*TABLE_1, "mmsearch_plus", "browsecomp_vl")
 
 
@@ -33,23 +33,23 @@ def grade_f1(answer: str, sample: Sample) -> Grade:
 
 
 def grade_exact(answer: str, sample: Sample) -> Grade:
-    """MMSearch-R1: any candidate in SQuAD's form, word for word."""
+    """MMSearch-R1: identical to any candidate, both in SQuAD's form."""
     given = squad(answer)
     return said(answer if given else None, given in {squad(truth) for truth in truths(sample)})
 
 
 def without_judge(sample: Sample) -> Sample:
-    """The sample so that no model is asked: its truths are compared by a rule."""
+    """The sample changed so that no model is asked: its truths are compared by a rule."""
     return replace(sample, verifier=exact.NAME)
 
 
 @cache
 def judged_by(grading: str) -> Rule:
-    """The rule by which a model grades, as a grading of `vtune.verifiers.gradings` says."""
+    """The rule by which a model grades, according to a grading of `vtune.verifiers.gradings`."""
 
     def prepared(sample: Sample) -> Sample:
         parm = {**sample.verifier_parm, KEY: grading}
-        parm.pop(exact.MATCH, None)  # how `exact` compares; the model's grading says how it does
+        parm.pop(exact.MATCH, None)  # an option of `exact`; the model's grading decides how to compare
         return replace(sample, verifier=judge.NAME, verifier_parm=parm)
 
     scorer = "attempted" if grading == "attempted" else "mean"
@@ -62,12 +62,12 @@ def _f1(given: Sequence[str], truth: Sequence[str]) -> float:
 
 
 MARS: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(KINDS, judged_by("mars")))
-"""`llm_judge_score` of SenseNova-MARS; of the two kinds that it does not ship, by the same rule."""
+"""`llm_judge_score` of SenseNova-MARS; also for the two kinds that it does not ship."""
 PAPER: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(TABLE_1, judged_by("mars")))
-"""Dong et al., appendix B.4: set-up and judge of SenseNova-MARS, by Qwen3-VL-32B-Instruct."""
+"""Dong et al., appendix B.4: set-up and judge of SenseNova-MARS, with Qwen3-VL-32B-Instruct."""
 OFFICIAL: Mapping[str, Rule] = MappingProxyType(
     {
-        # The part `end2end` of its score; the others are about queries that it asks for apart.
+        # Only the part `end2end` of its score; the others are about queries that it asks for separately.
         "mmsearch": Rule(ask=None, grade=grade_f1, prepared=without_judge, scorer="mean"),
         "fvqa": Rule(ask=None, grade=grade_exact, prepared=without_judge, scorer="mean"),
         "simplevqa": judged_by("attempted"),
@@ -75,4 +75,4 @@ OFFICIAL: Mapping[str, Rule] = MappingProxyType(
         "browsecomp_vl": judged_by("extracted"),
     }
 )
-"""The scripts of the authors; BrowseComp-VL's is WebWatcher's."""
+"""The authors' scripts; BrowseComp-VL's is WebWatcher's."""

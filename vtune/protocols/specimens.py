@@ -42,7 +42,7 @@ def _open(truth: str, verifier: str, *aliases: str, **extra: object) -> Sample:
 
 
 def _place(verifier: str, **extra: object) -> Sample:
-    """A white sign from (20, 20) to (70, 60) on a picture of 200 x 100 pixels."""
+    """A white sign from (20, 20) to (70, 60) in a picture of 200 x 100 pixels."""
     sample = _open('[{"label": "", "bbox_2d": [20, 20, 70, 60]}]', verifier, **extra)
     parm = {"space": "pixels", "width": 200, "height": 100, "shown_width": 100, "shown_height": 50}
     one_box = {"iou": 0.5, "credit": "whole"} if verifier == grounding.NAME else {}
@@ -56,7 +56,7 @@ def _detection() -> Sample:
 
 
 def _maths(answer: str, *choices: str) -> Sample:
-    """A question of MathVista, MathVerse or MathVision, as their reader makes it."""
+    """A question of MathVista, MathVerse or MathVision, as created by its reader."""
     listed = "".join(f"\n({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False))
     text = "What is it?" + (f"\nChoices:{listed}" if choices else "")
     return Sample(
@@ -126,4 +126,4 @@ OTHER_FORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "refcoco_tsv": ("[0.1, 0.2, 0.35, 0.6]",),
     }
 )
-"""Kind -> the right answer as protocols want it that read no other form."""
+"""Kind -> the right answer in the forms required by protocols that read no other."""

@@ -1,7 +1,7 @@
 """VLMEvalKit: its prompts, its option matching without a model, and its rules for single benchmarks.
 
 Source: VLMEvalKit e8e78f05 (2026-08-18), `vlmeval/dataset/image_mcq.py`, `image_vqa.py` and
-`utils/matching_util.py`. Its prompts for single models (Qwen's, by `use_custom_prompt`) are not these.
+`utils/matching_util.py`. Its prompts for specific models (Qwen's, by `use_custom_prompt`) are not included.
 """
 
 import re
@@ -30,13 +30,14 @@ _NUMBER = re.compile(r"\{(\d+)\}")
 _PAIR = re.compile(r"\((\d+),\s*(\d+)\)")
 
 OTHER = "Other Answers"
-"""Option B of a question that has none; option A is its truth."""
+"""Option B of a question without options; option A is its truth."""
 
 
 def grade_choice(text: str, sample: Sample) -> Grade:
-    """Of a letter or an option's text; without a model that matches the rest, which is unreadable.
+    """Reads a letter or an option's text; VLMEvalKit's model that matches the rest is missing, so that is
+    unreadable.
 
-    Where three replies of that model cannot be read, upstream picks one of the options and `Z` at random.
+    If three replies of that model cannot be read, upstream picks one of the options and `Z` at random.
     """
     choices = lettered(sample.choices)
     letter = inferred(text, choices)
@@ -46,24 +47,24 @@ def grade_choice(text: str, sample: Sample) -> Grade:
 
 
 def grade_mmmu(text: str, sample: Sample) -> Grade:
-    """As `grade_choice`; a question without options has two: its truth, and "Other Answers"."""
+    """Like `grade_choice`; a question without options gets two: its truth, and "Other Answers"."""
     if sample.choices:
         return grade_choice(text, sample)
     return grade_choice(text, replace(sample, choices=(sample.ground_truth, OTHER), ground_truth="A"))
 
 
 def ask_choice(question: str, sample: Sample) -> str:
-    """Hint, question, options and the request for one of them, each on a line of its own."""
+    """Hint, question, options and the request for one of them, each on a separate line."""
     return _asked(question, sample, "Please select the correct answer from the options above. \n")
 
 
 def ask_treebench(question: str, sample: Sample) -> str:
-    """The same with the request of TreeBench."""
+    """The same with TreeBench's request."""
     return _asked(question, sample, "Answer with the correct option's letter directly. \n")
 
 
 def ask_mmmu_pro(question: str, sample: Sample) -> str:
-    """The same with the request of MMMU-Pro, which has no hints."""
+    """The same with MMMU-Pro's request, without hints."""
     request = "Answer directly with the option letter from the given choices. "
     return _asked(question, replace(sample, extra={}), request)
 
@@ -93,12 +94,13 @@ def ask_realworld(question: str, sample: Sample) -> str:
 
 
 def grade_realworld(reply: str, sample: Sample) -> Grade:
-    """The first capital A to E; in capitals where the reply has an `<answer>`, so that "THE" holds an E."""
+    """The first capital A to E; a reply with an `<answer>` is capitalised first, so that "THE" contains an
+    E."""
     return graded(tagged(reply), sample)
 
 
 def ask_as_is(question: str, sample: Sample) -> str:
-    """The question alone: it says itself how it is to be answered."""
+    """The question only: it says itself how to answer."""
     return question
 
 
@@ -108,12 +110,12 @@ def ask_count(question: str, sample: Sample) -> str:
 
 
 def grade_count(text: str, sample: Sample) -> Grade:
-    """Right where the digits of the truth stand anywhere, so that 12 is right for 2."""
+    """Right if the digits of the truth occur anywhere, so that 12 is right for 2."""
     return said(text.strip() or None, sample.ground_truth in text)
 
 
 def _braced(text: str, truth: str) -> Grade:
-    """What stands in the first pair of braces of a line."""
+    """Reads the content of the first pair of braces within a line."""
     for line in text.split("\n"):
         _, opened, rest = line.partition("{")
         content, closed, _ = rest.partition("}")
@@ -143,7 +145,7 @@ def _grid(text: str, truth: str) -> Grade:
 
 
 def _number_of(word: str, text: str) -> str | None:
-    """The first number in braces that follows a word with no brace between; in time linear in the text."""
+    """The first number in braces after a word, with no brace in between; takes linear time."""
     for found in _NUMBER.finditer(text):
         begin = max(text.rfind(brace, 0, found.start()) for brace in "{}") + 1
         before = text[begin : found.start()]
@@ -169,7 +171,7 @@ BLIND: Mapping[str, Callable[[str, str], Grade]] = MappingProxyType(
 
 
 def grade_blind(text: str, sample: Sample) -> Grade:
-    """By the rule of its task; "no" stands in "not", and "5" in "15"."""
+    """By the rule of its task; "no" also matches in "not", and "5" in "15"."""
     return BLIND[str(sample.extra["task"])](text, sample.ground_truth)
 
 

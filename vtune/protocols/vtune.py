@@ -12,16 +12,16 @@ NAME = "vtune"
 TEMPLATE = (
     "Question: {question}\nOptions:\n{options}\nPlease select the correct answer from the options above."
 )
-"""How multiple choice is put where a suite does not say: VLMEvalKit's prompt, as CodeV evaluates."""
+"""Wording of multiple choice if a suite sets none: VLMEvalKit's prompt, as used in CodeV's evaluation."""
 LETTER_RULE = "loose"
-"""VLMEvalKit's: a letter, then an option's text."""
+"""VLMEvalKit's rule: a letter, then an option's text."""
 
 
 def grade(reply: str, sample: Sample) -> Grade:
-    """What the verifier of the sample says.
+    """The verdict of the sample's verifier.
 
     Raises:
-        DataError: If it asks a model, or reads what an environment gave: the reply alone does not tell.
+        DataError: If it asks a model, or reads an environment's outcome: the reply alone does not suffice.
     """
     verifier = verifier_of(sample)
     if verifier.asks_judge or verifier.reads_outcome:

@@ -214,7 +214,7 @@ def fingerprint(path: Path, advance: Callable[[int], None] = lambda size: None) 
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         check_input(path)
-        # Memory-mapped without pre-buffering: otherwise a whole column of a row group is read at once, and #
+        # Memory-mapped without pre-buffering: otherwise a whole column of a row group is read at once, and
         # published files have row groups of gigabytes.
         file = pq.ParquetFile(str(path), memory_map=True, pre_buffer=False)
     except OSError as error:
