@@ -30,8 +30,7 @@ MISTYPED = 2
 
 
 def kind_of(keys: Iterable[str]) -> str | None:
-    """The kind of recipe (`data`, `sft`, `rl`, `sweep`, `eval`, `agent`, `group`) with these top-level
-    keys."""
+    """The kind of recipe (`data`, `sft`, `rl`, `sweep`, `eval`, `agent`, `group`) with these keys on top."""
     there = set(keys)
     return next((kind for key, kind in _MARKS.items() if key in there), None)
 
@@ -45,8 +44,7 @@ def check_kind(path: Path, keys: Collection[str], schema: type[Strict]) -> None:
         schema: The type to read it as; one that reads a few keys of several kinds accepts any.
 
     Raises:
-        RecipeError: If it has the key of another kind but not of its own, and that is not the only
-            difference.
+        RecipeError: If it has another kind's key but not its own, and that is not the only difference.
     """
     wanted, found = kind_of(schema.model_fields), kind_of(keys)
     if wanted is None or found in (None, wanted) or schema.model_config.get("extra") == "ignore":

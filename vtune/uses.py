@@ -185,8 +185,7 @@ def _takes_from(file: Used, error: BaseException) -> str:
 
 
 def _check_added(file: Used, others: Collection[str]) -> None:
-    """Check that a file has added parts, all of them itself: files that it imports are not copied into a
-    run."""
+    """Check that a file has added parts, all by itself: files that it imports are not copied into a run."""
     if others:
         raise RecipeError(
             f"{file.name} imports {min(others)}, which adds parts of its own",

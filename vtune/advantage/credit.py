@@ -23,9 +23,7 @@ SUCCESS = 1.0
 """The accuracy of a success: full marks. Format and tool rewards do not make a success (§3.2)."""
 
 TOLERANCE = 1e-9
-"""Tolerance when a similarity is compared with a threshold or another similarity: sums depend on the order of
-their terms.
-"""
+"""Tolerance in comparing a similarity: sums depend on the order of their terms."""
 
 
 class Match(NamedTuple):
@@ -150,7 +148,7 @@ def token_advantages(trajectory: Trajectory) -> tuple[float, ...]:
 
 
 def _accuracy(trajectory: Trajectory) -> float | None:
-    """The accuracy; None if the trajectory is no example of anything, because answer or total is unscored."""
+    """The accuracy; None if answer or total is unscored: then the trajectory is no example."""
     reward = trajectory.reward
     return None if reward is None or trajectory.advantage is None else reward.accuracy
 

@@ -52,8 +52,7 @@ def group_advantages(
 def has_signal(rewards: Sequence[float | None]) -> bool:
     """Whether a group's rewards differ, so that some of its trajectories have an advantage.
 
-    DAPO's filter (Yu et al. 2025, "Dynamic Sampling"), applied to the rewards from which advantages are
-    computed.
+    DAPO's filter (Yu et al. 2025, "Dynamic Sampling"), applied to the rewards that advantages are based on.
 
     Args:
         rewards: Those of one group; unscored ones (None) are ignored.

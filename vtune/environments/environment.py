@@ -21,8 +21,7 @@ class Turn:
     last: bool
     """No turn is left: the result is recorded, but never shown."""
     pictures: Sequence[bytes]
-    """Every picture of the conversation so far, encoded, as shown to the policy; the sample's pictures
-    first."""
+    """Every picture of the conversation so far, encoded, as the policy saw it; the sample's first."""
 
 
 @dataclass(frozen=True, slots=True)

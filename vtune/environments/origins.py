@@ -11,8 +11,7 @@ from vtune.schema.pixels import size_of
 
 
 class Origins:
-    """Locates pictures returned by tools within earlier pictures of a conversation, as far as the tools
-    report it.
+    """Locates pictures returned by tools within earlier pictures of a conversation, if the tools report it.
 
     Only for tools that we run ourselves: claims by code are checked against the pixels instead.
     """

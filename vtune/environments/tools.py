@@ -98,8 +98,7 @@ class ToolEpisode(Episode):
         return acts
 
     def _look_at(self, pictures: Sequence[bytes]) -> None:
-        """Add the pictures of the latest turn to the views; a zoom's crop is a region of its source
-        picture."""
+        """Add the latest turn's pictures to the views; a zoom's crop is a region of its source picture."""
         size = self._start.services.pictures.shown_size
         if not self._views:
             own = pictures[: len(self._start.images)]

@@ -32,8 +32,7 @@ def check_file_output(path: Path, *, inputs: Sequence[Path] = (), option: str = 
         option: The option that named it, for the remedy.
 
     Raises:
-        RecipeError: If it is a folder or a device, is an input or an existing file in one, or cannot be
-            written.
+        RecipeError: If it is a folder or a device, an input or an existing file in one, or not writable.
     """
     kind = _kind(path, option)
     if kind is not None:

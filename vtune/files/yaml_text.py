@@ -67,8 +67,7 @@ def explained(error: yaml.YAMLError, fix: str) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _kept(text: str) -> tuple[yaml.Node | None, Any]:
-    """Cached, because recipes that refer to each other are read repeatedly. Nodes are never changed, values
-    are copied."""
+    """Cached, since recipes that refer to each other are read repeatedly. Nodes are never changed."""
     return _read(text)
 
 

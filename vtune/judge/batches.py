@@ -19,8 +19,7 @@ ENDPOINT: Literal["/v1/chat/completions"] = "/v1/chat/completions"
 WINDOW: Literal["24h"] = "24h"
 """The only completion window that OpenAI offers."""
 MOST_QUESTIONS, MOST_BYTES = 50_000, 64 * 2**20
-"""Limits per batch: OpenAI's, and ours (OpenAI's is 200 MB), because a batch is held in memory until it is
-sent."""
+"""Limits per batch: OpenAI's, and ours (OpenAI's is 200 MB), because batches are built in memory."""
 TRIES = 3
 """Limit on questions that are asked individually before a batch; ours."""
 _FIX = (
@@ -155,8 +154,7 @@ class Batches:
         return True
 
     async def replies(self) -> AsyncIterator[tuple[str, Completed, Tokens]]:
-        """Each reply of the batches in progress: name of its question, the completion, average upper bound on
-        its usage.
+        """Each reply of the batches in progress: name of its question, completion, average usage bound.
 
         Questions that a batch does not answer are left out, as are those of a batch that the endpoint no
         longer knows. A batch is forgotten once its replies have been consumed.
@@ -240,8 +238,7 @@ class Batches:
 def _read(completions: Completions, lines: list[str]) -> list[tuple[str, Completed]]:
     """(name, completion) of each line that has one.
 
-    If two lines with the same name differ, there is no way to tell which is the reply: so none, and both are
-    charged.
+    If two lines with the same name differ, neither is known to be the reply: none counts, both are charged.
     """
     found: dict[str, Completed] = {}
     for line in lines:
@@ -273,8 +270,7 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 
 def _complaint(batch: Any, lines: list[str]) -> str:
-    """What the endpoint says about a failed batch: about the whole, else about its first question; or
-    nothing."""
+    """The endpoint's message on a failed batch: about the whole, else about its first question; or none."""
     errors = batch.errors.data if batch.errors is not None else None
     said = [error.message for error in errors or () if error.message]
     for line in lines[:1]:

@@ -319,8 +319,7 @@ class JudgeClient:
         return self._text(completed)
 
     def _keep(self, key: str, reply: str, used: Tokens, *, batch: bool = False, cut: bool = False) -> None:
-        """Cache a reply, noting whether it came from a batch and was truncated; if it is empty, record only
-        its cost."""
+        """Cache a reply, with whether it came from a batch and was truncated; if empty, only its cost."""
         row: dict[str, Any] = {"key": key, "reply": reply or None, **asdict(used)}
         if reply:
             self._replies[key] = reply

@@ -14,8 +14,7 @@ class Completed:
     text: str
     """Empty if there was none."""
     thoughts: bool
-    """Whether the endpoint returned thoughts separately from the text, as servers with a reasoning parser
-    do."""
+    """Whether the endpoint returned thoughts separately, as servers with a reasoning parser do."""
     finish: str
     """Its `finish_reason`: stop, length, content_filter; empty if there was no choice at all."""
     stop: str | None

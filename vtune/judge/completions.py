@@ -154,8 +154,7 @@ class Completions:
         """Open the endpoint, without connecting.
 
         Raises:
-            RecipeError: If the environment variable of the key is not set, or its value cannot be sent in a
-                header.
+            RecipeError: If the environment variable of the key is not set, or not a valid header value.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
@@ -319,8 +318,7 @@ def _status(error: "OpenAIError") -> int | None:
 
 
 def _said(error: "OpenAIError") -> str:
-    """The message of a failure from the client, plus the endpoint's, since the client parses only OpenAI's
-    format.
+    """The client's message for a failure, plus the endpoint's: the client parses only OpenAI's format.
 
     Others send a list (Gemini), a `detail` (FastAPI), a `message` that is not text (Mistral), or a page.
     """

@@ -79,8 +79,7 @@ class Grader:
     wanted: str
     """The expected form of a reply."""
     marks: re.Pattern[str] | None
-    """Words that pass for a verdict if a reply repeats them; None: only tags do, which `quoted`
-    neutralises."""
+    """Words that pass for a verdict if a reply repeats them; None: only tags, which `quoted` neutralises."""
     pictures: bool
     """Whether the question's pictures are shown."""
 
@@ -123,8 +122,7 @@ def read_extracted(reply: str) -> Finding | None:
 
 
 def _alike(verdict: re.Pattern[str], reply: str) -> Finding | None:
-    """The common verdict after a reply's thoughts; None if verdicts differ, since one of them may be a
-    quotation."""
+    """The common verdict after a reply's thoughts; None if they differ: one may be a quotation."""
     said = {word.lower() for word in verdict.findall(behind_thoughts(reply))}
     if len(said) != 1:
         return None
@@ -247,6 +245,5 @@ async def _compared(
 
 
 def _fault(error: PutOff | NoVerdict) -> tuple[bool, bool, bool]:
-    """Sort key for why there is no finding: what may still arrive, what is our fault, what may be the
-    answer's."""
+    """Sort key for missing findings: what may still arrive, what is our fault, what may be the answer's."""
     return isinstance(error, NoVerdict), not isinstance(error, Cut), isinstance(error, Refused)

@@ -15,7 +15,7 @@ def read_key(name: str | None, who: str, *, no_key: str = "") -> str | None:
         no_key: What else to do if it is not set.
 
     Raises:
-        RecipeError: If it is not set, or its value cannot be sent in a header.
+        RecipeError: If it is not set, or not a valid header value.
     """
     if name is None:
         return None

@@ -249,7 +249,7 @@ def _strongest(
 
 
 def _channels(views: Planes, theirs: Planes, side: int) -> float:
-    """How well the worst channel follows a view; in fine bands, since photographs agree coarsely by chance."""
+    """How well the worst channel follows a view; in fine bands, as photographs agree coarsely by chance."""
     compared = _compare(theirs, views, list(itertools.product(range(3), range(len(views)))), side)
     weights = _structure(compared.energy)[:, :2]
     followed = _mean(compared.agreed[:, :2], weights, (1, 2, 3)).reshape(3, -1).max(axis=1)

@@ -119,8 +119,7 @@ def check(source: Pixels, view: View, claim: Map, box: Box) -> Checked:
 
 
 def _fades(source: Pixels, box: Box, size: tuple[int, int]) -> bool:
-    """Whether a grid loses what a region's own pixels show, and there are few enough of these to serve as a
-    grid.
+    """Whether a grid loses what a region's own pixels show, and these are few enough to be a grid.
 
     A grid that is coarser than a region's pixels, or lies between them, averages hatching away, and with it
     anything that a threshold, an outline or more contrast made of it before the policy's processor shrank the

@@ -121,8 +121,7 @@ def ask_blind(question: str, sample: Sample) -> str:
 
 
 def grade_blind(text: str, sample: Sample) -> Grade:
-    """By task, in lower case: a letter is the first of the text ("the" gives t), a yes or no must be all of
-    it."""
+    """By task, in lower case: a letter is the text's first ("the" gives t), a yes or no must be all of it."""
     read = _blind(text.strip().lower(), str(sample.extra["task"]).lower())
     return said(read, read == sample.ground_truth.strip().lower())
 

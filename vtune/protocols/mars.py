@@ -61,8 +61,7 @@ def read_letter(reply: str) -> str | None:
 
 
 def _inside(text: str) -> str | None:
-    """The letter in an answer: by itself, else the last one next to a mark, else the last capital by
-    itself."""
+    """The letter in an answer: alone, else the last one next to a mark, else the last single capital."""
     if len(text) == 1 and text in "ABCDabcd":
         return text.upper()
     marked = list(_MARKED.finditer(text))

@@ -86,8 +86,7 @@ def _conclusions(reply: str) -> Iterator[str]:
 
 
 def normal(text: str) -> list[str | float]:
-    """A number rounded to two decimals, or lower-case text; a single character with a space on either
-    side."""
+    """A number rounded to two decimals, or lower-case text; one character gets a space on either side."""
     text = text.strip()
     try:
         return [round(float(text.replace(",", "")), 2)]

@@ -104,8 +104,7 @@ def grade_lmms(text: str, sample: Sample) -> Grade:
 
 
 def _loose_point(text: str) -> Point | None:
-    """In order: the centre of `<bbox>`, a pair in brackets, x and y by name, the first two numbers
-    anywhere."""
+    """In order: the centre of `<bbox>`, a pair in brackets, x and y by name, the first two numbers."""
     tagged = _tagged_numbers(text)
     if len(tagged) >= 4:
         return _middle(tagged)

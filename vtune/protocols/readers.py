@@ -80,8 +80,7 @@ def read_extracted(reply: str) -> str | None:
 
 
 def read_graded(reply: str) -> tuple[str, bool] | None:
-    """(the answer that was read, whether it is right) from a JSON reply, as requested by CharXiv's
-    queries."""
+    """(the answer read, whether it is right) from a JSON reply, as requested by CharXiv's queries."""
     found = _json_object(reply)
     if found is None:
         return None
@@ -91,8 +90,7 @@ def read_graded(reply: str) -> tuple[str, bool] | None:
 
 
 def read_all_graded(reply: str, count: int) -> list[tuple[str, bool]] | None:
-    """The same for `count` answers in one object, `extract_answer_T1`, `score_T1`, …; None if one is
-    missing."""
+    """The same for `count` answers in an object, `extract_answer_T1`, `score_T1`, …; None if incomplete."""
     found = _json_object(reply)
     if found is None:
         return None

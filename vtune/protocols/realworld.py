@@ -59,8 +59,7 @@ def first_letter(text: str, options: Sequence[str] = OPTIONS, phrases: Sequence[
 def graded(
     text: str, sample: Sample, options: Sequence[str] = OPTIONS, phrases: Sequence[str] = PHRASES
 ) -> Grade:
-    """The grade of a text; a blank text is unreadable here, although the rule reads it as the first
-    option."""
+    """The grade of a text; blank is unreadable here, although the rule reads it as the first option."""
     letter = first_letter(text, options, phrases)
     if letter is not None and letter not in letters(sample):
         letter = None

@@ -34,8 +34,7 @@ OTHER = "Other Answers"
 
 
 def grade_choice(text: str, sample: Sample) -> Grade:
-    """Reads a letter or an option's text; VLMEvalKit's model that matches the rest is missing, so that is
-    unreadable.
+    """Reads a letter or an option's text; the rest, which VLMEvalKit leaves to a model, is unreadable.
 
     If three replies of that model cannot be read, upstream picks one of the options and `Z` at random.
     """
@@ -94,8 +93,7 @@ def ask_realworld(question: str, sample: Sample) -> str:
 
 
 def grade_realworld(reply: str, sample: Sample) -> Grade:
-    """The first capital A to E; a reply with an `<answer>` is capitalised first, so that "THE" contains an
-    E."""
+    """The first capital A to E; a reply with an `<answer>` is capitalised, so that "THE" contains an E."""
     return graded(tagged(reply), sample)
 
 

@@ -45,8 +45,7 @@ class AuditRow:
     small: bool = False
     """No call shows a target, but one shows all of it too small to count; only boxes can tell."""
     helpful: int | None = None
-    """Number of calls that show a target; None if the judge was not asked about every call, or could not
-    tell."""
+    """Number of calls that show a target; None if the judge was not asked about all, or could not tell."""
     first: int | None = None
     """Number of the first call that shows a target, counted from 1; None if no call does."""
     unused: int = 0
@@ -160,8 +159,7 @@ def judges_of(rows: Iterable[AuditRow]) -> dict[str, int]:
 
 
 def comparison(judged_by: Mapping[str, int], models: Sequence[str] = ()) -> str:
-    """Who judged what calls show, and whether the shares are comparable with CodeV's Table 5, judged by
-    GPT-4o.
+    """Who judged what calls show, and whether shares compare with CodeV's Table 5, judged by GPT-4o.
 
     Args:
         judged_by: See `judges_of`.

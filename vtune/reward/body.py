@@ -143,8 +143,7 @@ def _count(body: bytes) -> int:
 
 
 def _is_too_deep(bare: bytes) -> bool:
-    """Whether brackets are nested too deeply, up to the first unmatched closing one: after that it is not
-    JSON."""
+    """Whether brackets are nested too deeply, up to the first unmatched closing one (then it is not JSON)."""
     depth = 0
     for mark in bare.translate(None, delete=_NO_BRACKETS):
         depth += 1 if mark in b"[{" else -1

@@ -107,7 +107,7 @@ def check_keys(recipe: RewardRecipe) -> None:
     """Check, before a run, that the keys and tokens for its judge and services are set.
 
     Raises:
-        RecipeError: If an environment variable is not set, or its value cannot be sent in a header.
+        RecipeError: If an environment variable is not set, or not a valid header value.
     """
     wanted = {
         "the judge's key": recipe.judge.api_key_env if recipe.judge is not None else None,

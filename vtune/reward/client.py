@@ -23,12 +23,10 @@ ITEMS = 32
 """Limit on trajectories in one request, ours."""
 
 BYTES = 8 * 2**20
-"""Limit on the bytes of one request, unless a single trajectory is larger; ours, well below a service's
-limit."""
+"""Limit on a request's bytes, unless a single trajectory is larger; ours, well below a service's limit."""
 
 SMALL = 2**20
-"""Up to this many bytes of pictures are encoded on the event loop, in a millisecond; ours. A thread costs
-more."""
+"""Up to this many bytes of pictures are encoded on the event loop, in a millisecond; ours."""
 
 ATTEMPTS = 3
 """Attempts per trajectory if its worker or judge failed although the service is up; ours."""
@@ -65,8 +63,7 @@ class RewardClient:
         self._queue: deque[_Item] = deque()
         self._senders: set[asyncio.Task[None]] = set()
         self.silent: dict[tuple[str, int], str] = {}
-        """(sample, rollout) -> why the service's judge gave no reply, for trajectories left unscored by
-        that."""
+        """(sample, rollout) -> why the service's judge gave no reply, for trajectories left unscored."""
 
     async def __aenter__(self) -> Self:
         """Open the connections.
@@ -129,8 +126,7 @@ class RewardClient:
                 task.add_done_callback(partial(self._sent, items))
 
     def _next(self) -> list[_Item]:
-        """The next items to share a request; the queue is divided among the requests that may still be
-        started."""
+        """The next items to share a request; the queue is divided among the requests still allowed."""
         most = min(ITEMS, -(-len(self._queue) // (self._most - len(self._senders))))
         items = [self._queue.popleft()]
         size = len(items[0].body)

@@ -58,8 +58,7 @@ class BoxJudge:
         return Verdict(levels.miss, f"miss: {why}")
 
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:
-        """Whether a look holds `target_share` of a box, at least `partial_size` large; never for a whole
-        image."""
+        """Whether a look holds `target_share` of a box, at least `partial_size` large; whole images never."""
         return await asyncio.to_thread(self._shows_target, sample, trajectory, k)
 
     def _shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool:

@@ -33,8 +33,7 @@ class EvidenceJudge(Protocol):
     async def shows_target(self, sample: Sample, trajectory: Trajectory, k: int) -> bool | None:
         """Whether a picture of call `k` clearly shows something that the question is about.
 
-        None: no, and a judge that uses a model did not ask it, because the rules already say that it is no
-        look.
+        None: no, and a judge that uses a model did not ask it, since by the rules the call is no look.
 
         Raises:
             ServiceError: If it cannot tell.

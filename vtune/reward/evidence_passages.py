@@ -55,8 +55,7 @@ class _Forms(NamedTuple):
     folded: Set[str]
     """In lower case."""
     cased: Set[str]
-    """With case: once punctuation and articles are gone, only case tells W.H.O. from who and The Doors from
-    doors."""
+    """With case: without punctuation and articles, only case tells W.H.O. from who, The Doors from doors."""
     bare: Set[str]
     """With case but without accents: names are written that way, and Pelé is not the verb "pele"."""
 

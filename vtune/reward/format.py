@@ -62,8 +62,7 @@ def format_reward(messages: Sequence[Message], calls: Sequence[Call] = ()) -> Ve
 def counted_tags(reply: str) -> Verdict:
     """A quarter for each of `<think>`, `</think>`, `<answer>` and `</answer>` that occurs exactly once.
 
-    For replies with one turn, or several turns within one pair of thoughts; a pair per turn loses two
-    quarters.
+    For replies with one turn, or one pair of thoughts; a pair per turn loses two quarters.
 
     Source: V-Triune eq. 2. Its published server counts this way for maths, requiring each tag on its own
     line, and scores detection 1 or 0: an answer with at least one box.

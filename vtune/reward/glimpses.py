@@ -54,19 +54,16 @@ class Glimpse:
 
 
 def legible(trajectory: Trajectory, glimpse: Glimpse, side: float, levels: EvidenceLevels) -> bool:
-    """Whether a target of `side` pixels, as the policy sees it, is legible and no mere copy of the question's
-    picture.
+    """Whether a target of `side` pixels, as the policy sees it, is legible and more than the question showed.
 
-    It must have more pixels there than in that picture, or at least `legible_side`, and never fewer than
-    `LEGIBLE`.
+    It must have more pixels there than in the source, or `legible_side`, and never fewer than `LEGIBLE`.
     """
     before = _side(trajectory.images[glimpse.crop.image], area(glimpse.box))
     return side >= LEGIBLE and (side > before or side >= levels.legible_side)
 
 
 def as_large(source: Picture, pixels: float, returned: Picture, taken: float) -> bool:
-    """Whether something with `pixels` in the source picture and `taken` in the returned one is no smaller
-    there."""
+    """Whether something of `pixels` in the source and `taken` in the returned picture is no smaller there."""
     return _side(returned, taken) >= AS_LARGE * _side(source, pixels)
 
 
@@ -126,15 +123,14 @@ def _size(
     picture = trajectory.images[shown]
     of_picture = min(1.0, taken / pixels_of(picture))
     large = as_large(trajectory.images[crop.image], area(box), picture, taken)
-    # Skip the costly measurement if it cannot change the level.
+    # A share of `full_size` needs no costly measurement, and the blank margins of a stamp count.
     if of_picture >= levels.full_size or (of_picture < levels.partial_size and not large):
         return of_picture
     return min(1.0, of_picture / showing_share(trajectory, k, crop, levels))
 
 
 def showing_share(trajectory: Trajectory, k: int, crop: Crop, levels: EvidenceLevels) -> float:
-    """Fraction of a returned picture of call `k` that shows something, from the view of one of its crops, in
-    (0, 1].
+    """Fraction of a returned picture of call `k` that shows something, as seen from one crop, in (0, 1].
 
     A region counts once, however often it is shown, and overviews that show where the crop lies do not count.
     They have to be what they claim to be: what is not verified counts as shown. If nothing shows anything, 1:

@@ -185,8 +185,7 @@ def _check_columns(given: Row, known: pa.Schema | pa.StructType, place: str) -> 
 
 
 def _check_given(calls: Iterable[Any]) -> None:
-    """Check that calls state what they returned: an empty output, or a crop that no picture shows, scores as
-    a miss.
+    """Check that calls state what they returned: an empty output, or a crop not shown, scores as a miss.
 
     Raises:
         DataError: Names what is missing.
@@ -226,8 +225,7 @@ def _check_one_turn(messages: Iterable[Message]) -> None:
 
 
 def _check_no_calls(sample: Sample, messages: Sequence[Message]) -> None:
-    """Check that nothing followed a call in a row without `calls`: it would be scored as if no call had been
-    made.
+    """Check that nothing followed a call in a row without `calls`, which would be scored as no call.
 
     A call in the policy's last turn got no answer, so it is ignored.
 

@@ -29,8 +29,7 @@ MOST_CLAIMS = 32
 WIDER = 1.2
 """The rest of a picture is examined too if its area is at least this many times the claimed one."""
 UPRIGHT = 0.98
-"""A picture counts as not rotated if its corners enclose more than this fraction of their bounding box;
-ours."""
+"""A picture counts as upright if its corners enclose more than this fraction of their bounding box; ours."""
 REMEMBERED = 64 << 20
 """Bytes of encoded pictures whose fingerprints are cached; ours."""
 ANSWERS = 1 << 16
@@ -117,8 +116,7 @@ _fingerprints: Remembered[bytes, bytes] = Remembered(REMEMBERED, lambda data, _:
 _checked: Remembered[tuple[bytes, bytes, tuple[int, int] | None, bytes, Box], Checked] = Remembered(
     ANSWERS, lambda key, _: 1
 )
-"""Results of checked claims, keyed by source picture, returned picture, the size it is seen at, map and
-box."""
+"""Results of checked claims, keyed by source picture, returned picture and its seen size, map and box."""
 
 
 def _contested(trajectory: Trajectory, call: Call, crop: Crop) -> bool:

@@ -88,8 +88,7 @@ class RewardPart:
     replies: tuple[str, ...] = ()
     """Replies used to test it, besides a right, a wrong and an empty one."""
     says: Callable[[str], str] | None = None
-    """What the model of `reward.judge` replies, in tests, to a question with this text; None: it asks no
-    model."""
+    """The reply of the model of `reward.judge`, in tests, to a question with this text; None: no model."""
 
 
 def unscored(error: VtuneError) -> Unscored:

@@ -150,8 +150,7 @@ def _shown(grid: Any) -> dict[str, Any]:
 
 
 def _thresholds(iou: IouSchedule, parm: dict[str, Any]) -> Sequence[float]:
-    """The thresholds for a request. As on that server, a stage still applies at exactly its share of the
-    steps."""
+    """The thresholds for a request. A stage still applies at exactly its share of the steps, as there."""
     step, steps = parm.get("step"), parm.get("total_steps")
     if iou.schedule in ("fixed", "average"):
         return iou.thresholds

@@ -103,8 +103,7 @@ def next_threshold(iou: IouSchedule, reached: float | None, success: float | Non
 
 
 def success_rate(trajectories: Iterable[Trajectory], thresholds: Sequence[float]) -> float | None:
-    """The share of scored replies with boxes whose IoU exceeds the threshold, or the mean if there are
-    several.
+    """The share of scored replies with boxes whose IoU exceeds the threshold, or the mean over several.
 
     If a ground truth has several boxes, the mean IoU over them is used. None if no reply had to give
     boxes.

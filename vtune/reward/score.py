@@ -87,8 +87,7 @@ class Scorer:
         self._remote = RewardClient(recipe.service, settings_of(recipe)) if recipe.service else None
         self._open = AsyncExitStack()
         self.judges = Judges(recipe.evidence, self._client)
-        """The judge of the calls; `vtune.reward.audit` uses it too, so that metric and reward share one
-        judge."""
+        """The judge of the calls, shared with `vtune.reward.audit`, so that metric and reward agree."""
         self.silent: dict[tuple[str, int], str] = {} if self._remote is None else self._remote.silent
         """(sample, rollout) -> why its judge, or that of the service, gave no reply, for trajectories left
         unscored by it."""
@@ -211,8 +210,7 @@ class Scorer:
     async def ask_in_batches(
         self, ask_all: Callable[[], Awaitable[object]], *, state: Path, poll_s: float, tell: Tell
     ) -> None:
-        """Ask the judge in batches (`JudgeClient.ask_in_batches`); afterwards nothing is `silent` any
-        more."""
+        """Ask the judge in batches (`JudgeClient.ask_in_batches`); nothing is `silent` afterwards."""
         await self._judge().ask_in_batches(ask_all, state=state, poll_s=poll_s, tell=tell)
         self.silent.clear()
 

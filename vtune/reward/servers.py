@@ -102,8 +102,7 @@ class Servers:
         """Open the connections.
 
         Raises:
-            RecipeError: If the environment variable of the token is not set, or its value cannot be sent in a
-                header.
+            RecipeError: If the environment variable of the token is not set, or not a valid header value.
         """
         name = self._service.token_env
         if name is not None and name not in os.environ:

@@ -14,8 +14,7 @@ _ACCENTS = re.compile(r"(?<=[A-Za-z])[\u0300-\u036f]+")
 
 
 def written(text: str) -> str:
-    """Decode HTML entities, turn underscores into spaces and signs into words, and separate numbers from
-    units."""
+    """Decode HTML entities, make underscores spaces and signs words, separate numbers from units."""
     text = _UNDERSCORE.sub(" ", html.unescape(text)).replace("&", " and ")
     return _UNIT.sub(" ", _PERCENT.sub(" percent", text))
 

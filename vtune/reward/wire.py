@@ -36,8 +36,7 @@ from vtune.uses import prints, used
 _PARTS = ("total", "accuracy", "format", "tool", "consistency")
 
 SCORING = ("verifier", "evidence", "reward")
-"""Kinds of parts that can change a score: a user's own parts must be the same in the run and in the
-service."""
+"""Kinds of parts that can change a score: the user's own must be the same in run and service."""
 
 JUDGE = ("model", "temperature", "max_tokens")
 """The judge settings that can change a score. Endpoint and key are up to the service."""

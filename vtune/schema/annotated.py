@@ -21,8 +21,7 @@ class Annotation:
     category: int
     sides: Sides
     area: float
-    """In square pixels; in COCO that of the mask, which decides whether an object is small, medium or
-    large."""
+    """In square pixels; in COCO that of the mask, which makes an object small, medium or large."""
     crowd: bool
     """It may be found any number of times, including none."""
 

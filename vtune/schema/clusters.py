@@ -17,7 +17,7 @@ def cluster_of(trajectory: Trajectory, sample: Sample) -> str:
     Questions about the same pictures belong together: the four rotations of an HR-Bench question are one
     cluster, and so are several questions about one photograph, since a judge that errs on one is likely to
     err on the others. So do MathVerse's versions of a problem, although their pictures differ. A question
-    without pictures, or with pictures that are not available, is a cluster of its own. What an environment
+    without pictures, or with pictures that are not available, is a separate cluster. What an environment
     shows before the first turn does not count: many environments begin with the same picture.
 
     Args:

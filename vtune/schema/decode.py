@@ -20,8 +20,7 @@ UNDECODABLE = (
     zlib.error,
     Image.DecompressionBombError,
 )
-"""All exceptions that Pillow's readers raise for damaged files, on the header or only when pixels are
-read."""
+"""All exceptions that Pillow raises for damaged files, on the header or when pixels are read."""
 
 
 def eight_bits(picture: Image.Image) -> Image.Image:

@@ -24,8 +24,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An encoded image: its bytes, or a path to them, or both. It stays encoded until a forward pass needs
-    it."""
+    """An encoded image: its bytes, or a path to them, or both. It stays encoded until a forward pass."""
 
     data: bytes | None = None
     path: str | None = None

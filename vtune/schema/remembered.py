@@ -11,8 +11,7 @@ V = TypeVar("V")
 
 
 class Remembered(Generic[K, V]):
-    """A cache by key; the least recently used entries are evicted. A value is made once, however many wait
-    for it.
+    """A cache that evicts the least recently used entries. A value is made once, however many wait for it.
 
     Args:
         room: Limit on the bytes of the cache; a single value is always kept, however large.

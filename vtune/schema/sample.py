@@ -53,8 +53,7 @@ class Sample:
     tools: tuple[str, ...] = ()
     """Tools that the model may call, keys of `vtune.tools.TOOLS`; empty: a single turn."""
     environment: str = ""
-    """What the model interacts with, a key of `vtune.environments.ENVIRONMENTS`; empty: the tools in
-    `tools`."""
+    """What the model interacts with, a key of `vtune.environments.ENVIRONMENTS`; empty: its `tools`."""
     evidence: tuple[Evidence, ...] = ()
     choices: tuple[str, ...] = ()
     """Options of a multiple-choice question, in order; the letter gives the position."""

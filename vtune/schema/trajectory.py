@@ -33,8 +33,7 @@ Flag = Literal[
     "illegible",
     "everything",
 ]
-"""Red flags known to scoring (`vtune.reward.flags`); trajectories scored by another service may have
-others."""
+"""Red flags known to scoring (`vtune.reward.flags`); other services may have set others."""
 
 Look = Literal["verified", "unverified", "illegible", "faked"]
 """verified: the returned picture shows the region. unverified: not well enough, or the region has no features

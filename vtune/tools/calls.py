@@ -75,8 +75,7 @@ def _read(text: str, closed: bool, end: int, offered: Sequence[str] | None) -> A
 
 
 def _parsed(text: str) -> Any:
-    """The value; anything that cannot be written as JSON and UTF-8 again (NaN, half a surrogate pair) is
-    refused."""
+    """The value; anything not writable as JSON and UTF-8 again (NaN, half a surrogate pair) is refused."""
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is no number of JSON")

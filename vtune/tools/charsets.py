@@ -72,8 +72,7 @@ def _codec(name: str) -> str | None:
 
 
 def _said(data: bytes) -> str | None:
-    """The charset declared in the head of the HTML. It was readable as ASCII, so it is not UTF-16, whatever
-    it says."""
+    """The charset declared in the HTML's head, which was readable as ASCII, so it cannot be UTF-16."""
     head = _COMMENT.sub(b"", data[:HEAD])
     for said in _SAID:
         if match := said.search(head):

@@ -35,8 +35,7 @@ PART = 1 << 20
 """Passages per graph, which must fit into memory while it is built; ours: 1.8 GB with 768 numbers each."""
 
 CONNECTIVITY = 32
-"""Neighbours per node of a graph: M in Malkov and Yashunin 2018; ours, for vectors of several hundred
-numbers."""
+"""Neighbours per node: M in Malkov and Yashunin 2018; ours, for vectors of several hundred numbers."""
 EXPANSION_BUILD = 128
 """Candidates considered for them: efConstruction, usearch's default."""
 EXPANSION_SEARCH = 256

@@ -239,13 +239,11 @@ class _Public(AbstractResolver):
 
 
 _COMPATIBLE, _NAT64 = ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv6 networks whose last 32 bits are an IPv4 address, in addition to those known to the standard
-library."""
+"""IPv6 networks whose last 32 bits are an IPv4 address, besides those the standard library knows."""
 
 
 def _is_number(host: str) -> bool:
-    """Whether a host is an IPv4 address in any form that the C library accepts: `2130706433`, `0x7f.1`,
-    `127.1`.
+    """Whether a host is an IPv4 address in any form of the C library: `2130706433`, `0x7f.1`, `127.1`.
 
     aiohttp before 3.14.1 also treats most of them as addresses, and calls no resolver.
     """

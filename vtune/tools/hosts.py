@@ -40,8 +40,7 @@ def host_in(url: str) -> str:
 
 
 def is_blocked(url: str, blocked: Sequence[str]) -> bool:
-    """Whether an address belongs to one of these hosts or their subdomains; a malformed address counts as
-    blocked."""
+    """Whether an address is on one of these hosts or their subdomains; malformed ones count as blocked."""
     host = host_in(url)
     names = map(host_of, blocked)
     return not host or any(host == name or host.endswith(f".{name}") for name in names)

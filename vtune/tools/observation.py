@@ -41,8 +41,7 @@ class Observation:
 
 
 def unfit(seen: Observation, known: Sequence[bytes | None]) -> str:
-    """Why a conversation with these pictures, and its record, cannot include this observation; empty if they
-    can."""
+    """Why a conversation with these pictures, and its record, cannot include it; empty if they can."""
     texts = (seen.text, seen.output, seen.error)
     if not all(isinstance(text, str) for text in texts) or any(text != encodable(text) for text in texts):
         return "`text`, `output` and `error` of an observation are texts that UTF-8 can hold: see `encodable`"
@@ -65,8 +64,7 @@ def tidy(seen: Observation) -> Observation:
 
 
 def _region(crop: ShownCrop, known: Sequence[bytes | None], count: int) -> str:
-    """What is wrong with a region that a call claims to show of the conversation's pictures; empty if
-    nothing.
+    """What is wrong with a region that a call claims to show; empty if nothing.
 
     Args:
         crop: The region.

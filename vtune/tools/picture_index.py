@@ -134,8 +134,7 @@ class PictureIndex:
         encoder: Where the model that built it is now, and its device; None: as the manifest says, on the CPU.
 
     Raises:
-        DataError: If the folder contains no complete index of pictures, or its model is missing or has
-            changed.
+        DataError: If the folder contains no complete picture index, or its model is missing or has changed.
         MissingExtra: If a package is not installed.
         RecipeError: If an encoder is named for an index that has none.
     """

@@ -35,7 +35,7 @@ def secret(variable: str | None, what: str) -> str | None:
     """The value of an environment variable; None if none is named.
 
     Raises:
-        RecipeError: If it is not set, or its value cannot be sent in a header.
+        RecipeError: If it is not set, or not a valid header value.
     """
     if variable is None:
         return None

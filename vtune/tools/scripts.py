@@ -69,8 +69,7 @@ def spaced_words(text: str) -> list[str]:
 
 
 def runs(text: str) -> list[tuple[str, bool]]:
-    """The words of a plain text, and its runs of characters without spaces; each with a flag for which it
-    is."""
+    """The words of a plain text, and its runs of characters without spaces, each with whether it is a run."""
     if is_spaced(text):
         return [(word, False) for word in spaced_words(text)]
     return [(run, bool(_UNSPACED.match(run))) for run in _run().findall(text)]

@@ -71,8 +71,7 @@ BLOCK = 8192
 """Number of pairs of crops compared at a time: their numbers fit in the processor's cache."""
 
 DENSE = 8
-"""A lookup table for numbers is used if it has at most this many times as many entries as there are
-numbers."""
+"""Numbers get a lookup table if it has at most this many times as many entries as there are numbers."""
 
 _END = "\n"
 """Separator after each text; no text contains it."""
@@ -89,8 +88,7 @@ def same(arguments: Sequence[Any], pairs: Pairs) -> Values:
 
 
 def overlap(arguments: Sequence[Look], pairs: Pairs) -> Values:
-    """IoU of two crops; for calls with several, the mean over all their crops of the best IoU in the other
-    call.
+    """IoU of two crops; for calls with several, the mean over all crops of the best IoU in the other call.
 
     If both have one crop, that is the IoU. It does not depend on the order of crops, and is 1 only if
     each crop of either call is also in the other. Crops of different pictures do not overlap.
@@ -188,8 +186,7 @@ def _overlap(regions: _Regions, left: Indices, right: Indices) -> Values:
     plain = np.flatnonzero(~several)
     similarity[plain] = _iou(edges, pictures, _of(starts, _of(left, plain)), _of(starts, _of(right, plain)))
 
-    # A table per remaining pair, row by row: a row for each crop of the left call, a column for each of the
-    # right.
+    # A table per remaining pair: a row for each crop of the left call, a column for each of the right.
     tabled = np.flatnonzero(several)
     left, right = _of(left, tabled), _of(right, tabled)
     high, wide = _of(counts, left), _of(counts, right)
@@ -321,8 +318,7 @@ def _shared(rows: Indices, codes: Indices, pairs: Pairs) -> tuple[Values, Values
 
 
 def _ranked(values: NDArray[np.integer[Any]]) -> tuple[Indices, Indices]:
-    """The rank of each number among the distinct ones (numbers start at 0), and the distinct ones, in
-    order."""
+    """The rank of each number (from 0 up) among the distinct ones, and the distinct ones in order."""
     end = int(values.max(initial=0)) + 1
     if end > DENSE * len(values):
         distinct, rank = np.unique(values, return_inverse=True)

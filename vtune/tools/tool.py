@@ -59,8 +59,7 @@ class Tool(Protocol):
         ...
 
     def key(self, arguments: Mapping[str, Any], scene: Scene) -> str:
-        """What its result depends on besides the question: calls of one question with the same key share a
-        result.
+        """What its result depends on besides the question: calls with the same key share a result.
 
         Raises:
             Mistake: If the arguments are wrong.

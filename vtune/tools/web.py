@@ -172,8 +172,7 @@ def _passage(hit: Hit) -> Passage:
 
 
 def _read(path: Path, *, repair: bool = False) -> dict[tuple[str, int], list[Passage]]:
-    """Recorded answers. A last line truncated by a kill is ignored and, with `repair`, removed from the
-    file."""
+    """Recorded answers. A last line truncated by a kill is ignored; `repair` also cuts it from the file."""
     try:
         lines = whole_lines(path, repair=repair)
     except OSError as error:

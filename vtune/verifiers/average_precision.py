@@ -18,8 +18,7 @@ MOST = 100
 
 
 def average_precision(ranked: Sequence[LabelledBox], truth: Sequence[LabelledBox]) -> list[float]:
-    """AP at each IoU in `THRESHOLDS`, averaged over the labels of the ground truth; the mean over all IoUs is
-    mAP.
+    """AP at each IoU in `THRESHOLDS`, averaged over the ground truth's labels; the mean over IoUs is mAP.
 
     Equal to pycocotools for one picture whose predictions have decreasing scores (to 1e-6 in the tests).
     Labels that are not in the ground truth cost nothing, as in COCO.

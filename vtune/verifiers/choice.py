@@ -127,8 +127,7 @@ def chosen_letter(text: str, choices: tuple[str, ...]) -> str | None:
 
 
 def strictly_chosen(text: str, choices: tuple[str, ...]) -> str | None:
-    """The letter named by a complete answer, or None: like `chosen_letter`, but also in quotation marks
-    (`"B"`).
+    """The letter named by a complete answer, or None: `chosen_letter`, also in quotation marks (`"B"`).
 
     A letter may be accompanied by its option's text, with any separator (`_BESIDE`). If the options are
     not known, only a dash or parentheses can distinguish `B - blue` from words such as `A blue cup`.

@@ -175,7 +175,7 @@ def check_boxes(sample: Sample, *, labelled: bool) -> None:
 
 
 def with_iou(sample: Sample, thresholds: Sequence[float]) -> Sample:
-    """The sample with the thresholds of a step; an `iou` of its own takes precedence."""
+    """The sample with the thresholds of a step; the sample's own `iou`, if any, takes precedence."""
     return with_parm(sample, {"iou": list(thresholds)})
 
 

@@ -23,8 +23,7 @@ def asks_for_boxes(sample: Sample) -> bool:
 
 
 def truth_in_pixels(sample: Sample, size: Size) -> list[LabelledBox]:
-    """The boxes of a ground truth; those that cannot be drawn are left out (a check of the data reports
-    them).
+    """The boxes of a ground truth, except any that cannot be drawn (a check of the data reports them).
 
     Args:
         sample: A sample for which `asks_for_boxes` is true.

@@ -77,8 +77,7 @@ def normalise(text: str) -> str:
 
 
 def squad(text: str) -> str:
-    """SQuAD's form of an answer: no case, punctuation, articles, or repeated whitespace; a lone "A" is
-    kept."""
+    """SQuAD's form of an answer: no case, punctuation, articles or extra whitespace; a lone "A" stays."""
     bare = text.lower().translate(_NO_PUNCTUATION)
     return " ".join((bare if bare.strip() == "a" else _ARTICLE.sub(" ", bare)).split())
 

@@ -14,8 +14,7 @@ SECONDS = 5.0
 value, which it measures in wall-clock time)."""
 
 AGAIN = 0.1
-"""Seconds of CPU time between two checks of this thread's usage, once the process has used `SECONDS`;
-ours."""
+"""Seconds of CPU time between checks of this thread's usage, once the process has used `SECONDS`; ours."""
 
 
 def limited(work: Callable[[], Found], otherwise: Found) -> Found:

@@ -60,8 +60,7 @@ def same_set_uncased(answer: Any, truth: Any) -> float:
 
 
 def same_lines(answer: Any, truth: Any) -> float:
-    r"""The same lines in any order, ignoring case; `\n` separates lines, too
-    (`StringSetEqualityLineSplit`)."""
+    r"""The same lines in any order, ignoring case; `\n` also separates (`StringSetEqualityLineSplit`)."""
     one, other = (text.replace("\\n", "\n").lower().split("\n") for text in (answer, truth))
     return float(set(one) == set(other))
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 LONGEST, DEEPEST = 100_000, 100
-"""Limits on the characters of a Python literal and the depth of its brackets; ours: beyond them it is
-refused."""
+"""Limits on a Python literal's characters and bracket depth; ours: beyond them it is refused."""
 LONGEST_ART = 10_000
 """Length in characters from which a drawing loses trailing whitespace before fences are looked for."""
 JSON, ANSWER, DRAWING, VERBATIM = "json", "answer_string", "ascii_answer_string", "verbatim_answer_string"
@@ -109,8 +108,7 @@ def json_in(text: str) -> Any:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """Substrings in brackets: {…} with balanced braces, and […] up to the last ] that leaves braces
-    balanced."""
+    """Substrings in brackets: {…} with balanced braces, and […] up to the last ] that keeps them balanced."""
     closing: dict[int, int] = {}
     opened: list[int] = []
     for at, char in enumerate(text):
@@ -221,8 +219,7 @@ def drawn_in(text: str, *, keep_space: bool) -> str:
 
 
 def _behind_mark(text: str, *, drawn: bool) -> str:
-    """The text after the last "Answer:" (between asterisks, only up to the next one); all of it if there is
-    no mark."""
+    """The text after the last "Answer:" (in asterisks, up to the next one); all of it without a mark."""
     text = text.replace("answer:", "Answer:")
     last = text.rfind("Answer:")
     if last >= 0:

@@ -180,8 +180,7 @@ def relative(answer: Any, truth: Any) -> float:
 
 
 def positive(answer: Any, truth: Any) -> float:
-    """The same whole number; -1, which leaves the field out, if there is no positive one
-    (`PositiveIntMatch`)."""
+    """The same whole number; -1, which drops the field, if none is positive (`PositiveIntMatch`)."""
     number, expected = literal(answer), literal(truth)
     if not isinstance(number, int) or not isinstance(expected, int):
         return 0.0

@@ -77,8 +77,7 @@ def object_of(value: Any) -> Any:
 
 
 def boxes_of(text: Any) -> list[Any]:
-    """The boxes of a list, or the single box that it is; items that are not boxes are dropped
-    (`str_to_bboxes`)."""
+    """The boxes of a list, or the one that it is; items that are not boxes are dropped (`str_to_bboxes`)."""
     if not isinstance(text, str):
         return []
     try:

@@ -137,8 +137,7 @@ def field_share(answer: str, truths: Mapping[str, Sequence[str]]) -> float:
 
 
 def fields_in(text: str) -> Fields:
-    """The object in a text, in JSON or Python syntax, else its pairs `key: value`; with or without a code
-    fence."""
+    """The object in a text, in JSON or Python syntax, else its pairs `key: value`; in a code fence or not."""
     opened = _FENCE.search(text)
     end = text.find(_FENCE_END, opened.end()) if opened else -1
     content = text[opened.end() : end] if opened and end >= 0 else text.strip()
@@ -164,7 +163,7 @@ def _parsed(content: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """A Python literal; `_NOTHING` if the text is none. Nothing is executed."""
+    """A Python literal; `_NOTHING` if the text is not one. Nothing is executed."""
     try:
         with warnings.catch_warnings(action="ignore"):  # Python warns about odd escapes
             return ast.literal_eval(text) if len(text) <= LONGEST else _NOTHING

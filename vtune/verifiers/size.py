@@ -11,12 +11,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 LARGEST = 1_000_000
-"""Limit on the digits of a number that may have to be computed exactly; ours. 9^(10^6) takes a quarter of a
-second."""
+"""Limit on the digits of a number to compute exactly; ours. 9^(10^6) takes a quarter of a second."""
 
 LONGEST_PRODUCT = 100_000
-"""Limit on the factors of `\\binom` or `\\prod`; ours: the quotients of the former cost more than their
-digits."""
+"""Limit on the factors of `\\binom` or `\\prod`; ours: the former's quotients cost more than their digits."""
 
 WIDEST = 100
 """Limit on the rows or columns of a matrix built by name (`\\operatorname{eye}`); ours."""
@@ -221,8 +219,7 @@ class _Reader:
         return self._deeper(self._atom) if token not in _AFTER_ATOM else _UNKNOWN
 
     def _deeper(self, read: Callable[[], Size]) -> Size:
-        r"""Read something one level deeper; commands nest without brackets, too (`\frac\frac…`,
-        `2**2**…`)."""
+        r"""Read something one level deeper; commands nest without brackets (`\frac\frac…`, `2**2**…`)."""
         self._depth += 1
         if self._depth > DEEPEST:
             raise _TooLarge("nests commands too deep to be read")

@@ -30,8 +30,7 @@ SPACE_OPTIONS = frozenset(
 """Keys of verifier_parm that `spaces_of` reads."""
 
 SLACK = 1.0
-"""Pixels by which a box of the ground truth may extend beyond its picture, since some round outwards
-(ours)."""
+"""Pixels by which a ground-truth box may extend beyond its picture, as some round outwards (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +174,7 @@ def answers_in_shown_pixels(sample: Sample) -> bool:
 
 
 def with_shown_size(sample: Sample, size: tuple[int, int]) -> Sample:
-    """The sample with the (width, height) at which the policy saw it; sizes that it already has take
-    precedence."""
+    """The sample with the (width, height) at which the policy saw it; existing sizes take precedence."""
     width, height = size
     return with_parm(sample, {"shown_width": width, "shown_height": height})
 

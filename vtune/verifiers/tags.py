@@ -50,8 +50,7 @@ def unboxed(text: str) -> str:
 def tagged(text: str, tag: str) -> str | None:
     """The text between the first `<tag>` and the `</tag>` after it; None if either is missing.
 
-    Takes linear time, whatever a policy wrote; a regular expression would search again from every opening
-    tag.
+    Takes linear time, whatever a policy wrote; a regular expression would rescan from every opening tag.
     """
     content, closed, _ = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")
     return content if closed else None

@@ -1,7 +1,6 @@
 r"""Text without its typesetting: `\text{light blue}`, `$B$` and `**B**` are light blue and B.
 
-Models typeset words in this way in the `\boxed{}` that V-Triune asks for; so do some ground truths in its
-files.
+Models typeset words this way in the `\boxed{}` that V-Triune asks for; so do some of its ground truths.
 """
 
 import re
@@ -19,8 +18,7 @@ _QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def said_by(text: str) -> str:
-    """The text without type commands, boxes, surrounding math mode, escapes and bold, and with straight
-    quotes."""
+    """The text without type commands, boxes, outer math mode, escapes and bold; quotes become straight."""
     text = text.strip().translate(_QUOTES)
     for _ in range(DEEPEST):
         around = _AROUND.fullmatch(text)

@@ -166,8 +166,7 @@ def _counted(text: str) -> tuple[str, str, str] | None:
 
 
 def _changing(text: str) -> list[str]:
-    """The words after the only number that change it; if another number follows, it is left to
-    math-verify."""
+    """The words after the only number that change it; none if another number follows."""
     found = _counted(text)
     if found is None or any(map(str.isdigit, found[2])):
         return []

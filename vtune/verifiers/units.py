@@ -136,8 +136,7 @@ def unit(text: str) -> Unit | None:
 
 
 def contradict(one: str, other: str) -> bool:
-    """Whether two answers end in different units. No unit matches any unit, and plain degrees match any
-    scale."""
+    """Whether two answers end in different units. No unit fits any unit, plain degrees fit any scale."""
     units = unit(one), unit(other)
     if None in units or units[0] == units[1]:
         return False

@@ -62,8 +62,7 @@ class Verifier:
     case: Case
     """What its promises are tested with."""
     right: Callable[[Sample], str] = own_words
-    """The answer that gives the ground truth, without tags (see `perfect`). Raises DataError like the
-    check."""
+    """The answer that gives the ground truth, without tags (see `perfect`). Raises like the check."""
     partial_credit: bool = False
     """Whether it gives scores between 0 and 1."""
     answers_in_boxes: bool = False
@@ -78,11 +77,9 @@ class Verifier:
     """Estimates quickly whether (reply, sample) may take long; None: unknown. It affects where
     a reply is verified, never its verdict."""
     reads_iou: bool = False
-    """Whether it needs IoU thresholds, which tighten during training: `iou` in verifier_parm (see
-    `with_iou`)."""
+    """Whether it needs IoU thresholds, which tighten in training: `iou` in verifier_parm (see `with_iou`)."""
     asks_judge: bool = False
-    """Whether some answers are left to a model: `verify` raises `undecided`, and `Verifying` asks the
-    model."""
+    """Whether some answers are left to a model: `verify` raises `undecided`, and `Verifying` asks it."""
     reads_outcome: bool = False
     """Whether it reads the environment's outcome (`outcome` in verifier_parm) instead of the reply."""
     elsewhere: Callable[[Sample], bool] | None = None

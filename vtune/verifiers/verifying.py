@@ -133,8 +133,7 @@ class Verifying:
 
 
 def _without_pictures(sample: Sample) -> Sample:
-    """The sample without what no verifier reads: pictures are megabytes that would be copied through the
-    socket.
+    """The sample without what no verifier reads: copying pictures through the socket costs megabytes.
 
     A user's own verifier may read everything else in the row, as it does without `in_worker` and in a reward
     service.

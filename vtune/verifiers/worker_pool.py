@@ -69,11 +69,9 @@ class WorkerPool:
         self._help()
 
     def _help(self) -> None:
-        """Have an idle worker verify a reply that is queued at another one, whose current reply may take
-        long.
+        """Have an idle worker verify a reply queued at another one, whose current reply may take long.
 
-        Each reply is copied at most once; the last in a queue goes first, because its own worker reaches it
-        last.
+        Each reply is copied at most once; the last in a queue goes first: its own worker reaches it last.
         """
         idle = next((one for one in self.workers if not one.asked), None)
         if idle is None:
