@@ -19,7 +19,7 @@ class BoxJudge:
     """Judges by geometry and pixels, using a sample's evidence boxes as targets.
 
     One target is enough, and the best look counts (§4.3: isolating one correct region is rewarded). Only
-    crops of input pictures that a returned picture shows are considered. A call without any, such as one that
+    crops of input pictures that a returned picture shows are considered. A call without any, e.g. one that
     returned a picture made up by code, is no look and earns nothing, not even the level of a miss.
     """
 

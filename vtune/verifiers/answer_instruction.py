@@ -1,7 +1,7 @@
 """The end of a question: where its answer goes, and what it should look like.
 
 A reply is read in one place and in one form (`answer_in`, and the form that its verifier states); a policy
-that is told neither cannot be right. So anything that asks a question takes its ending from here.
+must be told both to be right. So anything that asks a question takes its ending from here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -56,7 +56,7 @@ class Verifier:
     """(reply, sample) -> a score in [0, 1], with `unreadable` (1 or 0) among the parts. Never raises
     because of the reply, except `undecided` if it `asks_judge`."""
     check_ground_truth: Callable[[Sample], None]
-    """Raises DataError if no reply could earn 1: that is our mistake, and no reply should pay for it."""
+    """Raises DataError if no reply could earn 1: that is our mistake, and must not count against replies."""
     form: Callable[[Sample], str]
     """What an answer looks like, as a noun phrase for the end of a question (see `asking`)."""
     case: Case
