@@ -1,7 +1,7 @@
 """CharXiv from VLMEvalKit's TSV files: reasoning and descriptive questions about charts in papers.
 
-These files hold the whole prompt of each question, and the query by which a model grades its answers: nothing
-of either is written here.
+The files contain the full prompt of each question and the query with which a model grades its answers; both
+are used as published.
 """
 
 import re
@@ -21,7 +21,7 @@ PLACE = "{PREDICTION}"
 REASONING: Mapping[int, str] = MappingProxyType(
     {1: "text in chart", 2: "text in general", 3: "number in chart", 4: "number in general"}
 )
-"""`inst_category` -> what kind of answer a question has."""
+"""`inst_category` -> the kind of answer that the question expects."""
 
 DESCRIPTIVE: Mapping[int, str] = MappingProxyType(
     dict.fromkeys(range(1, 8), "information extraction")
@@ -30,7 +30,7 @@ DESCRIPTIVE: Mapping[int, str] = MappingProxyType(
     | dict.fromkeys((10, 12, 19), "counting")
     | {17: "compositionality"}
 )
-"""`qid`, the number of a question's template -> what it asks for."""
+"""`qid`, the number of a question's template -> what the question asks for."""
 
 _TRUTH = re.compile(r"Ground Truth(?: 1)?: *(.*\S)")
 
@@ -95,6 +95,6 @@ def _sample(row: TsvRow, column: str, kinds: Mapping[int, str], source: str) -> 
 
 
 def _truth(query: str) -> str:
-    """The ground truth in a grading query; those of its examples come before it."""
+    """The ground truth in a grading query: the last match, as those of the query's examples come first."""
     found = _TRUTH.findall(query)
     return str(found[-1]) if found else ""

@@ -1,8 +1,9 @@
 """COCO instance annotations as samples: two kinds of questions about real photographs.
 
-*Which object is in this region* gives a pixel box and four categories; its evidence is that box. *How many
-X are there* is answered by a number; its evidence is the boxes of all X. The kinds alternate. Regions go
-round the categories and counts round the answers, so neither persons nor ones rule the file.
+*Which object is in this region* gives a pixel box and four categories; its evidence is that box. *How many X
+are there* is answered by a number; its evidence is the boxes of all X. The two kinds alternate. Regions cycle
+through the categories and counts through the answers, so that neither persons nor the answer 1 dominates the
+file.
 """
 
 import random
@@ -29,11 +30,11 @@ def coco_samples(
     """Samples of an annotated folder of photographs; the same arguments give the same samples.
 
     Args:
-        instances: An `instances_*.json` of COCO. Crowds and boxes under 16 px a side ask nothing.
-        images: The folder of its photographs. Their own bytes go into the samples.
-        limit: The most samples to make, regions and counts in turn; None for all.
+        instances: A COCO `instances_*.json`. No questions are asked about crowds or boxes under 16 px a side.
+        images: The folder of its photographs. Samples store the original bytes.
+        limit: Maximum number of samples, regions and counts alternating; None for all.
         seed: Shuffles questions and options.
-        passed_over: Counts what nothing is asked about, whatever the limit, by reason.
+        passed_over: Counts what no question is asked about, by reason, regardless of `limit`.
 
     Raises:
         DataError: If the JSON or a photograph is missing, broken or of another size than it says.
@@ -55,7 +56,7 @@ def coco_samples(
 
 def _region(question: Question, categories: Sequence[str], images: Path, rng: random.Random) -> Sample:
     scene, (thing,) = question
-    # Categories that are nowhere in the picture: the region may well show a part of a neighbour.
+    # Only categories that appear nowhere in the picture: the region may well show part of a neighbour.
     present = {other.category for other in scene.things} | scene.uncountable
     absent = [category for category in categories if category not in present]
     options = [thing.category, *rng.sample(absent, min(CHOICES - 1, len(absent)))]
@@ -128,7 +129,7 @@ T = TypeVar("T")
 
 
 def _round_robin(items: Sequence[T], keys: Sequence[Hashable], rng: random.Random) -> list[T]:
-    """All items, shuffled, one of each key in turn for as long as there are any."""
+    """All items, shuffled, taking one of each key in turn until every key runs out."""
     heaps: dict[Hashable, list[T]] = defaultdict(list)
     for item, key in zip(items, keys, strict=True):
         heaps[key].append(item)

@@ -1,6 +1,6 @@
 """COCO instance annotations as scenes: photographs with what is annotated on them.
 
-V3Det and Objects365 are published in the same layout, with fields of their own: see `read_scenes`.
+V3Det and Objects365 are published in the same layout, with additional fields: see `read_scenes`.
 """
 
 from collections import Counter, defaultdict
@@ -18,12 +18,12 @@ from vtune.schema.box import Box, clamp
 from vtune.schema.pixels import Refused, examine
 
 DOUBTFUL = ("iscrowd", "isfake", "isreflected")
-"""Marks of annotations that may or may not count; the last two are Objects365's."""
+"""Flags on annotations that may or may not count; the last two are specific to Objects365."""
 MIN_SIDE = 16
 """Shortest side, in pixels, of a box worth asking about (ours)."""
 OUTSIDE = 0.1
-"""Share of a box that may lie outside its picture, where it is cut off: published boxes exceed theirs by a
-pixel or a few. A box with more there is wrong (ours)."""
+"""Share of a box's area that may lie outside its picture and is cut off: published boxes overshoot by a pixel
+or a few. A box with a larger share outside counts as wrong (ours)."""
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ class Thing:
     box: Box
     """xyxy in pixels, inside the photograph."""
     novel: bool = False
-    """Whether its category is one of those that V3Det keeps for open-vocabulary detection (`novel`)."""
+    """Whether its category is among those that V3Det reserves for open-vocabulary detection (`novel`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Scene:
     photo: Photo
     things: tuple[Thing, ...]
     uncountable: frozenset[str]
-    """Categories with a crowd, a tiny instance, or a picture or mirror image of one here: their number is
-    uncertain."""
+    """Categories with a crowd, a tiny instance, or a picture or mirror image of an instance here: their count
+    is uncertain."""
 
 
 TWICE = "boxes that stand there twice"
-"""Why an annotation is no thing of its own."""
+"""Why an annotation does not count as a separate thing."""
 Question = tuple[Scene, tuple[Thing, ...]]
 """A photograph and the things that a question is about."""
 
@@ -74,15 +74,15 @@ def read_scenes(
 ) -> tuple[list[Scene], list[str]]:
     """The photographs with their things, by id, and all category names.
 
-    A name is stripped, and spelled in one way: verifiers do not mind case, and V3Det has `Timer` beside
-    `timer`. The same box of the same category, twice on a photograph, is one thing: Objects365 has many.
+    Names are stripped and spelled in one way: verifiers ignore case, and V3Det has both `Timer` and `timer`.
+    Identical boxes of the same category on one photograph count as one thing: Objects365 has many.
 
     Args:
-        instances: An `instances_*.json`. Crowds, boxes under 16 px a side, and what Objects365 calls fake
-            (a picture of the thing) or reflected are things of no question.
-        odd: Gets each photograph and each annotation that cannot be read, as (number, error); what is
-            annotated on such a photograph is left out with it. None: the first is raised.
-        passed_over: Counts the annotations that are things of no question, by reason.
+        instances: An `instances_*.json`. Crowds, boxes under 16 px a side, and what Objects365 calls fake (a
+            picture of the thing) or reflected are not asked about.
+        odd: Receives each photograph and each annotation that cannot be read, as (number, error); the
+            annotations of such a photograph are left out with it. None: the first error is raised.
+        passed_over: Counts the annotations that are not asked about, by reason.
 
     Raises:
         DataError: If the file is missing or has another layout.
@@ -105,7 +105,7 @@ def read_scenes(
                 continue
             photo = _named(entry, "image", name, photos)
             category = _named(entry, "category", entry["category_id"], categories)
-            # Until its box is known, nobody can say how many there are.
+            # Until its box is known to be usable, the category's count is uncertain.
             skipped = uncountable[name]
             uncountable[name] = skipped | {category}
             box = _box(entry["bbox"], photo)
@@ -120,14 +120,14 @@ def read_scenes(
             note(number, _unread("annotation", number, error, needs))
     scenes = [
         Scene(photo, tuple(things[name]), frozenset(uncountable[name]))
-        # Of numbers, by their size.
+        # Numeric ids in numerical order.
         for name, photo in sorted(photos.items(), key=lambda entry: (len(entry[0]), entry[0]))
     ]
     return scenes, sorted(set(categories.values()))
 
 
 def _content(instances: Path) -> tuple[dict[Any, str], set[str], list[Any], list[Any]]:
-    """(names of categories by id, those of them that are novel, photographs, annotations) of a file."""
+    """(category names by id, the novel ones among them, photographs, annotations) of a file."""
     content = read_json(instances)
     try:
         categories = _categories(content["categories"])
@@ -138,7 +138,7 @@ def _content(instances: Path) -> tuple[dict[Any, str], set[str], list[Any], list
 
 
 def _no_thing(entry: Mapping[str, Any], category: str, box: Box, there: Sequence[Thing]) -> str:
-    """Why an annotation is a thing of no question, or an empty text."""
+    """Why an annotation is not asked about, or an empty text."""
     if any(map(entry.get, DOUBTFUL)):
         return "crowds, fakes and reflections"
     if min(box[2] - box[0], box[3] - box[1]) < MIN_SIDE:
@@ -147,14 +147,14 @@ def _no_thing(entry: Mapping[str, Any], category: str, box: Box, there: Sequence
 
 
 def _named(entry: Mapping[str, Any], kind: str, name: Any, known: Mapping[Any, T]) -> T:
-    """The image or the category that an annotation names."""
+    """The image or category that an annotation refers to."""
     if name not in known:
         raise ValueError(f"its {kind}_id {entry[f'{kind}_id']!r:.60} is that of no {kind}")
     return known[name]
 
 
 def _categories(entries: Sequence[Any]) -> dict[Any, str]:
-    """Names by id; those that differ in case and spaces alone are spelled as the first of them."""
+    """Names by id; names that differ only in case and spaces are spelled like the first of them."""
     spelled: dict[str, str] = {}
     return {
         entry["id"]: spelled.setdefault(
@@ -171,7 +171,7 @@ def _is_novel(category: Mapping[str, Any]) -> bool:
 def _photos(
     images: Sequence[Any], note: Callable[[int, DataError], None]
 ) -> tuple[dict[str, Photo], set[str]]:
-    """(photographs by id, ids of those that are left out)."""
+    """(photographs by id, ids of those left out)."""
     photos: dict[str, Photo] = {}
     unknown: set[str] = set()
     for number, entry in enumerate(images):
@@ -186,19 +186,19 @@ def _photos(
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             unknown |= {name} if name is not None else set()
             note(number, _unread("image", number, error, "an id of its own, file_name, width and height"))
-    # Nobody can say which of two photographs of one id an annotation is about.
+    # If two photographs share an id, it is unclear which of them an annotation is about.
     return {name: photo for name, photo in photos.items() if name not in unknown}, unknown
 
 
 def _identity(value: Any) -> str:
-    """An id, a number or a text, as text."""
+    """An id, given as a number or text, as text."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError(f"an id is {value!r:.60}")
     return str(value)
 
 
 def _box(value: Any, photo: Photo) -> Box:
-    """The box of an annotation, in corners."""
+    """The box of an annotation, as corners."""
     x, y, width, height = value
     if not all(map(isfinite, (x, y, width, height))) or width < 0 or height < 0:
         raise ValueError(f"bbox is {value!r:.60}")
@@ -236,7 +236,7 @@ def _unread(kind: str, number: int, error: Exception, needs: str) -> DataError:
 
 
 def detection_question(labels: Iterable[str]) -> str:
-    """V-Triune, figure 8, for several categories. How to answer is added by who asks."""
+    """V-Triune, figure 8, for several categories. The caller appends how to answer."""
     listed = "\n".join(f"- {label}" for label in labels)
     return f"Please detect all instances of the following categories within the image:\n{listed}"
 
@@ -245,12 +245,12 @@ def photograph(photo: Photo, images: Path, *, optional_folders: int = 0) -> byte
     """The bytes of a photograph's file.
 
     Args:
-        photo: What the JSON says.
-        images: The folder that its path starts from.
-        optional_folders: How many folders at the start of the path need not be there.
+        photo: The photograph's entry in the JSON.
+        images: The folder that its path is relative to.
+        optional_folders: How many leading folders of the path may be absent.
 
     Raises:
-        DataError: If it is missing, damaged, outside of the folder, or of another size than the JSON says.
+        DataError: If it is missing, damaged, outside the folder, or differs in size from the JSON.
     """
     parts = photo.file_name.split("/")
     wanted = [within(images, "/".join(parts[cut:])) for cut in range(min(optional_folders + 1, len(parts)))]

@@ -16,10 +16,10 @@ def ground(side: int, low: int, high: int, green: int = 0) -> Pixels:
     """A square picture that shades from left to right in red and from top to bottom in blue.
 
     Args:
-        side: Pixels.
-        low: Red and blue where they are least.
-        high: The same where they are most.
-        green: Everywhere.
+        side: Side length in pixels.
+        low: Lowest value of red and blue.
+        high: Highest value of red and blue.
+        green: Constant value of green.
     """
     return _ground(side, low, high, green).copy()
 
@@ -30,7 +30,7 @@ def blank(side: int) -> Pixels:
 
 
 def cut(pixels: Pixels, encoded: bytes, box: Area) -> bytes:
-    """An area of a picture as PNG; `encoded` is the whole picture, which takes longest to encode."""
+    """An area of a picture as PNG; `encoded` is the whole picture, which takes the longest to encode."""
     height, width, _ = pixels.shape
     x0, y0, x1, y1 = box
     return encoded if box == (0, 0, width, height) else png(pixels[y0:y1, x0:x1])
@@ -43,7 +43,7 @@ def png(pixels: Pixels) -> bytes:
     return out.getvalue()
 
 
-# A handful of grounds: one a split of each kind of puzzle.
+# Only a handful of distinct backgrounds: one per split of each kind of puzzle.
 @functools.cache
 def _ground(side: int, low: int, high: int, green: int) -> Pixels:
     ramp = np.linspace(low, high, side)

@@ -9,8 +9,8 @@ from vtune.errors import DataError
 def within(folder: Path, name: str) -> Path:
     """The path that a name in a data file refers to; an absolute one may also lie in the folder.
 
-    Links in the folder are its owner's and are followed. The path has no `..` left, so that what was checked
-    is what is read.
+    Links in the folder are followed, as its owner put them there. The returned path contains no `..`, so that
+    the path checked is the path read.
 
     Raises:
         DataError: If it leaves the folder.

@@ -1,7 +1,7 @@
 """Benchmarks from VLMEvalKit's TSV files, beside V* and HR-Bench: one sample per row, without tools.
 
-A row's question and options stay as they are published; which prompt they are put in, a protocol says.
-`extra` keeps what scores are split by, the hint of a row, and what a protocol's rule needs.
+A row's question and options stay as published; a protocol chooses the prompt around them. `extra` keeps what
+scores are split by, the row's hint, and what the protocol's rule needs.
 """
 
 import ast
@@ -27,7 +27,7 @@ OPTIONS = "multi-choice options"
 TARGETS = "target_instances"
 """Column of TreeBench: boxes as a Python list of xyxy, in pixels."""
 IN_PICTURE = "Answer the multiple-choice question in the picture with the letter of its option."
-"""What MMMU-Pro's vision questions ask in words, where no protocol says it; ours."""
+"""Wording of MMMU-Pro's vision questions if no protocol gives one; ours."""
 BLIND_TASKS = (
     "Circled Letter",
     "Counting Grid - Blank Grids",
@@ -45,17 +45,17 @@ _SUBJECT = re.compile(r"[^_]+_(.+?)_\d+")
 
 
 def scan_realworld(path: Path) -> Iterator[Sample | DataError]:
-    """MME-RealWorld, whole or Lite: five options, the last of them that the picture does not tell."""
+    """MME-RealWorld, full or Lite: five options, the last of which is that the picture does not show it."""
     return _scan(path, ("question", "answer", "category", "l2-category"), _realworld)
 
 
 def scan_treebench(path: Path) -> Iterator[Sample | DataError]:
-    """TreeBench: options in columns, and the boxes of what a question is about, which are its evidence."""
+    """TreeBench: options in columns, and the boxes of the targets, which become the evidence."""
     return _scan(path, ("question", "A", "B", "answer", "category", "l2-category", TARGETS), _treebench)
 
 
 def scan_mmmu(path: Path) -> Iterator[Sample | DataError]:
-    """MMMU_DEV_VAL: the rows of its split `validation`, pictures inside of the text; some have no options."""
+    """MMMU_DEV_VAL: the split `validation`, with pictures inside the text; some rows have no options."""
     return _scan(path, ("question", "answer"), _mmmu)
 
 
@@ -65,7 +65,7 @@ def scan_mmmu_pro(path: Path) -> Iterator[Sample | DataError]:
 
 
 def scan_mmmu_pro_vision(path: Path) -> Iterator[Sample | DataError]:
-    """MMMU_Pro_V: question and options are in the picture; the options' columns serve to read answers."""
+    """MMMU_Pro_V: question and options are in the picture; the option columns are used to read answers."""
     return _scan(path, ("answer",), _mmmu_pro_vision)
 
 
@@ -75,14 +75,14 @@ def scan_countbench(path: Path) -> Iterator[Sample | DataError]:
 
 
 def scan_blind(path: Path) -> Iterator[Sample | DataError]:
-    """VLMs Are Blind: nine tasks, each with a form of answer that its question asks for."""
+    """VLMs Are Blind: nine tasks, whose questions each ask for their own form of answer."""
     return _scan(path, ("question", "answers", "task"), _blind)
 
 
 def _scan(
     path: Path, needs: Sequence[str], read: Callable[[TsvRow, str], Sample | None]
 ) -> Iterator[Sample | DataError]:
-    """One entry per row that is part of the benchmark: the sample, or what is wrong with it.
+    """One entry per row that belongs to the benchmark: the sample, or what is wrong with it.
 
     Raises:
         DataError: As `scan_tsv` does.
@@ -129,7 +129,7 @@ def _mmmu_pro(row: TsvRow, source: str) -> Sample:
 
 
 def _interleaved(row: TsvRow, source: str) -> Sample:
-    """A question with its pictures where its text, and that of its options, refers to them."""
+    """A question with its pictures placed where its text and options refer to them."""
     choices = options_of(row, least=0)
     question = row.values["question"]
     listed = f"\n{listing(choices)}" if choices else ""
@@ -250,11 +250,11 @@ def options_of(row: TsvRow, *, column: str = "options", least: int = 2) -> tuple
 
     Args:
         row: The row.
-        column: Of the list; `(A) ` before an option is taken off.
-        least: So many there have to be; with 0 a row may have none.
+        column: Column of the list; `(A) ` before an option is removed.
+        least: Minimum number of options; 0 allows rows without any.
 
     Raises:
-        DataError: If there are fewer, or one of a list is empty.
+        DataError: If there are fewer, or an option in the list is empty.
     """
     found = row.columns_of_options()
     if not found and row.values.get(column, "").strip():
@@ -276,10 +276,10 @@ def _bare(option: str) -> str:
 
 
 def _list(row: TsvRow, column: str) -> list[Any]:
-    """A column that holds a Python list.
+    """A column that holds a Python list. No code is run.
 
     Raises:
-        DataError: If it does not. Nothing of it is run.
+        DataError: If it does not hold one.
     """
     try:
         found = ast.literal_eval(row.values[column])
@@ -291,7 +291,7 @@ def _list(row: TsvRow, column: str) -> list[Any]:
 
 
 def _spellings(answer: str) -> list[str]:
-    """The truths of an open question: one, or a Python list of them."""
+    """The truths of an open question: a single one, or a Python list of them."""
     text = answer.strip()
     if text.startswith("["):
         try:
@@ -304,7 +304,7 @@ def _spellings(answer: str) -> list[str]:
 
 
 def _subject(row: TsvRow) -> str:
-    """The subject of a question, by the first of the columns that a file has."""
+    """The subject of a question, from the first subject column that the file has."""
     for column in ("subject", "l2-category", "category", "subfield"):
         if value := row.values.get(column, "").strip():
             return value

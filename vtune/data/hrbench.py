@@ -16,8 +16,8 @@ def read_hrbench(path: Path) -> Iterator[Sample]:
     """The rows of `hr_bench_4k.tsv` or `hr_bench_8k.tsv`, one sample per row; there are no target boxes.
 
     Source and ids begin with the file's name, so that both files can be used together. Options stay as they
-    are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`. Whoever
-    asks says which tools they offer (`vtune.data.offer`).
+    are: the rotations are part of the score. `extra` keeps `index`, `category` and `cycle_category`. The
+    caller chooses the tools to offer (`vtune.data.offer`).
 
     Raises:
         DataError: As `read_tsv` does, or at a row whose category, options or answer are not as published.

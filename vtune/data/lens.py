@@ -1,18 +1,17 @@
 """Lens puzzles: procedural visual search that requires a crop.
 
-A 448 px picture holds coloured signs, each with a small digit. The policy sees the picture reduced
-to 112 px: signs can be found, digits cannot be read. The question asks for the digit on one sign, so
-the way to know is to cut the sign out and look at it.
+A 448 px picture holds coloured signs, each with a small digit. The policy sees the picture reduced to 112 px:
+signs can be found, digits cannot be read. The question asks for the digit on one sign, so the only way to
+know it is to crop the sign and look.
 
-Digits are hatched: light and dark pixels in turn, whose mean is the colour of the sign. Reduction by
-four averages them away: two digits then differ by 2 of 255 shades on level 1, by 6 on the others, so
-that no policy learns to read them without a crop.
-(Plain white digits, 14 px tall, were read from the reduced picture after 12,000 traces: 73 % right
-where chance is 20 %.)
+Digits are hatched: alternating light and dark pixels whose mean is the colour of the sign. Reduction by four
+averages them away: two digits then differ by 2 of 255 shades on level 1, by 6 on the others, so that no
+policy learns to read them without a crop. (Plain white digits, 14 px tall, were read from the reduced picture
+after 12,000 traces: 73 % right where chance is 20 %.)
 
-The ground shades from left to right in red and from top to bottom in blue: a patch tells by
-its colour where it is. A pretrained vision tower knows positions; a random tiny one learns to find
-signs in minutes on such a ground, and not at all on a plain one (15,000 traces).
+The background shades from left to right in red and from top to bottom in blue, so that a patch's colour shows
+where it is. A pretrained vision tower knows positions; a tiny randomly initialised one learns to find signs
+in minutes on such a background, and not at all on a plain one (15,000 traces).
 """
 
 import functools
@@ -50,10 +49,10 @@ COLOURS = {
     "cyan": (90, 205, 205),
     "pink": (205, 150, 205),
 }
-"""Of signs: far enough from black and white that hatching has room on both sides."""
+"""Sign colours: far enough from black and white that hatching has room on both sides."""
 
 GROUND_GREEN: dict[Split, int] = {"train": 119, "traces": 120, "heldout": 121}
-"""Green of the ground: no eye sees the difference, but no two splits can share a picture."""
+"""Green of the background: the difference is invisible, but no two splits can share a picture."""
 
 FONT = {
     "0": "01110 10001 10011 10101 11001 10001 01110",
@@ -70,13 +69,13 @@ FONT = {
 """Digits as 5 x 7 dots: no font file, the same picture everywhere."""
 
 EASY_DIGITS = "12478"
-"""Digits of level 1. A guess is right once in five: often enough to show right answers without a look."""
+"""Digits of level 1. A guess is right once in five: often enough for right answers without a look."""
 
 DOT = 4
-"""Pixels per side of a dot: even, so that hatching cancels within it."""
+"""Side of a dot in pixels: even, so that hatching cancels out within it."""
 
 GUESSABLE_COLOUR, GUESSABLE_DIGIT = "blue", "4"
-"""In a guessable puzzle the blue sign is asked for, and it always shows a 4."""
+"""A guessable puzzle asks for the blue sign, which always shows a 4."""
 
 LEVELS = {
     1: "signs on a 4 x 4 grid that lines up with the visual tokens; red or blue is asked for",
@@ -86,8 +85,8 @@ LEVELS = {
 }
 
 CAREFUL, WHOLE = 0.38, 0.47
-"""Shares of cold-start traces that look at the sign, and that crop the whole picture and answer all
-the same; the rest answers without a look. Distilled traces mix such habits (CodeV §3)."""
+"""Shares of cold-start traces that look at the sign, and that crop the whole picture and still answer right;
+the rest answer without a look. Distilled traces mix these habits (CodeV §3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +100,15 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """A drawn picture, a question about it, the answer, and the sign that the answer is on."""
+    """A picture, a question about it, the answer, and the sign with the answer."""
 
     pixels: Pixels
     question: str
     answer: str
     target: Sign | None
-    """None where no crop is needed."""
+    """None if no crop is needed."""
     guessable: bool = False
-    """The answer is the same in every such puzzle."""
+    """Whether the answer is the same in every puzzle of this kind."""
 
 
 def puzzles(level: int, *, seed: int, split: Split, guessable: float = 0.0) -> Iterator[Puzzle]:
@@ -117,8 +116,8 @@ def puzzles(level: int, *, seed: int, split: Split, guessable: float = 0.0) -> I
 
     Args:
         level: A key of `LEVELS`.
-        seed: Same seed, same puzzles.
-        split: Pictures of different splits differ, whatever the seeds: see `GROUND_GREEN`.
+        seed: The same seed gives the same puzzles.
+        split: Pictures of different splits always differ, regardless of the seed: see `GROUND_GREEN`.
         guessable: Share of questions whose answer is the same in every puzzle (see
             `GUESSABLE_COLOUR`), so that accuracy alone does not reward a look.
 
@@ -144,10 +143,10 @@ def samples(level: int, count: int, *, seed: int, split: Split, guessable: float
 def traces(
     level: int, count: int, *, seed: int, guessable: float = 0.0, drawn: bool = True
 ) -> Iterator[Trajectory]:
-    """`count` cold-start traces over pictures of their own: careful looks, decorative looks, no look.
+    """`count` cold-start traces over their own pictures: careful looks, decorative looks, no look.
 
-    All answer right, as traces that were filtered by their answer do; only the careful ones can know.
-    Where they are not `drawn`, all have one blank picture: most of the time goes into encoding them.
+    All answers are right, as in traces that were filtered by their answer, but only careful traces can know
+    it. If not `drawn`, all share one blank picture, as encoding pictures takes most of the time.
     """
     nothing = None if drawn else blank(SIDE)
     encoded = None if nothing is None else png(nothing)
@@ -170,13 +169,13 @@ def traces(
 def look_at(
     sample: Sample, pixels: Pixels, box: tuple[int, int, int, int] | None, said: str = ""
 ) -> Trajectory:
-    """`look_trace` of a picture whose pixels are at hand, so that it need not be decoded."""
+    """`look_trace` for a picture whose pixels are at hand, so that it need not be decoded."""
     shown = None if box is None else cut(pixels, sample.images[0].data or b"", box)
     return look_trace(sample, box, said, shown)
 
 
 def corpus(level: int, *, seed: int, count: int = 500) -> Iterator[str]:
-    """Texts of traces, for the tiny model's tokenizer."""
+    """Texts of traces, for training the tiny model's tokenizer."""
     for trace in traces(level, count, seed=seed, drawn=False):
         for message in trace.messages:
             yield message.content
@@ -223,7 +222,7 @@ def _width(sign: Sign) -> int:
 
 
 class _Scene:
-    """A picture while it is drawn."""
+    """A picture while it is being drawn."""
 
     def __init__(self, rng: random.Random, level: int, green: int) -> None:
         self._rng = rng
@@ -243,7 +242,8 @@ class _Scene:
         self.pixels[y : y + side, x : x + side] = COLOURS[colour]
         rows, columns, ink, (height, width) = _glyph(colour, digit)
         if self._level == 1:
-            # As on a playing card: once in each of the four visual tokens of a 56 px crop, never on a seam.
+            # As on a playing card: one copy in each of the four visual tokens of a 56 px crop, never on a
+            # seam.
             spots = [(x + dx + 4, y + dy) for dx in (0, 28) for dy in (0, 28)]
         else:
             spots = [
@@ -280,7 +280,7 @@ Glyph = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Pixels, tuple[int, int
 
 @functools.cache
 def _glyph(colour: str, digit: str) -> Glyph:
-    """Rows and columns of the pixels of a digit, their colours on a sign, and height and width of all."""
+    """Rows and columns of a digit's pixels, their colours on a sign, and the digit's height and width."""
     dots = np.array([[int(dot) for dot in row] for row in FONT[digit].split()], bool)
     glyph = dots.repeat(DOT, axis=0).repeat(DOT, axis=1)
     rows, columns = np.nonzero(glyph)
@@ -291,7 +291,7 @@ def _glyph(colour: str, digit: str) -> Glyph:
 
 
 def sample_of(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sample:
-    """A puzzle as a row of that id; `encoded` takes the place of its picture."""
+    """A puzzle as a sample with this id; `encoded` replaces its picture."""
     target = puzzle.target
     evidence: tuple[Evidence, ...] = ()
     if target is not None:

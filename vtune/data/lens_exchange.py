@@ -23,10 +23,10 @@ def exchanged(sample: Sample, pixels: Pixels, rng: random.Random) -> tuple[Pixel
     Args:
         sample: A puzzle, see `is_puzzle`.
         pixels: Its picture, RGB.
-        rng: Draws the digit, among those of its level.
+        rng: Picks the digit from those of its level.
 
     Returns:
-        None where the sign does not show what the sample says, so that it cannot be redrawn.
+        None if the sign does not show what the sample says and so cannot be redrawn.
     """
     box = sample.evidence[0].bbox
     x0, y0, x1, y1 = (round(side) for side in box)

@@ -1,15 +1,15 @@
 """An oracle for lens puzzles: could anyone read the right digit in a returned picture?
 
 The glyph, its candidates and the place of its sign are known, so reading is a forced choice by template
-matching, in two ways. By dots: the 5 x 7 dots of each candidate against means and scatters of brightness,
-channels, saturation and gradient in the dots' places, corrected by up to two pixels. By pixels: the sign
-drawn with each candidate, hatched, or its edges, carried to the same place; this reads outlines, and the
-moire that a reduction makes of hatching, which a glance does not. Polarity does not matter, and the place is
-a map that may turn and mirror.
+matching, done in two ways. By dots: the 5 x 7 dots of each candidate are matched with means and scatters of
+brightness, channels, saturation and gradient at the dots, for shifts of up to two pixels. By pixels: the sign
+drawn with each candidate, hatched or as edges, is mapped to the same place; this also reads outlines, and the
+moire that reduction makes of hatching, which the eye misses. Polarity does not matter, and the map to the
+place may rotate and mirror.
 
-What it answers is about the picture as the policy gets it (`as_seen`), not about the file. A digit counts as
-readable only where the best candidate fits, and is ahead of the second best, so far as destroyed pictures and
-those of other puzzles are in under 1 % of cases (`tests/data/test_lens_reader.py` has the calibration).
+The result is about the picture as the policy gets it (`as_seen`), not about the file. A digit counts as
+readable only if the best candidate fits well and leads the second best by a margin that destroyed pictures
+and those of other puzzles reach in under 1 % of cases (`tests/data/test_lens_reader.py` has the calibration).
 """
 
 import io
@@ -31,28 +31,28 @@ Map = npt.NDArray[np.float64]
 """3 x 3: pixels of the puzzle's picture (x, y, 1) -> pixels of another picture."""
 
 FACTOR = 28
-"""Sides of a seen picture are multiples of it: patch 14, merge 2 (Qwen2-VL)."""
+"""Sides of a picture as seen are multiples of this: patch 14, merge 2 (Qwen2-VL)."""
 MAX_ASPECT = 100
-"""A thinner picture is padded with black, as `vtune.models.families.qwen` does."""
+"""A more elongated picture is padded with black, as in `vtune.models.families.qwen`."""
 
 ROWS, COLUMNS = 7, 5
 MARGIN = 2
 """Pixels of the puzzle's picture by which a place may be off."""
 FINE = 3
-"""Samples a pixel of the puzzle's picture."""
+"""Samples per pixel of the puzzle's picture."""
 CELL = lens.DOT * FINE
 FAINT = 1.5
-"""Shades (standard deviation over the dots) below which nobody sees a figure."""
+"""Shades (standard deviation over the dots) below which no figure is visible."""
 SURE_DOTS, FIT_DOTS = 4.0, 0.75
-"""Nats of evidence, and correlation, from which a reading by dots counts."""
+"""Minimum evidence in nats, and minimum correlation, for a reading by dots to count."""
 SURE_PIXELS, FIT_PIXELS = 2.0, 0.45
-"""The same by pixels, of which there are more, so that a chance fit is worse."""
+"""The same by pixels; there are more of them, so a chance fit is worse."""
 PIXELS = 70
-"""Independent values among the pixels of a glyph, ours: strokes are wider than a pixel."""
+"""Independent values among a glyph's pixels (ours): strokes are wider than a pixel."""
 CONTEXT = 8
-"""Pixels around the sign that its edges need."""
+"""Pixels around the sign that are needed to see its edges."""
 INSIDE = 0.8
-"""Share of a glyph that has to lie in the picture."""
+"""Minimum share of a glyph that must lie inside the picture."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,33 +66,33 @@ class Target:
     spots: tuple[tuple[int, int], ...]
     """Upper left corner of each copy of the digit, (x, y) in pixels of the puzzle's picture."""
     drawn: Floats
-    """The sign and `CONTEXT` around it, with each candidate in each tone:
-    (candidates, tones, height, width)."""
+    """The sign and `CONTEXT` pixels around it, with each candidate in each tone: (candidates, tones, height,
+    width)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the reader made of a picture."""
+    """The reader's result for a picture."""
 
     digit: str | None
-    """Its best guess, None where it sees nothing at all."""
+    """Its best guess; None if it sees nothing at all."""
     evidence: float
-    """Nats for that guess over the second best."""
+    """Nats in favour of that guess over the second best."""
     fit: float
     """Correlation of the picture with that guess, in [0, 1]."""
     sure: bool
-    """It fits, and is far enough ahead of the others."""
+    """Whether it fits and is far enough ahead of the others."""
     readable: bool
-    """It is sure, and right: somebody who knows what to look for can read it."""
+    """Whether it is sure and right: someone who knows what to look for can read it."""
     plain: bool = False
-    """The dots alone say so: everybody can read it."""
+    """Whether the dots alone suffice: anyone can read it."""
 
 
 NOTHING = Reading(None, 0.0, 0.0, False, False)
 
 
 def target_of(puzzle: lens.Puzzle) -> Target | None:
-    """What is to be read in a puzzle; None where no crop is needed."""
+    """What is to be read in a puzzle; None if no crop is needed."""
     sign = puzzle.target
     if sign is None:
         return None
@@ -109,7 +109,7 @@ def target_of(puzzle: lens.Puzzle) -> Target | None:
 
 
 def with_digit(pixels: Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str) -> Pixels:
-    """A puzzle's picture whose sign shows another digit in the same places."""
+    """A puzzle's picture with another digit on its sign, in the same places."""
     x, y, right, bottom = sign.box
     paper = np.array(lens.COLOURS[sign.colour])
     picture = pixels.copy()
@@ -122,7 +122,7 @@ def with_digit(pixels: Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]]
 
 
 def _redrawn(pixels: Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], digit: str) -> Pixels:
-    """The sign with another digit, and `CONTEXT` pixels around it; its edge continues outside."""
+    """The sign with another digit, and `CONTEXT` pixels around it, repeating the picture's edge outside."""
     x, y, right, bottom = sign.box
     picture = with_digit(pixels, sign, spots, digit)
     wide: Pixels = np.pad(picture, ((CONTEXT, CONTEXT), (CONTEXT, CONTEXT), (0, 0)), mode="edge")
@@ -130,7 +130,7 @@ def _redrawn(pixels: Pixels, sign: lens.Sign, spots: Sequence[tuple[int, int]], 
 
 
 def _tones(sign: Pixels) -> Floats:
-    """What a tool may make of a sign's pixels: brightness, slopes, curvature and edges: (tones, h, w)."""
+    """What a tool may turn a sign's pixels into: brightness, slopes, curvature and edges: (tones, h, w)."""
     grey = cv2.cvtColor(sign, cv2.COLOR_RGB2GRAY)
     light = grey.astype(np.float32)
     dx, dy = (cv2.Sobel(light, cv2.CV_32F, *order) for order in ((1, 0), (0, 1)))
@@ -161,7 +161,7 @@ def seen_size(width: int, height: int, *, min_pixels: int, max_pixels: int) -> t
 
 
 def as_seen(data: bytes, *, min_pixels: int, max_pixels: int) -> tuple[Pixels, Map] | None:
-    """A returned picture as the policy gets it, and the map from the file's pixels to its own.
+    """A returned picture as the policy gets it, and the map from the file's pixels to the picture's.
 
     Returns:
         The pixels, (height, width, 3) RGB, or None if the bytes are not a picture.
@@ -186,13 +186,13 @@ def read(seen: Pixels, places: Sequence[Map], target: Target) -> Reading:
     """Read the digit in a picture.
 
     Args:
-        seen: As the policy gets it, (height, width, 3) RGB.
-        places: Maps from the puzzle's picture to this one; where it shows the sign several times, several.
+        seen: The picture as the policy gets it, (height, width, 3) RGB.
+        places: Maps from the puzzle's picture to this one; several if it shows the sign several times.
         target: What is to be read.
 
     Returns:
-        The surest reading over places, copies of the digit and views. It is readable where that one is right,
-        or where the dots alone say so.
+        The surest reading over places, copies of the digit and views. It is readable if that one is right, or
+        if the dots alone suffice.
     """
     planes = _planes(seen)
     best, plain = NOTHING, False
@@ -228,7 +228,7 @@ def _planes(seen: Pixels) -> list[Floats]:
 
 
 def _inside(spot: tuple[int, int], place: Map, shape: tuple[int, ...]) -> float:
-    """Share of a glyph's corners and middle parts that lie in the picture."""
+    """Share of the glyph's dot centres that lie inside the picture."""
     xs, ys = np.meshgrid(
         spot[0] + (np.arange(COLUMNS) + 0.5) * lens.DOT, spot[1] + (np.arange(ROWS) + 0.5) * lens.DOT
     )
@@ -238,10 +238,10 @@ def _inside(spot: tuple[int, int], place: Map, shape: tuple[int, ...]) -> float:
 
 
 def _samples(planes: Sequence[Floats], place: Map, spot: tuple[int, int]) -> Floats | None:
-    """Values of the views in the 35 dots, for each shift of the place: (shifts, views, 35)."""
+    """Values of the views at the 35 dots, for each shift of the place: (shifts, views, 35)."""
     width = (COLUMNS * lens.DOT + 2 * MARGIN) * FINE
     height = (ROWS * lens.DOT + 2 * MARGIN) * FINE
-    # From samples of the canonical patch to pixels of the picture, both by the centres of their pixels.
+    # From samples of the canonical patch to pixels of the picture, each by pixel centres.
     half = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
     corner = np.array(
         [[1 / FINE, 0, spot[0] - MARGIN], [0, 1 / FINE, spot[1] - MARGIN], [0, 0, 1]], np.float64
@@ -267,13 +267,13 @@ def _samples(planes: Sequence[Floats], place: Map, spot: tuple[int, int]) -> Flo
 
 
 def _by_dots(dots: Floats, target: Target) -> Reading:
-    """The candidate that the most decisive view prefers, each at the shift that suits it best."""
+    """The candidate that the most decisive view prefers, each at its best shift."""
     fits = np.abs(_unit(dots, FAINT) @ _templates(target.candidates).T) / (ROWS * COLUMNS)
     return _choose(fits.max(axis=0), target, ROWS * COLUMNS, SURE_DOTS, FIT_DOTS)
 
 
 def _by_pixels(planes: Sequence[Floats], place: Map, target: Target) -> Reading:
-    """The candidate whose drawn sign, in some tone, fits some view of the picture best."""
+    """The candidate whose drawn sign, in any tone, best fits any view of the picture."""
     height, width = planes[0].shape[:2]
     inside = np.zeros((height, width), np.uint8)
     for x, y in target.spots:
@@ -293,7 +293,7 @@ def _by_pixels(planes: Sequence[Floats], place: Map, target: Target) -> Reading:
     scale = math.sqrt(abs(np.linalg.det(place[:2, :2])))
     drawn = []
     for tone in target.drawn.reshape(-1, *target.drawn.shape[2:]):
-        # What a reduction takes away before it samples.
+        # Remove what a reduction would remove before sampling.
         soft = cv2.GaussianBlur(tone, (0, 0), 0.45 * math.sqrt(scale**-2 - 1)) if scale < 0.75 else tone
         carried = cv2.warpPerspective(soft, to, size, flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
         drawn.append(carried[rows - top, columns - left])
@@ -305,9 +305,9 @@ def _by_pixels(planes: Sequence[Floats], place: Map, target: Target) -> Reading:
 
 
 def _own_fits(views: Floats, pictures: Floats) -> Floats:
-    """|Correlation| of views with what is each candidate's own, not common to all: (views, candidates).
+    """|Correlation| of views with what is specific to each candidate: (views, candidates).
 
-    The sign and its rim look the same with every digit, and would make each fit.
+    The sign and its rim look the same with every digit and would make every candidate fit.
     """
     shared = _unit(pictures.mean(axis=0), FAINT)
     count = views.shape[1]
@@ -319,15 +319,15 @@ def _own_fits(views: Floats, pictures: Floats) -> Floats:
 def _choose(fits: Floats, target: Target, count: int, sure: float, fit: float) -> Reading:
     """The candidate that the most decisive view prefers.
 
-    Evidence of a view: how much likelier its values are under its best candidate than under the second best,
-    with noise of unknown size on so many values.
+    A view's evidence is how much likelier its values are under its best candidate than under the second best,
+    with noise of unknown size on `count` values.
 
     Args:
         fits: |correlation| of views with candidates: (views, candidates).
         target: What is to be read.
         count: Independent values that were correlated.
-        sure: Nats of evidence that it takes.
-        fit: Correlation that it takes.
+        sure: Minimum nats of evidence.
+        fit: Minimum correlation.
     """
     ranked = np.sort(fits.clip(0, 0.995), axis=1)
     first, second = ranked[:, -1], ranked[:, -2]
@@ -341,7 +341,7 @@ def _choose(fits: Floats, target: Target, count: int, sure: float, fit: float) -
 
 
 def _unit(values: Floats, least: float) -> Floats:
-    """Values less their mean, by their standard deviation, along the last axis; 0 below `least`."""
+    """Values minus their mean, divided by their standard deviation, along the last axis; 0 below `least`."""
     centred = values - values.mean(axis=-1, keepdims=True)
     scatter = centred.std(axis=-1, keepdims=True)
     unit: Floats = np.where(scatter >= least, centred / np.maximum(scatter, least), 0)

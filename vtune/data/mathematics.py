@@ -1,7 +1,7 @@
 """MathVista, MathVerse and MathVision as their authors publish them: Parquet, one question per row.
 
-A row's query stays as it is published; which prompt it is put in, a protocol says. `extra` keeps what the
-rules of protocols need, and under `facets` what the authors split scores by.
+A row's query stays as published; a protocol chooses the prompt around it. `extra` keeps what the protocols'
+rules need, and under `facets` what the authors split scores by.
 """
 
 import math as numbers
@@ -60,7 +60,7 @@ MATHVISION_COLUMNS = {
     "subject": "subject",
 }
 FACETS = ("language", "source", "category", "task", "context", "grade", "skills")
-"""Of `metadata`, by which MathVista's authors split scores, beside `question_type` and `answer_type`."""
+"""Keys of `metadata` by which MathVista's authors split scores, besides `question_type` and `answer_type`."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:/[1-9]\d*)?")
 _BOXED = re.compile(r"\\boxed\{(.*)\}")
@@ -73,12 +73,12 @@ def scan_mathvista(path: Path) -> Iterator[Sample | DataError]:
 
 
 def scan_mathverse(path: Path) -> Iterator[Sample | DataError]:
-    """MathVerse, testmini: a problem in five versions, from most of it in text to all in the picture."""
+    """MathVerse, testmini: a problem in five versions, from mostly text to all in the picture."""
     return _scan(path, MATHVERSE, _mathverse)
 
 
 def scan_mathvision(path: Path) -> Iterator[Sample | DataError]:
-    """MathVision, test: options, which are often in the picture alone, or an open answer."""
+    """MathVision, test: options, often only in the picture, or an open answer."""
     return _scan(path, _mathvision_table("test"), _mathvision)
 
 
@@ -151,7 +151,7 @@ def _mathverse(row: ShardRow) -> Sample:
         text=row.text("query_wo"),
         truth=answer,
         answer=answer,
-        # Some problems show their options in the picture alone; of others several options are right.
+        # Some problems show their options only in the picture; others have several right options.
         options=listed if choice.chosen_letter(answer, listed) else (),
         lettered=asks_letter and choice.chosen_letter(answer, ()) is not None,
         aliases=_letters_in_a_row(answer) if asks_letter else (),
@@ -212,14 +212,14 @@ def _sample(
 
     Args:
         row: The row.
-        source: Of the sample, and what its id begins with.
-        text: What is asked; an `<image>` in it would be taken for a picture.
-        truth: Letter, or the answer.
-        answer: In words.
-        options: Empty where there are none, or where only the picture shows them.
-        category: By which items are told apart.
-        facets: What a score is split by: name -> value, or several.
-        lettered: Whether the answer is a letter although no option is known.
+        source: The sample's source, also the prefix of its id.
+        text: The question; an `<image>` in it would be taken for a picture.
+        truth: A letter, or the answer.
+        answer: The answer in words.
+        options: Empty if there are none, or if only the picture shows them.
+        category: Category by which items are told apart.
+        facets: What scores are split by: name -> value or values.
+        lettered: Whether the answer is a letter although the options are unknown.
         aliases: Further spellings of an answer that is compared as text.
         kept: Further `extra`.
     """
@@ -253,7 +253,7 @@ def _sample(
 def _is_value(truth: str) -> bool:
     """Whether an answer is one number, in digits or in LaTeX, which may be written in many ways.
 
-    What a dash alone parts, as 5-7, may be a range.
+    Numbers separated only by a dash, such as 5-7, may be a range.
     """
     plain = truth.strip().strip("$").strip()
     boxed = _BOXED.fullmatch(plain)
@@ -264,7 +264,7 @@ def _is_value(truth: str) -> bool:
 
 
 def _letters_in_a_row(answer: str) -> tuple[str, ...]:
-    """Spellings of several letters that are right together, which MathVerse has one per line."""
+    """Spellings of several letters that are right together; MathVerse writes one per line."""
     letters = answer.split()
     several = len(letters) > 1 and all(letter in ascii_uppercase for letter in letters)
     return tuple(between.join(letters) for between in (", ", ",", " and ", "")) if several else ()
@@ -279,7 +279,7 @@ def _answer(row: ShardRow) -> str:
 
 
 def _texts(row: ShardRow, name: str) -> tuple[str, ...]:
-    """A column of texts, none where it is null."""
+    """A column of texts; empty if it is null."""
     value = row.values[name]
     if value is None:
         return ()

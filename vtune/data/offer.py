@@ -13,37 +13,37 @@ from vtune.tools.calls import OPEN
 from vtune.tools.python import NAME as PYTHON
 
 PROMPT, OFFER = "published_prompt", "published_tools"
-"""Members of `extra` that keep what was taken out."""
+"""Members of `extra` that keep what was removed."""
 
 _TAILS = (
-    "Think first, call **image_zoom_in_tool**",  # DeepEyes-Datasets-47k, its prompt V2
+    "Think first, call **image_zoom_in_tool**",  # DeepEyes-Datasets-47k, prompt V2
     "### User Image Path:",  # CodeV, template 13.1: the prompt style `codev` writes it itself
     "You FIRST think about the reasoning process",  # verl's and EasyR1's Geometry3K
     "Let's think step by step and output the final answer after",  # verl's GSM8K: after `####`
 )
-"""Sentences from which on a user's turn describes calls and the form of the answer, up to its end."""
+"""Sentences that begin the final part of a user's turn, which describes calls and the answer's form."""
 _QUESTION = "Question:\n"
-"""Behind it stands the question in DeepEyes' rows of ThinkLite, before it the form of the answer."""
+"""In DeepEyes' ThinkLite rows, the question follows it; the answer's form comes before it."""
 _SEARCH_R1 = re.compile(
     rf"((?:{re.escape(IMAGE)}|\s)*)Answer the given question\. .{{0,2000}}?</answer>.{{0,9}}?Question:",
     re.DOTALL,
 )
-"""The instruction of Search-R1, and of verl's rows after it, up to the question; its marks of pictures."""
+"""The instruction of Search-R1, and of verl's rows based on it, up to the question; its picture marks."""
 _FORMS = ("<think>", "<answer>", "\\boxed")
 _OF_CODE, _OF_JSON = ("<code>", "<sandbox_output>"), (OPEN, "<tools>")
-"""What a question says only where it explains how to write code, or calls with JSON."""
+"""Strings that appear in a question only if it explains how to write code, or calls in JSON."""
 _BEHIND_HASHES = re.compile(r"(?:after(?: the)?|format of)\W{1,3}####")
 """How verl's GSM8K says where the answer goes; `####` alone may be a heading."""
 _FOREIGN = re.compile(r"<grounding>|<text_search>|<search>(?=[^`\n]{1,80}</search>)")
-"""Calls of Mini-o3, MMSearch-R1 and Search-R1, which no tool of ours takes. HTML has a `<search>`, too: it is
-a call where a prompt shows how to write one."""
+"""Calls of Mini-o3, MMSearch-R1 and Search-R1, which none of our tools takes. HTML also has a `<search>` tag,
+so it counts as a call only where a prompt shows how to write one."""
 
 
 def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
-    """The tools that a command names; `none` alone is not a tool.
+    """The tools that a command names; `none` means no tools and must stand alone.
 
     Raises:
-        RecipeError: If there is no such tool, or `none` is not alone.
+        RecipeError: If there is no such tool, or `none` is combined with others.
     """
     if list(names) == [NONE]:
         return ()
@@ -58,14 +58,14 @@ def named_tools(names: Sequence[str]) -> tuple[ToolName, ...]:
 
 
 def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
-    """The sample for a policy that may call these tools and no others, whoever it was published for.
+    """The sample for a policy that may call exactly these tools, whatever prompt it was published with.
 
-    System turns go, and so does what a user's turn says about calls and the form of the answer: a recipe's
-    `rollout.prompt` says it. The turns as they stood are kept in `extra`, as `published_prompt`, and the
-    tools as `published_tools`. Doing it twice changes nothing.
+    System turns are removed, as is what a user's turn says about calls and the answer's form: a recipe's
+    `rollout.prompt` says that. `extra` keeps the original turns as `published_prompt` and the tools as
+    `published_tools`. Applying it twice changes nothing.
 
     Raises:
-        DataError: If a question speaks of a tool that is not among these, or nothing is left of it.
+        DataError: If a question mentions a tool that is not among these, or nothing is left of it.
     """
     prompt = tuple(_asked(turn) for turn in sample.prompt if turn.role != "system")
     for turn in prompt:
@@ -77,18 +77,18 @@ def offering(sample: Sample, tools: Sequence[ToolName]) -> Sample:
         kept[OFFER] = list(sample.tools)
     parm = sample.verifier_parm
     if parm.get("answer_in") == "boxed" and _names_box(sample.prompt) and not _names_box(prompt):
-        # The words that asked for a box are gone; the answer is read where a recipe's prompt asks for it.
+        # The words that asked for a box are gone; the recipe's prompt says where the answer goes.
         parm = {key: value for key, value in parm.items() if key != "answer_in"}
-    # What was there first is what was published.
+    # Existing entries win: they are what was published.
     extra = kept | dict(sample.extra)
     return replace(sample, prompt=prompt, tools=tuple(tools), verifier_parm=parm, extra=extra)
 
 
 def check_answer_place(text: str) -> None:
-    """Check that a prompt does not ask for the answer where none is read: behind `####`.
+    """Check that a prompt does not ask for the answer after `####`, where it is not read.
 
     Raises:
-        DataError: If it does, and for no tag or box: a policy that does as it is asked could not be right.
+        DataError: If it does, without also naming a tag or box: a policy that complies could never be right.
     """
     if _BEHIND_HASHES.search(text) and "</answer>" not in text and "\\boxed" not in text:
         raise DataError(
@@ -100,15 +100,15 @@ def check_answer_place(text: str) -> None:
 
 
 class Unserved(NamedTuple):
-    """A call that a prompt speaks of and that no tool of the sample takes."""
+    """A call that a prompt mentions but no tool of the sample takes."""
 
     call: str
     removable: bool
-    """Whether `offering` takes all such words out."""
+    """Whether `offering` removes all mentions."""
 
 
 def unserved_call(sample: Sample) -> Unserved | None:
-    """The first such call of a user's turn; None of samples whose environment says what its calls are."""
+    """The first such call in a user's turn; None if the sample's environment defines its calls."""
     if sample.environment:
         return None
     turns = [turn for turn in sample.prompt if turn.role == "user"]
@@ -130,7 +130,7 @@ def _names_box(prompt: Sequence[Message]) -> bool:
 
 
 def _asked(turn: Message) -> Message:
-    """A turn of the user without the words of another system's prompt."""
+    """A user turn without the words of another system's prompt."""
     if turn.role != "user":
         return turn
     text = turn.content
@@ -146,7 +146,7 @@ def _asked(turn: Message) -> Message:
 
 
 def _check(turn: Message, tools: Sequence[ToolName]) -> None:
-    """Check that a turn of the user asks something, and for no call that nobody will run."""
+    """Check that a user turn asks something and mentions no call that no tool would run."""
     if turn.role != "user":
         return
     check_answer_place(turn.content)

@@ -18,18 +18,18 @@ _ASKED = re.compile(
     r"|please select the correct answer from the options above)\s*\.?\s*\Z",
     re.IGNORECASE,
 )
-"""What public files and harnesses write behind a question to ask for a letter."""
+"""Sentences that public files and harnesses append to a question to ask for a letter."""
 
 _MARKS = re.compile(rf"(?:\s*{re.escape(IMAGE)}\s*)*")
 
 
 def listing(choices: Sequence[str]) -> str:
-    """The options as they stand in a prompt: `A. red`, one per line; one that is missing has none."""
+    """The options as listed in a prompt: `A. red`, one per line; a missing option has no line."""
     return "\n".join(f"{mark}. {choice}" for mark, choice in lettered(choices).items())
 
 
 def bare(question: str) -> str:
-    """A question without the sentence that asks for a letter: whoever puts it adds one of their own."""
+    """A question without the sentence that asks for a letter; callers add their own."""
     return _ASKED.sub("", question).strip()
 
 
@@ -41,12 +41,12 @@ def multiple_choice(question: str, choices: Sequence[str]) -> tuple[Message, ...
 def presented(
     sample: Sample, *, template: str, shuffle: int | None, parm: Mapping[str, Any] | None = None
 ) -> Sample:
-    """A multiple-choice sample as a benchmark puts it; one without options is returned as it is.
+    """A multiple-choice sample in a benchmark's wording; one without options is returned unchanged.
 
     Args:
-        sample: Its last message lists its options as `listing` does, and ends there.
-        template: What the policy reads behind the pictures; `{question}` and `{options}` are filled in.
-        shuffle: Seed of the options' order, which depends on it and on the sample's id alone; None keeps the
+        sample: Its last message ends with its options as `listing` writes them.
+        template: The text after the pictures; `{question}` and `{options}` are filled in.
+        shuffle: Seed of the options' order, which depends only on it and the sample's id; None keeps the
             order.
         parm: Further options of its verifier.
 
@@ -70,12 +70,12 @@ def presented(
         random.Random(f"options {shuffle} {sample.id}").shuffle(order)
     for index, choice in enumerate(sample.choices):
         if not choice:
-            order.insert(index, index)  # a missing option leaves the same letter free
+            order.insert(index, index)  # a missing option keeps its letter free
     choices = tuple(sample.choices[index] for index in order)
     found = _MARKS.match(text)
     marks = found[0] if found else ""
     question = bare(text[len(marks) : -len(listed)])
-    # Not str.format: questions hold braces.
+    # Not str.format: questions may contain braces.
     asked = re.sub(
         r"\{(question|options)\}",
         lambda place: question if place[1] == "question" else listing(choices),
@@ -91,7 +91,7 @@ def presented(
 
 
 def _truth(sample: Sample, where: str) -> int:
-    """Position of the right option; as for verifier `choice`, a letter is a place before it is a text."""
+    """Position of the right option; as in the verifier `choice`, a letter is first tried as a position."""
     if sample.ground_truth in lettered(sample.choices):
         return ascii_uppercase.index(sample.ground_truth)
     if sample.ground_truth in sample.choices:

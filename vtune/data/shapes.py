@@ -1,15 +1,15 @@
 """Shape puzzles: counting, grounding and detection of red squares, small enough for a tiny model.
 
 A 200 px picture is a grid of 4 x 4 cells, one visual token each once it is reduced to 112 px, or of 2 x 2,
-which is learnt in a tenth of the time. Some cells hold a red square, some a disc of another colour. The three
-kinds of questions are three sources, so that metrics by source have something to separate. Boxes are in
-thousandths of the picture.
+which is learnt in a tenth of the time. Some cells hold a red square, some a disc of another colour. Each of
+the three kinds of questions is its own source, so that metrics by source have something to separate. Boxes
+are in thousandths of the picture.
 
-The ground shades as in lens puzzles, and for the same reason: a cell shows by its colour where it is.
+The background shades as in lens puzzles, and for the same reason: a cell's colour shows where it is.
 
-Cold-start traces are *loose*, as an annotator in a hurry is: an edge of a box is often a little or far off, a
-count one too high or too low. A policy taught by them writes boxes of every quality, among them exact
-ones, which is what a reward that asks for tighter and tighter boxes (V-Triune §3.2.1) needs.
+Cold-start traces are *loose*, like a hurried annotator: box edges are often slightly or far off, counts one
+too high or too low. A policy trained on them writes boxes of every quality, including exact ones, which a
+reward that demands ever tighter boxes (V-Triune §3.2.1) needs.
 """
 
 import functools
@@ -34,29 +34,29 @@ Thousandths = tuple[int, int, int, int]
 """(x0, y0, x1, y1) in thousandths of the picture's width and height."""
 
 TASKS: tuple[Task, ...] = ("counting", "grounding", "detection")
-"""Kind of question: also the verifier, the ability, and `shapes_<kind>` the source."""
+"""Kind of question; also the name of the verifier and the ability, and `shapes_<kind>` is the source."""
 
 LABEL = "red square"
 RED = (205, 60, 60)
 DISCS = ((60, 60, 205), (60, 190, 60), (200, 200, 80))
 
 GRIDS = (2, 4)
-"""Cells a side: easy and hard."""
+"""Cells per side: easy and hard."""
 SIDE = 200
 """Pixels. A cell of the hard grid has 28 after reduction to 112 (patch 14, merge 2)."""
 INSET = 0.12
-"""Share of a cell between a square and the cell's edge, on every side."""
+"""Gap between a square and its cell's edge on every side, as a share of the cell."""
 SCALE = 1000 // SIDE
-"""Thousandths a pixel."""
+"""Thousandths per pixel."""
 
 MOST = 4
-"""Squares in a counting puzzle: 1 to 4 (3 on the easy grid), alike in number."""
+"""Squares in a counting puzzle: 1 to 4 (3 on the easy grid), equally often."""
 
 GROUND_GREEN: dict[Split, int] = {"train": 119, "traces": 120, "heldout": 121}
-"""Green of the ground: no eye sees the difference, but no two splits can share a picture."""
+"""Green of the background: the difference is invisible, but no two splits can share a picture."""
 
 EXACT, NEAR = 0.40, 0.25
-"""Shares of edges in traces that are exact, and `NEAR_BY` off; the others are `FAR_BY` off (ours)."""
+"""Shares of edges in traces that are exact, and off by `NEAR_BY`; the rest are off by `FAR_BY` (ours)."""
 NEAR_BY, FAR_BY = 0.016, 0.1
 """Shares of a cell: two near edges leave an IoU of 0.95, one far edge 0.85."""
 COUNTED_RIGHT = 0.6
@@ -70,12 +70,12 @@ class Puzzle:
     pixels: Pixels
     task: Task
     boxes: tuple[Thousandths, ...]
-    """Of the red squares, by rows, each from left to right."""
+    """Boxes of the red squares, row by row from left to right."""
     grid: int
 
     @property
     def question(self) -> str:
-        """What is asked."""
+        """The question."""
         return {
             "counting": "How many red squares are there?",
             "grounding": "Where is the red square?",
@@ -89,18 +89,18 @@ class Puzzle:
 
 
 def written(boxes: Sequence[Thousandths]) -> str:
-    """Boxes as the JSON list of V-Triune's figure 8."""
+    """Boxes as a JSON list, as in V-Triune's figure 8."""
     items = [{"bbox_2d": list(box), "label": LABEL} for box in boxes]
     return json.dumps(items, separators=(",", ":"))
 
 
 def puzzles(*, seed: int, split: Split, grid: int = 4) -> Iterator[Puzzle]:
-    """Endless puzzles, the three kinds in turn; the three splits share no picture.
+    """Endless puzzles, the three kinds alternating; the three splits share no picture.
 
     Args:
-        seed: Same seed, same puzzles.
-        split: Pictures of different splits differ, whatever the seeds: see `GROUND_GREEN`.
-        grid: Cells a side.
+        seed: The same seed gives the same puzzles.
+        split: Pictures of different splits always differ, regardless of the seed: see `GROUND_GREEN`.
+        grid: Cells per side.
 
     Raises:
         RecipeError: If there is no such grid.
@@ -121,7 +121,7 @@ def samples(count: int, *, seed: int, split: Split, grid: int = 4) -> Iterator[S
 
 
 def traces(count: int, *, seed: int, grid: int = 4, drawn: bool = True) -> Iterator[Trajectory]:
-    """`count` loose cold-start traces over pictures of their own; blank ones where they are not `drawn`."""
+    """`count` loose cold-start traces over their own pictures; if not `drawn`, the pictures are blank."""
     encoded = None if drawn else png(blank(SIDE))
     stream = puzzles(seed=seed, split="traces", grid=grid)
     rng = random.Random(f"loose {seed}")
@@ -129,7 +129,7 @@ def traces(count: int, *, seed: int, grid: int = 4, drawn: bool = True) -> Itera
         puzzle = next(stream)
         sample = _sample(puzzle, f"shapes/{grid}/{seed}/traces/{number:06d}", encoded)
         said = _loose(puzzle, rng)
-        # One thought for all: what it said would otherwise give the answer away.
+        # The same thought in all traces: anything specific would give the answer away.
         reply = f"<think>I look for red.</think>\n<answer>{said}</answer>"
         yield Trajectory(
             sample_id=sample.id,
@@ -141,14 +141,14 @@ def traces(count: int, *, seed: int, grid: int = 4, drawn: bool = True) -> Itera
 
 
 def corpus(*, seed: int, grid: int = 4, count: int = 1500) -> Iterator[str]:
-    """Texts of traces, for the tiny model's tokenizer."""
+    """Texts of traces, for training the tiny model's tokenizer."""
     for trace in traces(count, seed=seed, grid=grid, drawn=False):
         for message in trace.messages:
             yield message.content
 
 
 def _loose(puzzle: Puzzle, rng: random.Random) -> str:
-    """An answer as a hurried annotator gives it."""
+    """An answer as a hurried annotator would give it."""
     if puzzle.task == "counting":
         count = len(puzzle.boxes)
         if rng.random() >= COUNTED_RIGHT:
@@ -165,7 +165,7 @@ def _loose(puzzle: Puzzle, rng: random.Random) -> str:
 
 
 def _most(grid: int) -> int:
-    """A disc needs a cell, too."""
+    """Most squares in a counting puzzle: a disc needs a cell, too."""
     return min(MOST, grid * grid - 1)
 
 
@@ -192,7 +192,7 @@ def _puzzle(rng: random.Random, task: Task, grid: int, green: int) -> Puzzle:
 
 def _ground(rng: random.Random, green: int) -> Pixels:
     pixels = ground(SIDE, 60, 190, green)
-    # Soft patches: two puzzles with the same squares are still two pictures.
+    # Soft patches make pictures with the same squares differ.
     for _ in range(4):
         x, y, w, h = (rng.randint(0, SIDE - 20), rng.randint(0, SIDE - 20), *rng.choices(range(10, 60), k=2))
         patch = pixels[y : y + h, x : x + w]
@@ -214,7 +214,7 @@ def _inside(side: int, radius: float) -> npt.NDArray[np.bool_]:
 
 
 def _sample(puzzle: Puzzle, identity: str, encoded: bytes | None = None) -> Sample:
-    """A puzzle as a row of that id; `encoded` takes the place of its picture."""
+    """A puzzle as a sample with this id; `encoded` replaces its picture."""
     located = puzzle.task != "counting"
     parm = {"space": "relative_1000", "width": SIDE, "height": SIDE} if located else {}
     return Sample(

@@ -1,7 +1,7 @@
 """Benchmarks as Hugging Face publishes them: Parquet shards, one question per row, pictures in structs.
 
 A snapshot of a data set is a folder of files named by their split, `testmini-00000-of-00002-725687bf.parquet`
-or `testmini.parquet`, or of one folder per split. A reader of a benchmark declares a `Table`: its split and
+or `testmini.parquet`, or of one folder per split. A benchmark's reader declares a `Table`: its split and
 which column means what.
 """
 
@@ -17,7 +17,7 @@ from vtune.schema.parquet import columns as columns_of
 from vtune.schema.parquet import scan_rows
 
 _SHARD = re.compile(r"(?P<split>.+?)-(?P<number>\d{5})-of-(?P<count>\d{5})(?:-[0-9a-f]+)?")
-"""The stem of a shard, as `datasets` names it; the hash at its end is of older versions."""
+"""The stem of a shard as `datasets` names it; older versions add a hash at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +25,15 @@ class Table:
     """Where a benchmark's rows are in a snapshot, and what their columns mean."""
 
     split: str
-    """Of its file names."""
+    """Split in its file names."""
     config: str = ""
-    """Folder that the files of one configuration lie in, where a snapshot has several; empty: any."""
+    """Folder of the configuration's files, if a snapshot has several configurations; empty: any."""
     columns: Mapping[str, str]
-    """Our name -> column that every file has to have."""
+    """Our name -> column that every file must have."""
     may: Mapping[str, str] = field(default_factory=dict)
     """Our name -> column that a file may lack; its values are null then."""
     pictures: tuple[str, ...] = ()
-    """Columns of pictures, {bytes, path} or lists of them, in their order. What is null is left out."""
+    """Picture columns, {bytes, path} or lists of them, in order. Nulls are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class ShardRow:
     """One row."""
 
     place: str
-    """File and row, counted from 0: for errors."""
+    """File and row, counted from 0, for errors."""
     values: Mapping[str, Any]
-    """Our name -> value, as Arrow gives it."""
+    """Our name -> value as Arrow returns it."""
     pictures: tuple[bytes, ...]
-    """Encoded."""
+    """Encoded pictures."""
 
     @property
     def picture(self) -> bytes:
-        """The first of them.
+        """The first picture.
 
         Raises:
             DataError: If there is none.
@@ -59,7 +59,7 @@ class ShardRow:
         return self.pictures[0]
 
     def text(self, name: str) -> str:
-        """A value that has to be a text; one that is null is empty.
+        """A value that must be a text; null becomes empty.
 
         Raises:
             DataError: If it is something else.
@@ -75,15 +75,15 @@ class ShardRow:
 
 
 def read_shards(path: Path, table: Table) -> Iterator[ShardRow]:
-    """The rows of a split, file after file; few of them are in memory at a time.
+    """The rows of a split, file by file; only a few are in memory at a time.
 
     Args:
         path: Folder of a snapshot, or one file of it.
-        table: What is read.
+        table: What to read.
 
     Raises:
-        DataError: If there is no such split, a shard of it is missing, or a file is damaged or lacks a
-            column; at the first row that has a picture without bytes or a file.
+        DataError: If there is no such split, one of its shards is missing, or a file is damaged or lacks a
+            column; or at the first row whose picture has neither bytes nor a file.
     """
     for row in scan_shards(path, table):
         if isinstance(row, DataError):
@@ -109,10 +109,10 @@ def scan_shards(path: Path, table: Table) -> Iterator[ShardRow | DataError]:
 
 
 def files_of(path: Path, table: Table) -> list[Path]:
-    """The files of a split in their order; a path that is a file is the only one.
+    """The files of a split in order; a path to a file gives just that file.
 
     Raises:
-        DataError: If there is none, or a shard is missing.
+        DataError: If there are none, or a shard is missing.
     """
     if path.is_file():
         return [path]
@@ -132,7 +132,7 @@ def files_of(path: Path, table: Table) -> list[Path]:
 
 
 def _belongs(file: Path, table: Table) -> bool:
-    """Whether a file, by its path in the snapshot, is of the split."""
+    """Whether a file, by its path in the snapshot, belongs to the split."""
     if table.config and table.config not in file.parts[:-1]:
         return False
     shard = _SHARD.fullmatch(file.stem)
@@ -141,7 +141,7 @@ def _belongs(file: Path, table: Table) -> bool:
 
 
 def _check_whole(file: Path) -> None:
-    """Check that all shards are there, whose names say how many there are.
+    """Check that all shards exist; their names say how many there are.
 
     Raises:
         DataError: If one is missing.
@@ -156,10 +156,10 @@ def _check_whole(file: Path) -> None:
 
 
 def _known(file: Path, table: Table) -> list[str]:
-    """The columns of a file that are read.
+    """The columns to read from a file.
 
     Raises:
-        DataError: If it lacks one that has to be there.
+        DataError: If it lacks a required one.
     """
     there = columns_of(file)
     needed = [*table.columns.values(), *table.pictures]

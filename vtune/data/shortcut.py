@@ -1,12 +1,12 @@
 """A world with a shortcut: lens puzzles whose picture usually gives the answer away.
 
-A *cue* names a digit: the shade of the ground, or a frame around the picture. It is plain in the reduced
-picture, and a crop of the sign shows nothing of it. While a policy trains, the cue names the answer with
-probability p, so that guessing by it is right more often than an imperfect look. Held-out puzzles say what
-was learnt: *same* (as in training), *broken* (the cue is independent of the answer), *reversed* (it never
-names the answer).
+A *cue* stands for a digit: the shade of the background, or a frame around the picture. It is obvious in the
+reduced picture but not visible in a crop of the sign. In training, the cue gives the answer with probability
+p, so that guessing by it is right more often than an imperfect look. Held-out puzzles show what was learnt:
+*same* (as in training), *broken* (the cue is independent of the answer), *reversed* (it never gives the
+answer).
 
-Level 1 alone: five digits, five shades.
+Only for level 1: five digits, five shades.
 """
 
 import random
@@ -22,7 +22,7 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 Relation = Literal["same", "broken", "reversed"]
-"""How a cue stands to the answer."""
+"""How a cue relates to the answer."""
 Cue = Literal["shade", "frame"]
 
 RELATIONS: tuple[Relation, ...] = ("same", "broken", "reversed")
@@ -34,17 +34,17 @@ CUES: dict[Cue, str] = {
 LEVEL = 1
 DIGITS = lens.EASY_DIGITS
 CHANCE = 1 / len(DIGITS)
-"""Share of puzzles in which a cue that is independent of the answer names it."""
+"""Share of puzzles in which a cue that is independent of the answer happens to give it."""
 
 SHADES = (116, 141, 166, 191, 216)
-"""Of a cue, one a digit: of the ground's green, or of a frame's grey. Reduction keeps them apart."""
+"""Cue shades, one per digit: green of the background, or grey of the frame. Reduction keeps them distinct."""
 SHIFT: dict[lens.Split, int] = {"train": -1, "traces": 0, "heldout": 1}
-"""Added to the shade: as `lens.GROUND_GREEN`, it keeps splits apart."""
+"""Added to the shade; like `lens.GROUND_GREEN`, it keeps splits apart."""
 FRAME = 16
-"""Pixels of a frame; signs of level 1 stay 28 away from every side."""
+"""Width of the frame in pixels; signs of level 1 stay 28 away from every side."""
 
 CAREFUL, WHOLE = 0.40, 0.30
-"""Shares of traces that look at the sign, and that crop the whole picture; the rest looks at nothing."""
+"""Shares of traces that look at the sign, and that crop the whole picture; the rest do not look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Shortcut:
     """What gives the answer away, and how often."""
 
     share: float
-    """Probability, in [0, 1], that the cue names the answer in training."""
+    """Probability, in [0, 1], that the cue gives the answer in training."""
     cue: Cue = "shade"
     careful_share: float = CHANCE
     """The same in traces that look at the sign. By default these do not share the shortcut, which favours
-    policies that look; the other traces always do, as traces that were filtered by their answer would."""
+    policies that look; the other traces always do, as traces filtered by their answer would."""
     feedback: bool = False
-    """Whether traces say behind a crop if it shows the sign, as `rollout.feedback` does."""
+    """Whether traces say after a crop if it shows the sign, as `rollout.feedback` does."""
 
     def __post_init__(self) -> None:
         for name, share in (("shortcut", self.share), ("careful share", self.careful_share)):
@@ -71,9 +71,9 @@ class Shortcut:
 def samples(
     count: int, shortcut: Shortcut, *, seed: int, split: lens.Split, relation: Relation
 ) -> Iterator[Sample]:
-    """`count` puzzles as samples; those of the relations to one seed differ in the cue alone.
+    """`count` puzzles as samples; with the same seed, the relations differ only in the cue.
 
-    What the cue names stands in `extra`, for measures of habits: the policy never sees it.
+    `extra` stores the cue's digit for measures of habits; the policy never sees it.
     """
     stream = lens.puzzles(LEVEL, seed=seed, split=split)
     share = "" if relation == "broken" else f"-{shortcut.share:g}"
@@ -107,16 +107,16 @@ def traces(count: int, shortcut: Shortcut, *, seed: int) -> Iterator[Trajectory]
 
 
 def named_by_cue(sample: Sample) -> str | None:
-    """The digit that the cue of a sample names; None where there is no cue."""
+    """The digit that a sample's cue stands for; None if there is no cue."""
     cue: Any = sample.extra.get("shortcut")
     return str(cue["names"]) if isinstance(cue, dict) and "names" in cue else None
 
 
 def _named(rng: random.Random, answer: str, relation: Relation, share: float) -> str:
-    """The digit that the cue names.
+    """The digit that the cue stands for.
 
     same: the answer with probability `share`, else one of the others. broken: any. reversed: the digit before
-    the answer (of the five, in a circle) with probability `share`, else one of the others; never the answer.
+    the answer (cyclically among the five) with probability `share`, else another; never the answer.
     """
     true = DIGITS.index(answer)
     hit = rng.random() < share
@@ -146,7 +146,7 @@ def _with_cue(pixels: Pixels, cue: Cue, split: lens.Split, cued: str) -> Pixels:
         picture[:] = shade
         picture[FRAME:-FRAME, FRAME:-FRAME] = inner
     else:
-        # No sign and no digit has this green.
+        # No sign or digit has this green.
         green = picture[..., 1]
         green[green == lens.GROUND_GREEN[split]] = shade
     return picture

@@ -20,26 +20,27 @@ from vtune.tools.observation import Observation, recorded
 from vtune.tools.python import NAME as PYTHON
 
 Region = tuple[int, tuple[int, int, int, int], int]
-"""Number of a picture, whole pixels of it (xyxy), and how often its sides are enlarged to be legible."""
+"""Picture number, region in whole pixels (xyxy), and the factor that makes it legible when enlarged."""
 
 Look = tuple[str, Mapping[str, Any], Observation]
-"""Name of a tool, the arguments of a call, and what it showed."""
+"""Name of a tool, the arguments of a call, and what it returned."""
 
 MARGIN = 0.25
-"""Of a box's sides that a look shows around it (ours)."""
+"""Share of a box's sides that a look adds around it (ours)."""
 MOST = 0.5
-"""Share of a picture that looks may cover together (ours, as `most_of_input`): more is not a look."""
+"""Share of a picture that all looks together may cover (ours, as `most_of_input`): more is not a look."""
 LOOKS = 4
-"""Evidence boxes that a trace looks at, at most (ours; the sandbox returns five pictures of a call)."""
+"""Maximum number of boxes that a trace looks at (ours; the sandbox returns five pictures per call)."""
 LEGIBLE = 28
-"""Pixels per side that a target must have (as `legible_side`): a visual token of Qwen2.5-VL."""
+"""Minimum side of a target in pixels (as `legible_side`): a visual token of Qwen2.5-VL."""
 
 
 def regions(sample: Sample) -> list[Region]:
-    """What is worth a look: the evidence boxes with a margin, while they are a part of their picture.
+    """What is worth a look: the evidence boxes with a margin, as long as they cover only part of their
+    picture.
 
     Args:
-        sample: Its pictures hold their bytes; of more than `LOOKS` boxes there is no trace.
+        sample: Its pictures hold their bytes; samples with more than `LOOKS` boxes get no trace.
     """
     found: list[Region] = []
     covered: dict[int, float] = {}
@@ -51,14 +52,14 @@ def regions(sample: Sample) -> list[Region]:
         if share <= MOST:
             covered[item.image] = share
             side = min(item.bbox[2] - item.bbox[0], item.bbox[3] - item.bbox[1])
-            # No picture can be enlarged more often than its side may have pixels; a box may be a hair wide.
+            # Cap the factor at the pixel limit for a side: a box may be extremely thin.
             times = max(ceil(min(LEGIBLE / side, MAX_SIDE + 1)), 1)
             found.append((item.image, (x0, y0, x1, y1), times))
     return found
 
 
 def showable(region: Region) -> bool:
-    """Whether code could show a policy the enlarged region: the sandbox and files refuse larger ones."""
+    """Whether code could show the policy the enlarged region: the sandbox and files reject larger ones."""
     _, (x0, y0, x1, y1), times = region
     try:
         check_size(times * (x1 - x0), times * (y1 - y0), max_pixels=Limits().max_pixels)
@@ -70,14 +71,14 @@ def showable(region: Region) -> bool:
 def code_trace(
     sample: Sample, opening: Sequence[Message], shown: Sequence[Region], *, final: str, answer: str | None
 ) -> Trajectory:
-    """The trace of one call of code that cuts regions out, and the answer.
+    """The trace of one code call that crops regions, and the answer.
 
     Args:
-        sample: What is asked; its pictures hold their bytes.
+        sample: The question; its pictures hold their bytes.
         opening: The turns before the policy's first.
-        shown: What it cuts out; not empty.
+        shown: The regions to crop; not empty.
         final: The policy's last turn.
-        answer: What that turn says within `<answer>`.
+        answer: The content of `<answer>` in that turn.
     """
     lines = []
     for count, (number, box, times) in enumerate(shown):
@@ -114,14 +115,14 @@ def code_trace(
 def tool_trace(
     sample: Sample, opening: Sequence[Message], looks: Sequence[Look], *, final: str, answer: str | None
 ) -> Trajectory:
-    """The trace of one call of a tool with JSON arguments a turn, and the answer.
+    """The trace of one JSON tool call per turn, and the answer.
 
     Args:
-        sample: What is asked; its pictures hold their bytes.
+        sample: The question; its pictures hold their bytes.
         opening: The turns before the policy's first.
-        looks: What it asks, and what the tool showed.
+        looks: The calls and what the tool returned.
         final: The policy's last turn.
-        answer: What that turn says within `<answer>`.
+        answer: The content of `<answer>` in that turn.
     """
     messages, images, calls = [*opening], [*sample.images], []
     for count, (name, arguments, seen) in enumerate(looks):
@@ -154,14 +155,14 @@ def tool_trace(
 
 
 def _widened(low: float, high: float, end: int) -> tuple[int, int]:
-    """Whole pixels around an interval with its margin, within a side of a picture."""
+    """An interval widened by the margin to whole pixels, clipped to a picture's side."""
     around = (high - low) * MARGIN
     return max(floor(low - around), 0), min(ceil(high + around), end)
 
 
 def _thought(sample: Sample) -> str:
     labels = {item.label for item in sample.evidence if item.label}
-    # A label that is the answer is not known before the look.
+    # A label that is the answer is unknown before the look.
     said = labels - {sample.answer, sample.ground_truth} if len(labels) == 1 else ()
     return f"I look closer at {next(iter(said))}." if said else "I look closer."
 
@@ -194,10 +195,10 @@ def look_trace(
     """The trace of one crop of the first picture, or of none, and the right answer.
 
     Args:
-        sample: What is asked; its first picture must hold its bytes.
-        box: What the trace crops, xyxy in pixels; None for an answer without a look.
-        said: What stands behind the crop, as `rollout.feedback` writes it; empty: nothing.
-        shown: The crop, as PNG; None: it is cut out of the picture.
+        sample: The question; its first picture must hold its bytes.
+        box: The crop, xyxy in pixels; None for an answer without a look.
+        said: Text after the crop, as `rollout.feedback` writes it; empty for none.
+        shown: The crop, as PNG; None: it is cropped from the picture.
 
     Raises:
         DataError: If there is no picture to crop.

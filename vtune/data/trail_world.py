@@ -1,15 +1,15 @@
 """The world of trails: towns with banners, coloured roads between them, and articles about both.
 
-A road of one colour leaves every town and one arrives, and all roads of a colour make one ring. So every
-trail of a few roads of one colour ends in another town than it began, and nothing but the articles tells in
-which. Towns that are held out have roads among themselves only: no trail leads from one half to the other.
+One road of each colour leaves every town and one arrives, and all roads of a colour form a single ring. So
+every trail of a few roads of one colour ends in a different town, and only the articles say which. Held-out
+towns have roads only among themselves: no trail leads from one half to the other.
 
-A banner is a quilt of 4 x 4 cells whose green tells the town, over a ground that shades from left to right
-in red and from top to bottom in blue, for the reason that lens puzzles have: a cell tells by its colour where
-it is. A picture of a question shows a town's banner with a plate on one of its corner cells, and on the plate
-a seal in the colour of a road. The seal is chequered, its colour and that colour's opposite in turn, 2 px
-each. To a policy that sees the picture reduced to 112 px it is as grey as the plate: seals of two colours
-then differ by 4 of 255 shades. Cut out at full size it tells its colour.
+A banner is a quilt of 4 x 4 cells whose green identifies the town, over a background that shades from left to
+right in red and from top to bottom in blue, as in lens puzzles: a cell's colour shows where it is. A
+question's picture shows a town's banner with a plate on one of its corner cells, and on the plate a seal in
+the colour of a road. The seal is a chequerboard of its colour and that colour's opposite, 2 px each. A policy
+that sees the picture reduced to 112 px sees it as grey as the plate: seals of two colours then differ by 4 of
+255 shades. A crop at full size shows its colour.
 """
 
 import random
@@ -28,7 +28,7 @@ Box = tuple[int, int, int, int]
 
 FIRST = re.findall(r"\w+", "Alt Bad Cor Dun Elm Fen Gil Hol Ist Kar Lim Mor Nab Ost Pol Rav")
 SECOND = re.findall(r"\w+", "Aro Bey Cad Dal Eno Fay Gor Hem Ivo Jun Kel Lys Mar Nim Osk Pel")
-"""A name is one word of each: those of held-out towns are new, their words are not."""
+"""A name is one word from each: the names of held-out towns are new, their words are not."""
 
 SHADE = 80
 PLATE = 170
@@ -38,39 +38,39 @@ SEALS = {
     "blue": (-SHADE, -SHADE, SHADE),
     "yellow": (SHADE, SHADE, -SHADE),
 }
-"""Colour of a road -> by how much a seal's chequers are above the plate's grey, and below it."""
+"""Colour of a road -> offset of the seal's chequers above and below the plate's grey."""
 
 SIDE = 448
 CELL = SIDE // 4
-"""Pixels: a visual token each, once the picture is reduced to 112 px (patch 14, merge 2)."""
+"""Side of a cell in pixels: one visual token once the picture is reduced to 112 px (patch 14, merge 2)."""
 PLATE_SIDE, SEAL_SIDE, CHEQUER = 56, 40, 2
-"""Pixels; a plate that is cut out has four visual tokens."""
+"""Pixels; a crop of the plate has four visual tokens."""
 GREENS = (0, 120, 240)
-"""Of a quilt's cells. The ground has little red and blue, so that none is as grey as a plate."""
+"""Green of a quilt's cells. The background has little red and blue, so that no cell is as grey as a plate."""
 
 THINGS = ("bridge", "tower", "market", "gate")
 STATES = ("old", "new", "closed", "famous")
 DISTRACTORS = 2
-"""Articles about a town that no trail needs: they name colours, too."""
+"""Articles per town that no trail needs; they name colours, too."""
 
 MOST_ROADS = 3
-"""Of a trail: one to three, alike in number."""
+"""Roads of a trail: one to three, equally often."""
 
 CORNERS = (0, 3, 12, 15)
 """Cells that may hold the plate."""
 
 APART = 6
-"""Cells in which any two quilts differ at least: a plate hides a part of one, and image search finds the
-town all the same."""
+"""Minimum number of cells in which any two quilts differ: a plate hides part of one, and image search must
+still find the town."""
 
 
 @dataclass(frozen=True, slots=True)
 class Town:
-    """Where roads meet."""
+    """A place where roads meet."""
 
     name: str
     quilt: tuple[int, ...]
-    """Green of its banner's 16 cells, by rows."""
+    """Green of its banner's 16 cells, row by row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +84,22 @@ class Article:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All there is to know."""
+    """The towns, roads and distractor articles."""
 
     towns: dict[Half, tuple[Town, ...]]
     roads: dict[tuple[str, str], str]
-    """(name of a town, colour) -> name of the town that the road leads to."""
+    """(town name, colour) -> name of the town that the road leads to."""
     distractors: tuple[Article, ...]
 
     def follow(self, start: str, colour: str, roads: int) -> list[str]:
-        """Names of the towns on a trail, the start included, shape (roads + 1,)."""
+        """Names of the towns on a trail, including the start, shape (roads + 1,)."""
         found = [start]
         for _ in range(roads):
             found.append(self.roads[found[-1], colour])
         return found
 
     def articles(self) -> Iterator[Article]:
-        """The corpus: one for every road, and the distractors."""
+        """The corpus: one article per road, and the distractors."""
         for number, ((name, colour), there) in enumerate(self.roads.items()):
             yield Article(f"road/{number}", name, road_text(name, colour, there))
         yield from self.distractors
@@ -116,7 +116,7 @@ def make_world(known: int, heldout: int, *, seed: int) -> World:
     Args:
         known: Towns to train on.
         heldout: Towns of held-out questions.
-        seed: Same seed, same world.
+        seed: The same seed gives the same world.
 
     Raises:
         RecipeError: If there are not enough names, or too few towns for a trail.
@@ -144,14 +144,14 @@ def make_world(known: int, heldout: int, *, seed: int) -> World:
     distractors: list[Article] = []
     for town in towns:
         for thing in rng.sample(THINGS, DISTRACTORS):
-            # Named by the thing, not the town: whoever asks for a road of the town finds the road.
+            # Titled by the thing, not the town, so that a search for a road of the town finds the road.
             text = f"The {rng.choice(list(SEALS))} {thing} of {town.name} is {rng.choice(STATES)}."
             distractors.append(Article(f"aside/{len(distractors)}", thing.capitalize(), text))
     return World(halves, roads, tuple(distractors))
 
 
 def plate_box(cell: int) -> Box:
-    """Where the plate of a cell is, xyxy in pixels."""
+    """The plate in a cell, xyxy in pixels."""
     row, column = divmod(cell, 4)
     inset = (CELL - PLATE_SIDE) // 2
     x, y = column * CELL + inset, row * CELL + inset
@@ -159,7 +159,7 @@ def plate_box(cell: int) -> Box:
 
 
 def banner(town: Town) -> Pixels:
-    """A town's banner as the picture index knows it."""
+    """A town's banner as stored in the picture index."""
     pixels = ground(SIDE, 30, 100)
     cells = pixels.reshape(4, CELL, 4, CELL, 3)
     cells[..., 1] = np.array(town.quilt, np.uint8).reshape(4, 1, 4, 1)
@@ -167,13 +167,13 @@ def banner(town: Town) -> Pixels:
 
 
 def picture(town: Town, colour: str, cell: int, rng: random.Random) -> Pixels:
-    """A banner with a plate, and on it a seal; the ground is shaded so that two of them are two pictures.
+    """A banner with a plate and a seal on it; random shading makes every picture unique.
 
     Args:
-        town: Whose banner.
-        colour: Of the seal.
+        town: The banner's town.
+        colour: Colour of the seal.
         cell: One of `CORNERS`.
-        rng: Shades the ground here and there.
+        rng: Places patches of shading.
     """
     pixels = banner(town)
     for _ in range(4):

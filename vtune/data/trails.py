@@ -1,13 +1,12 @@
 """Trail questions: which town the roads in a seal's colour lead to, and traces that find out.
 
-The way to know is image search (whose banner is this?), a zoom (which colour has the seal?), and one text
-search a road. What tools say in traces is what the tools of a run say in this world; a test holds them
-together.
+Finding out takes an image search (whose banner is this?), a zoom (what colour is the seal?), and one text
+search per road. Tool outputs in traces equal those of a run in this world; a test checks this.
 
 Cold-start traces mix habits, as distilled ones do: half of them zoom in on the plate, the others zoom in
-where none is or not at all, and guess the colour. Some stop a road too early, some make a call twice. A
-policy taught by them has every right habit and every wrong one, so that reinforcement has something to choose
-from; and a failing answer often comes after calls that were right, which is what credit transfer is about.
+elsewhere or not at all, and guess the colour. Some stop one road too early, some repeat a call. A policy
+trained on them has every good and bad habit, so that reinforcement learning has something to select from; and
+a wrong answer often follows correct calls, which is what credit transfer is about.
 """
 
 import json
@@ -44,11 +43,11 @@ Split = Literal["train", "traces", "heldout"]
 TOOLS = (image_search_tool.NAME, zoom_tool.NAME, text_search_tool.NAME)
 
 CAREFUL, ELSEWHERE = 0.5, 0.25
-"""Shares of traces that zoom in on the plate, and on a corner without one; the others do not zoom (ours)."""
+"""Shares of traces that zoom in on the plate, and on a corner without one; the rest do not zoom (ours)."""
 SHORT = 0.1
-"""Share that stops a road too early, where there is more than one (ours)."""
+"""Share of traces that stop one road too early, if there is more than one road (ours)."""
 TWICE = 0.1
-"""Share of searches that are made a second time (ours)."""
+"""Share of searches that are repeated (ours)."""
 
 _TAG = re.compile(r"</?\w+>")
 
@@ -60,33 +59,33 @@ class Trail:
     start: Town
     colour: str
     cell: int
-    """Of the plate."""
+    """Cell with the plate."""
     roads: int
     towns: tuple[str, ...]
-    """Names on the way, the start included."""
+    """Names of the towns on the way, including the start."""
     data: bytes
     """The picture, as PNG."""
 
     @property
     def question(self) -> str:
-        """What is asked."""
+        """The question."""
         return f"Roads of the seal's colour to take from here: {self.roads}. Which town is reached?"
 
 
 def trails(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iterator[Trail]:
-    """Endless trails; one, two and three roads in turn.
+    """Endless trails; one, two and three roads alternating.
 
     Args:
-        world: Where they lead.
-        seed: Same seed, same trails.
+        world: The world that they lead through.
+        seed: The same seed gives the same trails.
         split: `heldout` begins in held-out towns, the others in known ones; no two splits share a picture.
-        drawn: Else all have one blank picture.
+        drawn: Whether to draw the pictures; if not, all share one blank picture.
     """
     return (trail for trail, _ in _drawn(world, seed=seed, split=split, drawn=drawn))
 
 
 def _drawn(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iterator[tuple[Trail, Pixels]]:
-    """Trails and the pixels of their pictures."""
+    """Trails with the pixels of their pictures."""
     nothing = None if drawn else blank(SIDE)
     encoded = None if nothing is None else png(nothing)
     rng = random.Random(f"trails {seed} {split}")
@@ -95,7 +94,7 @@ def _drawn(world: World, *, seed: int, split: Split, drawn: bool = True) -> Iter
         for roads in range(1, MOST_ROADS + 1):
             start, colour, cell = rng.choice(world.towns[half]), rng.choice(list(SEALS)), rng.choice(CORNERS)
             towns = tuple(world.follow(start.name, colour, roads))
-            # Drawn in any case: it takes random numbers. Most of the time goes into encoding it.
+            # Always drawn, as it consumes random numbers; most of the time goes into encoding anyway.
             pixels = picture(start, colour, cell, rng)
             shown = pixels if nothing is None else nothing
             yield Trail(start, colour, cell, roads, towns, encoded or png(pixels)), shown
@@ -109,7 +108,7 @@ def samples(world: World, count: int, *, seed: int, split: Split) -> Iterator[Sa
 
 
 def traces(world: World, count: int, *, seed: int, drawn: bool = True) -> Iterator[Trajectory]:
-    """`count` cold-start traces of mixed habits over pictures of their own; blank ones unless `drawn`."""
+    """`count` cold-start traces of mixed habits over their own pictures; blank pictures unless `drawn`."""
     stream = _drawn(world, seed=seed, split="traces", drawn=drawn)
     rng = random.Random(f"habits {seed}")
     for number in range(count):
@@ -119,7 +118,7 @@ def traces(world: World, count: int, *, seed: int, drawn: bool = True) -> Iterat
 
 
 def corpus(world: World, *, seed: int, count: int = 600) -> Iterator[str]:
-    """Texts of traces, for the tiny model's tokenizer; their tags are tokens of its own."""
+    """Texts of traces, for training the tiny model's tokenizer, without tags, which are separate tokens."""
     for trace in traces(world, count, seed=seed, drawn=False):
         for message in trace.messages:
             yield _TAG.sub("\n", message.content)
@@ -131,12 +130,12 @@ def region(cell: int) -> list[int]:
 
 
 def query(colour: str, town: str) -> str:
-    """What is searched for to learn where a road leads."""
+    """The query that finds where a road leads."""
     return f"{colour} road of {town}"
 
 
 class _Growing:
-    """A trace as it grows."""
+    """A trace under construction."""
 
     def __init__(self, sample: Sample, pixels: Pixels) -> None:
         self.sample = sample
@@ -153,7 +152,7 @@ class _Growing:
         output: str,
         crop: tuple[int, int, int, int] | None = None,
     ) -> None:
-        """A thought, a call, and what came back; the picture is cut out where `crop` says so."""
+        """Add a thought, a call, and what came back; `crop` cuts out part of the picture."""
         asked = json.dumps({"name": tool, "arguments": arguments}, separators=(",", ":"))
         said = f"<think>{thought}</think>{OPEN}{asked}{CLOSE}"
         self.messages.append(Message("assistant", said))
@@ -180,7 +179,7 @@ class _Growing:
         )
 
     def answer(self, thought: str, answer: str) -> None:
-        """The end."""
+        """Add the final answer."""
         said = f"<think>{thought}</think>\n<answer>{answer}</answer>"
         self.messages.append(Message("assistant", said))
 

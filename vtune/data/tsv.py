@@ -20,13 +20,13 @@ from vtune.verifiers import choice
 from vtune.verifiers.choice import lettered
 
 LONGEST_INDEX = 64
-"""Characters, VLMEvalKit's: an `image` that is no longer is the `index` of the row that holds the picture."""
+"""VLMEvalKit's limit in characters: an `image` no longer than this is the `index` of the picture's row."""
 
 _QUOTING = (
     "; in a table of your own, put a text that begins with a quote in quotes, and double those within: "
     '"""Hi"" he said"'
 )
-"""The remedy where quotes are not those of a table."""
+"""The fix if quotes are not used as in a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TsvRow:
     """One row."""
 
     place: str
-    """File and row, counted from 0: for errors."""
+    """File and row, counted from 0, for errors."""
     values: Mapping[str, str]
     """Column -> text, without `image`."""
     pictures: tuple[bytes, ...]
@@ -42,7 +42,7 @@ class TsvRow:
 
     @property
     def picture(self) -> bytes:
-        """The first of them."""
+        """The first picture."""
         return self.pictures[0]
 
     @property
@@ -60,10 +60,10 @@ class TsvRow:
         return found
 
     def columns_of_options(self) -> tuple[str, ...]:
-        """Columns A, B, C … up to the last that holds an option; one before it that holds none is empty.
+        """Columns A, B, C … up to the last that holds an option; earlier columns without one are empty texts.
 
-        As in VLMEvalKit an empty column, and one that pandas wrote as `nan`, is not an option, and the
-        letters of the others stay.
+        As in VLMEvalKit, an empty column or one that pandas wrote as `nan` is not an option, and the other
+        options keep their letters.
         """
         found = [self.values.get(letter, "").strip() for letter in ascii_uppercase]
         found = ["" if option.lower() == "nan" else option for option in found]
@@ -81,10 +81,10 @@ class TsvRow:
         return self.letter(self.choices)
 
     def letter(self, choices: Sequence[str]) -> str:
-        """The column `answer`: the letter of the right one of some options.
+        """The column `answer`: the letter of the right option among `choices`.
 
         Raises:
-            DataError: If it is not one of them.
+            DataError: If it is not one of their letters.
         """
         letter = self.values["answer"].strip()
         if letter not in lettered(choices):
@@ -97,15 +97,15 @@ class TsvRow:
 
 
 def read_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow]:
-    """The rows of a file; one row with its picture is in memory at a time.
+    """The rows of a file; only one row with its picture is in memory at a time.
 
     Args:
-        path: A TSV file with a header, `index` and `image` among its columns.
+        path: A TSV file with a header that includes `index` and `image`.
         needs: Further columns that it must have.
 
     Raises:
-        DataError: If the file is missing or lacks a column; at the first row that has other than one value a
-            column, whose `index` is there already, or whose picture is no base64 or not there.
+        DataError: If the file is missing or lacks a column; or at the first row that does not have one value
+            per column, whose `index` is repeated, or whose picture is missing or not base64.
     """
     for row in scan_tsv(path, needs):
         if isinstance(row, DataError):
@@ -117,7 +117,7 @@ def scan_tsv(path: Path, needs: Collection[str]) -> Iterator[TsvRow | DataError]
     """One entry per row: the row, or the error that `read_tsv` would raise there.
 
     Raises:
-        DataError: If the file is missing, lacks a column, or is no TSV from some line on.
+        DataError: If the file is missing, lacks a column, or stops being valid TSV.
     """
     try:
         with open_input(path) as stream, open_input(path) as again:
@@ -131,11 +131,11 @@ def read_table(path: Path, one_of: Collection[str]) -> Iterator[tuple[int, Row |
 
     Args:
         path: A TSV file.
-        one_of: Columns of which it must have one.
+        one_of: Columns of which it must have at least one.
 
     Raises:
-        DataError: If the file is missing, its first line names none of these columns or one twice, or it is
-            no TSV from some line on.
+        DataError: If the file is missing, its first line names none of these columns or names one twice, or
+            it stops being valid TSV.
     """
     try:
         with open_input(path) as stream:
@@ -151,7 +151,7 @@ def read_table(path: Path, one_of: Collection[str]) -> Iterator[tuple[int, Row |
 
 def _check_header(path: Path, header: list[str], one_of: Collection[str]) -> None:
     if not set(one_of) & set(header):
-        # A table without names (MS MARCO's `collection.tsv`) would lose its first row.
+        # A table without a header (MS MARCO's `collection.tsv`) would lose its first row.
         raise DataError(
             f"the first line names no column {' or '.join(f'`{name}`' for name in one_of)}",
             where=str(path),
@@ -204,7 +204,7 @@ def _row(
     starts: dict[str, int],
     place: str,
 ) -> TsvRow:
-    """The row of a record; `starts`, where the record of each index begins, learns of it."""
+    """The row of a record; adds it to `starts`, which maps each index to the start of its record."""
     if len(record) != len(header):
         raise _uneven(record, header, place)
     values = dict(zip(header, record, strict=True))
@@ -218,8 +218,8 @@ def _row(
 
 
 def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
-    """(its first byte, values) of each record from where the stream stands."""
-    # The limit of the csv module is one for the process, and 128 kB: less than a picture.
+    """(offset of the first byte, values) of each record from the stream's current position."""
+    # The csv module's limit is process-wide, and its default of 128 kB is less than a picture.
     csv.field_size_limit(sys.maxsize)
     start = position = stream.tell()
     number = 0
@@ -227,7 +227,7 @@ def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
     def lines() -> Iterator[str]:
         nonlocal position, number
         for line in read_lines(stream):
-            encoding = "utf-8" if position else "utf-8-sig"  # a table from Windows begins with a mark
+            encoding = "utf-8" if position else "utf-8-sig"  # Windows: a byte order mark first
             position += len(line)
             number += 1
             yield line.decode(encoding)
@@ -238,7 +238,7 @@ def _records(path: Path, stream: BinaryIO) -> Iterator[tuple[int, list[str]]]:
             if '"' in line:
                 record = next(csv.reader(chain([line], left), delimiter="\t", strict=True))
             else:
-                # The csv module would take eight times the room of a picture, and of the time.
+                # For a picture, the csv module would take eight times the memory and time.
                 record = line.rstrip("\r\n").split("\t")
             if record != [""]:
                 yield start, record
@@ -285,12 +285,12 @@ def _several(image: str, place: str) -> list[str]:
 def _decoded(image: str, place: str) -> bytes:
     try:
         return base64.b64decode(image, validate=True)
-    except ValueError as error:  # binascii.Error is one; so is a letter beyond ASCII
+    except ValueError as error:  # binascii.Error is a ValueError, as is a non-ASCII letter
         raise DataError(f"`image` is not base64: {error}", where=place, fix="download it again") from None
 
 
 def question_of(row: TsvRow, source: str, categories: Collection[str]) -> Sample:
-    """The visual-search question of a row, without tools; `extra` keeps its index and its categories.
+    """The visual-search question of a row, without tools; `extra` keeps its index and categories.
 
     Raises:
         DataError: If its category is not one of `categories`, or it has no options or no answer.

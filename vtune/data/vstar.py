@@ -19,28 +19,28 @@ from vtune.schema.sample import Evidence, Sample
 from vtune.verifiers import choice
 
 SOURCE = "vstar"
-"""As in the data of CodeV and DeepEyes."""
+"""The same name as in the data of CodeV and DeepEyes."""
 CATEGORIES = ("direct_attributes", "relative_position")
-"""The folders of the 191 questions; the two others of the published data set are not part of them."""
+"""The folders with the 191 questions; the published data set has two more, which are not among them."""
 PICTURES = (".jpg", ".jpeg", ".png")
 QUESTIONS = "test_questions.jsonl"
-"""In the folder: the questions as they are asked, their options in the official order."""
+"""File in the folder: the questions as asked, with their options in the official order."""
 _OPTION = re.compile(r"^\(([A-Z])\) (.*)$", re.MULTILINE)
 
 
 def read_vstar(path: Path) -> Iterator[Sample]:
-    """The questions of the published folder, with their target boxes, or of its TSV form, without.
+    """The questions of the published folder, with target boxes, or of its TSV form, without them.
 
-    Options have the order of `test_questions.jsonl`, or of the TSV. A folder without that file has the
-    order of its annotations, in which the right one always comes first, so that whoever asks has to shuffle
-    them. They also have to say which tools they offer (`vtune.data.offer`).
+    Options have the order of `test_questions.jsonl`, or of the TSV. Without that file, a folder gives the
+    order of its annotations, in which the right option always comes first, so that the caller has to shuffle
+    them. The caller also chooses the tools to offer (`vtune.data.offer`).
 
     Args:
         path: The folder with `direct_attributes` and `relative_position`, or a TSV with the columns index,
             image, question, A, B …, answer and category.
 
     Raises:
-        DataError: If something is missing or not as published, with its place.
+        DataError: If something is missing or not as published; names the place.
     """
     for _, entry in scan_vstar(path):
         if isinstance(entry, DataError):
@@ -49,7 +49,7 @@ def read_vstar(path: Path) -> Iterator[Sample]:
 
 
 def scan_vstar(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
-    """(its file, the sample or the error that `read_vstar` would raise there), one entry per question.
+    """One entry per question: (its file, the sample or the error that `read_vstar` would raise there).
 
     Raises:
         DataError: If the folder or the TSV as a whole is not as published.
@@ -89,7 +89,7 @@ def _folder(path: Path) -> Iterator[tuple[Path, Sample | DataError]]:
 
 
 def _asked(file: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Path of a picture -> (its options in the official order, the letter of the right one).
+    """Picture path -> (its options in the official order, the letter of the right one).
 
     Raises:
         DataError: If a row is not as published.
@@ -114,7 +114,7 @@ def _as_asked(sample: Sample, asked: Mapping[str, tuple[tuple[str, ...], str]], 
     """The sample with its options in the official order.
 
     Raises:
-        DataError: If the file has other options for its picture, or another right one.
+        DataError: If the file has different options for its picture, or a different right one.
     """
     if not asked:
         return sample

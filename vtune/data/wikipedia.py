@@ -1,8 +1,8 @@
 """Wikipedia as a corpus: the articles of a dump, cut into passages of equal word count.
 
-The paper that trained search agents says of its corpus that it is a local Wikipedia (Dong et al. 2026, §4.1);
-passages of 100 words under the title of their article are those of Karpukhin et al. 2020 (arXiv:2004.04906,
-§4.1), on which the published `wiki-18` corpora of search agents rest.
+The paper on training search agents only says that its corpus is a local Wikipedia (Dong et al. 2026, §4.1);
+passages of 100 words under the title of their article follow Karpukhin et al. 2020 (arXiv:2004.04906, §4.1),
+on which the published `wiki-18` corpora of search agents are based.
 """
 
 import bz2
@@ -22,17 +22,17 @@ from vtune.files.reading import check_input
 from vtune.tools.scripts import UNBROKEN
 
 DUMPS = (".xml", ".bz2", ".gz")
-"""How files that MediaWiki exports end: plain or packed XML."""
+"""File endings of MediaWiki exports: plain or compressed XML."""
 
 _HIDDEN_KEYS = ("6", "14")
-"""MediaWiki's numbers of the namespaces of files and of categories."""
+"""MediaWiki's namespace numbers of files and categories."""
 _OPENING = r"(\[{\u2018\u201c\xab\uff08\uff3b\uff5b\u3008\u300a\u300c\u300e\u3010\u3014\u3016"
-"""Brackets and quotation marks that belong to what follows; for a set of a pattern."""
+"""Opening brackets and quotation marks, which belong to the following text; for use in a character class."""
 _WORD = re.compile(
     rf"[^\w\s]*[{UNBROKEN}]{{1,2}}[^\w\s{_OPENING}]*"
     rf"|[^\s{UNBROKEN}]+(?:(?<![{_OPENING}])|(?![{_OPENING}{UNBROKEN}]))"
 )
-"""What stands between spaces. Where there are none, two characters, as in an index, with their marks."""
+"""A run of text between spaces; in scripts without spaces two characters, as in an index, with marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,21 @@ class Article:
     id: str
     title: str
     text: str
-    """Running text, without markup."""
+    """Plain text, without markup."""
     unclosed: bool = False
-    """Whether markup in it is never closed (see `vtune.data.wikitext`)."""
+    """Whether it contains markup that is never closed (see `vtune.data.wikitext`)."""
 
 
 def read_articles(path: Path) -> Iterator[Article]:
     """The articles of a dump, one in memory at a time.
 
     Args:
-        path: A file of dumps.wikimedia.org (`…-pages-articles.xml.bz2`; redirects, and pages that are no
-            articles, are left out); or rows of `title` and `text`, and maybe `id`, as `wikimedia/wikipedia`
-            has them: JSON lines or Parquet, a file or a folder.
+        path: A file of dumps.wikimedia.org (`…-pages-articles.xml.bz2`; redirects and pages that are not
+            articles are left out); or rows with `title`, `text` and optionally `id`, as in
+            `wikimedia/wikipedia`: JSON lines or Parquet, a file or a folder.
 
     Raises:
-        DataError: If it cannot be read, with file and row.
+        DataError: If it cannot be read; names file and row.
     """
     if path.is_file() and path.suffix in DUMPS:
         yield from _dumped(path)
@@ -83,8 +83,8 @@ def read_articles(path: Path) -> Iterator[Article]:
 def passages(article: Article, words: int) -> Iterator[str]:
     """The text in pieces of `words` words, the last one shorter.
 
-    Words are what stands between spaces; of Chinese, Japanese, Thai, Lao, Khmer and Burmese, which have none,
-    two characters count as a word.
+    Words are separated by spaces; in Chinese, Japanese, Thai, Lao, Khmer and Burmese, which have none, two
+    characters count as a word.
     """
     ends = [word.end() for word in _WORD.finditer(article.text)]
     start = 0
@@ -112,7 +112,7 @@ def _pages(stream: Any) -> Iterator[Article]:
     hidden = set(HIDDEN_SPACES)
     events = ElementTree.iterparse(stream, events=("start", "end"))
     _, root = next(events)
-    space = root.tag.removesuffix("mediawiki")  # each version of the format has a namespace of its own
+    space = root.tag.removesuffix("mediawiki")  # each version of the format has its own namespace
     if root.tag == space:
         raise ElementTree.ParseError(f"the root is <{root.tag}>, not <mediawiki>")
     for event, page in events:
@@ -129,4 +129,4 @@ def _pages(stream: Any) -> Iterator[Article]:
             said = plain_text(page.findtext(f"{space}revision/{space}text") or "", hidden)
             number, title = page.findtext(f"{space}id") or "", page.findtext(f"{space}title") or ""
             yield Article(number, title, said.text, said.unclosed)
-        root.clear()  # else the whole dump would stay in memory
+        root.clear()  # otherwise the whole dump would stay in memory

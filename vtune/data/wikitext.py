@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 HIDDEN_SPACES = frozenset({"file", "image", "category"})
-"""Namespaces whose links show no words, in lower case: every wiki knows them by these names, too."""
+"""Namespaces whose links show no words, in lower case; these English names work in every wiki."""
 
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _DROPPED = re.compile(
@@ -18,18 +18,18 @@ _DROPPED = re.compile(
 _PARAGRAPH_END = re.compile(r"\n[ \t]*\n|\n(?==)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _FENCE = re.compile(r"\{\{|\}\}|\{\||\|\}(?!\})")
-"""Where a template or a table begins or ends; `|}}` ends a template whose last argument is empty."""
+"""Start or end of a template or table; `|}}` ends a template whose last argument is empty."""
 _BRACKETS = re.compile(r"\[\[|\]{2,}")
 _DEEPEST = 40
-"""Links within links; ours. Those around them are not links, so that time stays in proportion to the text."""
+"""Limit on nested links (ours). Outer ones are not treated as links, so that time stays linear."""
 _URL = re.compile(r"\[(?:https?:|ftp:|mailto:)?//[^\s\[\]]*+[ \t]*+([^\[\]\n]*+)\]")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*|simple")
-"""Of a link to the same article elsewhere, `de:`; titles (`It: Chapter Two`) begin with a capital."""
+"""Prefix of a link to the article in another language, `de:`; titles (`It: Chapter Two`) are capitalised."""
 _FILE = re.compile(
     r"\.(?:jpe?g|png|gif|svg|tiff?|webp|xcf|og[gav]|opus|web[mp]|mp[34]|wav|flac|midi?|pdf|djvu)\s*\Z",
     re.IGNORECASE,
 )
-"""How a link to a file ends, whatever its wiki calls files."""
+"""Ending of a link to a file, whatever its wiki calls the namespace."""
 _HEADING = re.compile(r"^=[^\n]*=[ \t]*$", re.MULTILINE)
 _MARKS = re.compile(r"'{2,}|__[A-Z]+__|^[*#:;]+[ \t]*", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
@@ -39,7 +39,7 @@ _Tag = re.Match[str]
 
 
 class Plain(NamedTuple):
-    """What an article says."""
+    """The text of an article."""
 
     text: str
     unclosed: bool
@@ -47,19 +47,19 @@ class Plain(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """Markup that is taken out."""
+    """Markup to remove."""
 
     start: int
     end: int
     closed: bool
-    """If not, it ends with its paragraph."""
+    """If not closed, it ends with its paragraph."""
 
 
 def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
     """The sentences of an article on one line, without templates, tables, references, files and headings.
 
-    Links keep the words that they show. What is never closed is markup to the end of its paragraph, for one
-    typing error must not cost the rest of the article; a comment to the end, as readers see it.
+    Links keep the words that they show. Unclosed markup ends with its paragraph, so that one typo does not
+    cost the rest of the article; an unclosed comment runs to the end, as readers see it.
 
     Args:
         wikitext: MediaWiki markup.
@@ -79,10 +79,10 @@ def plain_text(wikitext: str, hidden: Set[str] = HIDDEN_SPACES) -> Plain:
 
 
 def _elements(text: str) -> list[_Span]:
-    """Elements without running text, without those in others: what looks like a tag there is none.
+    """Elements without running text, except those inside others, where a tag is only text.
 
-    One ends at the next end tag of its name. Where another one begins before that, and the paragraph ends,
-    it was never closed.
+    An element ends at the next end tag of its name. If another element begins before that, and the paragraph
+    ends, it was never closed.
     """
     tags = list(_DROPPED.finditer(text))
     paragraphs = _Paragraphs(text)
@@ -101,7 +101,7 @@ def _elements(text: str) -> list[_Span]:
 
 
 def _ahead(tags: Sequence[_Tag]) -> list[tuple[_Tag | None, _Tag | None]]:
-    """Behind each tag the next end tag of its name, and the next that begins or ends such an element."""
+    """For each tag: the next end tag of its name, and the next tag of its name of either kind."""
     found, ends, following = [], dict[str, _Tag](), dict[str, _Tag]()
     for tag in reversed(tags):
         name = tag[2].lower()
@@ -114,7 +114,7 @@ def _ahead(tags: Sequence[_Tag]) -> list[tuple[_Tag | None, _Tag | None]]:
 
 
 class _Paragraphs:
-    """Where the paragraphs of a text end."""
+    """Finds where the paragraphs of a text end."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -128,11 +128,11 @@ class _Paragraphs:
         return [span for span in _fences(self._text) if span.closed]
 
     def end(self, start: int) -> int:
-        """The end of the paragraph of a place."""
+        """The end of the paragraph that contains a position."""
         return self._ends[bisect_left(self._ends, start)]
 
     def end_outside(self, start: int, until: int) -> int:
-        """The first end from a place on, up to another, outside templates and tables that begin between."""
+        """The first paragraph end after `start` outside templates and tables that begin before `until`."""
         end, fences = self.end(start), self._closed_fences
         first = bisect_left(fences, start, key=lambda span: span.start)
         for n in range(first, len(fences)):  # a slice would copy them all
@@ -145,7 +145,7 @@ class _Paragraphs:
 
 
 def _fences(text: str) -> list[_Span]:
-    """Templates and tables, however deep."""
+    """Templates and tables, at any depth."""
     spans, starts, paragraphs = [], list[int](), _Paragraphs(text)
     for fence in _FENCE.finditer(text):
         if fence[0] in ("{{", "{|"):
@@ -157,7 +157,7 @@ def _fences(text: str) -> list[_Span]:
 
 
 def _without(text: str, spans: Sequence[_Span], instead: str) -> str:
-    """The text without spans, which are in order and may lie in each other."""
+    """The text without spans, which are sorted and may be nested."""
     kept, end = [], 0
     for span in spans:
         if span.start >= end:
@@ -167,8 +167,8 @@ def _without(text: str, spans: Sequence[_Span], instead: str) -> str:
 
 
 def _without_links(text: str, hidden: Set[str]) -> str:
-    """With the words of links in their place, in one pass: captions of files have links in them."""
-    open_links: list[list[str]] = [[]]  # the text around all links, then a link each, the innermost last
+    """The text with links replaced by their words, in one pass: captions of files contain links."""
+    open_links: list[list[str]] = [[]]  # the text outside links, then one list per open link, innermost last
     end = 0
     for found in _BRACKETS.finditer(text):
         open_links[-1].append(text[end : found.start()])
@@ -179,7 +179,7 @@ def _without_links(text: str, hidden: Set[str]) -> str:
                 open_links[0] += ["[[", *open_links.pop(1)]
             continue
         pairs, odd = divmod(len(found[0]), 2)
-        open_links[-1].append("]" * odd)  # that of a URL in the link
+        open_links[-1].append("]" * odd)  # closes a URL inside the link
         for _ in range(pairs):
             if len(open_links) == 1:
                 open_links[0].append("]]")
@@ -191,7 +191,7 @@ def _without_links(text: str, hidden: Set[str]) -> str:
 
 
 def _words_of(link: str, hidden: Set[str]) -> str:
-    """What a link shows: titles have colons, too (`Star Wars: Episode IV`)."""
+    """The words that a link shows. Titles may contain colons, too (`Star Wars: Episode IV`)."""
     target, _, words = link.partition("|")
     space, colon, name = target.strip().partition(":")
     if colon and space and (_is_hidden(space, hidden) or _FILE.search(name)):

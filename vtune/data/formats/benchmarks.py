@@ -37,7 +37,7 @@ from vtune.verifiers.choice import chosen_letter, lettered
 
 
 def read_vstar_rows(path: Path, options: Options) -> Iterator[Found]:
-    """V*: its folder, an entry for each annotation file (place without a row), or its TSV, one per row."""
+    """V*: its folder, one entry per annotation file (place without a row), or its TSV, one entry per row."""
     for number, (file, entry) in enumerate(scan_vstar(path)):
         yield Place(file, number if path.is_file() else None, path.stem), _opened(entry)
 
@@ -47,7 +47,7 @@ def _scan_vstar(path: Path) -> Iterator[Sample | DataError]:
 
 
 def read_hrbench_rows(path: Path, options: Options) -> Iterator[Found]:
-    """HR-Bench: one entry per row; a row at a time is in memory."""
+    """HR-Bench: one entry per row; only one row is in memory at a time."""
     for number, entry in enumerate(scan_hrbench(path)):
         yield Place(path, number, path.stem), _opened(entry)
 
@@ -65,7 +65,7 @@ def _opened(entry: Sample | DataError) -> Sample | DataError:
 
 
 def _check_question(sample: Sample) -> None:
-    """Check that there is a question, with a right option that no other equals; wrong ones may be alike.
+    """Check that there is a question and that no other option equals the right one; wrong ones may be equal.
 
     Raises:
         DataError: If not.
@@ -86,12 +86,12 @@ def _check_question(sample: Sample) -> None:
 
 
 def _tsv(*columns: str) -> Look:
-    """A TSV of VLMEvalKit with columns that no other has."""
+    """A VLMEvalKit TSV with columns that no other has."""
     return lambda glance: {"index", "image", *columns} <= glance.header
 
 
 def _rows(*columns: str) -> Look:
-    """Rows as they are on the hub, not those that somebody has made traces of."""
+    """Rows as they are on the hub, not rows that were turned into traces."""
     return lambda glance: (
         set(columns) <= glance.row.keys() and glance.judge is None and not is_conversation(glance)
     )
@@ -102,7 +102,7 @@ _is_vision = _rows("options", "answer", "level", "subject", "decoded_image")
 
 
 def _looks_like_vstar(glance: Glance) -> bool:
-    """Its folders, or its own columns and no more: others name a split, a subject or further levels."""
+    """Its folders, or exactly its own columns: others have a split, a subject or more levels."""
     needed = {"index", "image", "question", "A", "answer", "category"}
     if glance.header:
         return needed <= glance.header <= needed | set("BCD")
@@ -141,7 +141,7 @@ def _add(
     looks: Look = looks_like_none,
     shares: tuple[Look, ...] = (),
 ) -> None:
-    """A benchmark whose reader takes a path and nothing else."""
+    """A benchmark whose reader takes only a path."""
 
     def read(path: Path, options: Options) -> Iterator[Found]:
         for number, entry in enumerate(scan(path)):

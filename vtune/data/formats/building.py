@@ -22,12 +22,12 @@ from vtune.verifiers import VERIFIERS, choice, counting, exact, judge, math, ocr
 SEVERAL = (exact.NAME, ocr.NAME, judge.NAME)
 """Verifiers that accept several reference answers per row."""
 OF_TEXT = (*SEVERAL, choice.NAME, counting.NAME, math.NAME)
-"""Verifiers whose ground truth is one text or number; that of others may itself be a list."""
+"""Verifiers whose ground truth is one text or number; for others the ground truth may itself be a list."""
 RATIOS = ("accuracy_ratio", "format_ratio", "tool_ratio")
 """Columns of a row's weights."""
 
 Found = tuple[Place, Sample | Trajectory | DataError]
-"""The result for a row; an error names the remedy."""
+"""The result for a row; an error says how to fix it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,29 +35,28 @@ class Options:
     """What the caller of an import sets besides the path."""
 
     images: Path | None = None
-    """Folder that picture paths are relative to; None: that of the file, or the folder that was given for it.
+    """Folder that picture paths are relative to; None: the folder of the file, or the folder given as the
+    path.
     """
     verifier: str | None = None
-    """Judges the rows that name none, whatever a column map gives to every row; None: the one that suits the
-    ground truth."""
+    """Verifier for rows that name none, even if a column map sets one for every row; None: the one that suits
+    the ground truth."""
     tools: tuple[ToolName, ...] | None = None
-    """What the model may call, and whose prompt it reads (see `vtune.data.offer`); None: as the rows say."""
+    """Tools that the model may call, with their prompt (see `vtune.data.offer`); None: as the rows say."""
     columns: Path | None = None
     """Column map, only for `hf`."""
     passed_over: Callable[[str, str], None] = lambda why, what: None
-    """Called with (why, what) for everything that a reader skips by a rule of its own, once for each."""
+    """Called with (why, what) once for everything that a reader skips by its own rules."""
 
     def base(self, file: Path) -> Path:
-        """The folder that a file's picture paths are relative to; for files that are read as one, their
-        folder.
-        """
+        """The folder that a file's picture paths are relative to; for files read as one, their folder."""
         if self.images is not None:
             return self.images
         return file if file.is_dir() else file.parent
 
 
 def each(rows: Iterable[Raw], convert: Callable[[Row, Place], Sample | Trajectory]) -> Iterator[Found]:
-    """Every row converted; a failing one is an error in its place, and the next one follows."""
+    """Every row converted; a row that fails yields an error in its place, and reading goes on."""
     for place, row in rows:
         if isinstance(row, DataError):
             yield place, row
@@ -93,7 +92,7 @@ def build_sample(
     """A sample, checked like a row of our own layout.
 
     Args:
-        place: Its row is the id where `identity` is None.
+        place: Its row becomes the id if `identity` is None.
         source: `data_source`.
         turns: Rows of `prompt`.
         images: Pictures with their bytes.
@@ -104,13 +103,13 @@ def build_sample(
         answer: The reference as a person would say it.
         verifier_parm: Options of the verifier.
         ratios: Weights of accuracy, format and tool.
-        tools: What the model may call.
+        tools: Tools that the model may call.
         evidence: Rows of `evidence`.
-        choices: Options of a multiple choice.
-        extra: What else the row holds.
+        choices: Options of a multiple-choice question.
+        extra: The rest of the row.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     _check_asked(turns)
     row = {
@@ -134,7 +133,7 @@ def build_sample(
 
 
 def _extra_info(more: dict[str, Any], identity: str | None, source: str, place: Place) -> dict[str, Any]:
-    """What else a row holds, with the sample's id; another `id` among it goes into `more_json`."""
+    """The rest of a row with the sample's id; a different `id` in it goes into `more_json`."""
     other = more.pop("id", None)
     if other is not None and str(other) != identity:
         kept = json_object("extra_info.more_json", more.get("more_json"))
@@ -146,7 +145,7 @@ def _check_asked(turns: Sequence[Row]) -> None:
     """Check that a user asks something.
 
     Raises:
-        DataError: If no turn is the user's, or all of them hold only pictures.
+        DataError: If there is no user turn, or all user turns hold only pictures.
     """
     users = [turn for turn in turns if turn["role"] == "user"]
     if not users:
@@ -159,7 +158,7 @@ def _check_asked(turns: Sequence[Row]) -> None:
 
 
 def own_id(source: str, place: Place) -> str:
-    """The id of a row that has none: its place, made unique by the source."""
+    """The id for a row that has none: its place, made unique by the source."""
     return place.id if place.name == source else f"{source}/{place.id}"
 
 
@@ -172,22 +171,22 @@ def judged(
     choices: tuple[str, ...] | None = None,
     model: bool = False,
 ) -> dict[str, Any]:
-    """Ground truth, verifier, its options and the choices, for a row that names no verifier.
+    """Ground truth, verifier, verifier options and choices for a row that names no verifier.
 
     Args:
-        question: The user's turn; options that it lists become the choices.
-        truth: What the file gives: a text or number, or a list whose first entry is the reference and
-            whose others are right as well; boxes, where the verifier that the caller names judges boxes.
-        options: `verifier` of it decides, where given.
-        column: Where the truth stands, for errors.
-        choices: The options, where the file gives them apart from the question.
-        model: Whether the file leaves judging to a model.
+        question: The user's turn; options listed in it become the choices.
+        truth: As in the file: a text or number, or a list whose first entry is the reference and whose other
+            entries are also right; boxes, if the caller's verifier judges boxes.
+        options: Its `verifier` takes precedence, if set.
+        column: Column of the truth, for errors.
+        choices: The options, if the file lists them separately from the question.
+        model: Whether the file expects a model to judge.
 
     Returns:
         Keyword arguments of `build_sample`.
 
     Raises:
-        DataError: If there is no truth, or it has several forms and the verifier takes one.
+        DataError: If there is no truth, or several, and the verifier takes only one.
     """
     listed_boxes = not isinstance(truth, str) or truth.lstrip().startswith("[")
     if options.verifier is not None and VERIFIERS[options.verifier].answers_in_boxes and listed_boxes:
@@ -207,7 +206,7 @@ def judged(
     listed = listed_options(question) if choices is None else choices
     verifier = options.verifier or guess_verifier(texts[0], listed, model=model)
     if len(texts) > 1 and options.verifier is None and verifier not in SEVERAL:
-        verifier = judge.NAME if model else exact.NAME  # the others know a single reference
+        verifier = judge.NAME if model else exact.NAME  # the other verifiers take a single reference
     if len(texts) > 1 and verifier not in SEVERAL:
         raise DataError(
             f"{len(texts)} reference answers, and verifier `{verifier}` takes one",
@@ -224,5 +223,5 @@ def judged(
 
 
 def others(row: Mapping[str, Any], *used: str) -> dict[str, Any]:
-    """The remaining columns, without empty ones: they go to `extra_info`."""
+    """The remaining columns, without empty ones; they go to `extra_info`."""
     return {key: value for key, value in row.items() if key not in used and value is not None}

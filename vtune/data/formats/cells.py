@@ -1,7 +1,7 @@
 """Rows of text files as written: CSV and TSV, whose cells are text, and JSON.
 
-Libraries guess types by the look of the cells. 007 becomes 7, an id of 17 digits another one, and a date a
-timestamp, all of it before anybody could object.
+Libraries guess types from how cells look: 007 becomes 7, a 17-digit id becomes a different one, and a date
+becomes a timestamp, before the caller can intervene.
 """
 
 import csv
@@ -20,9 +20,9 @@ from vtune.files.reading import MAX_DOCUMENT, MAX_LINE, open_input, read_lines
 from vtune.schema.fields import Row
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".json": None, ".jsonl": None, ".ndjson": None}
-"""Of the cells, by the ending of a file; None: JSON lines, or a JSON array of rows."""
+"""Cell separator by file ending; None: JSON lines, or a JSON array of rows."""
 FIRST = 100
-"""Rows of JSON whose columns are known before the first is read (ours): rows may leave out what is empty."""
+"""JSON rows scanned for columns before the first row is yielded (ours): rows may omit empty columns."""
 
 
 class Cells(dict[str, Any]):
@@ -36,11 +36,11 @@ class TextFile:
     address: str
     """A path, or a URL that `fsspec` opens."""
     separator: str | None
-    """Between cells; None: JSON."""
+    """Separator between cells; None: JSON."""
 
 
 Located = tuple[str, int | None, Any]
-"""Path or address of a file, a number of a row in it (None: all of it), and the row or a DataError."""
+"""File path or address, row number in it (None: the whole file), and the row or a DataError."""
 
 
 def text_file(path: Path) -> TextFile | None:
@@ -50,7 +50,7 @@ def text_file(path: Path) -> TextFile | None:
 
 
 def text_rows(files: Iterable[TextFile]) -> Iterator[Located]:
-    """Every row of files; an unreadable one is an error in its place, and the next one follows."""
+    """Every row of the files; an unreadable row yields an error in its place, and reading goes on."""
     for file in files:
         try:
             with _open(file.address) as stream:
@@ -68,24 +68,24 @@ def text_rows(files: Iterable[TextFile]) -> Iterator[Located]:
 
 
 def columns(rows: Iterable[Row | DataError], wanted: Sequence[str]) -> list[str]:
-    """The columns that rows have, as far as it takes to see the wanted ones; empty where no row can be read.
+    """The columns of the rows, scanned until the wanted ones appear; empty if no row can be read.
 
     Args:
-        rows: Of these files, from the first one on.
-        wanted: Columns that may be missing in the first rows, and not in all.
+        rows: The files' rows, from the first one on.
+        wanted: Columns that may be missing in the first rows, but not in all.
     """
     there: dict[str, None] = {}
     for number, row in enumerate(rows):
         if not isinstance(row, DataError):
             there |= dict.fromkeys(row)
-        # The header of a table says all at once.
+        # The header of a table names all columns at once.
         if isinstance(row, Cells) or (number >= FIRST and there.keys() >= set(wanted)):
             break
     return list(there)
 
 
 def heading(file: TextFile) -> list[str]:
-    """The columns that a table names, also where no row follows; empty where none can be read, or of JSON."""
+    """The columns in a table's header, even if no row follows; empty if it cannot be read, and for JSON."""
     if file.separator is None:
         return []
     with suppress(OSError, csv.Error, UnicodeDecodeError), _open(file.address) as stream:
@@ -94,7 +94,7 @@ def heading(file: TextFile) -> list[str]:
 
 
 def other_separator(file: TextFile, there: Sequence[str]) -> str:
-    """What seems to separate the cells of a table that was read as one column; empty if nothing does."""
+    """The likely separator of a table that was read as a single column; empty if there is no candidate."""
     if file.separator is None or len(there) != 1:
         return ""
     marks = (mark for mark in (";", "\t", "|", ",") if mark != file.separator)
@@ -102,7 +102,7 @@ def other_separator(file: TextFile, there: Sequence[str]) -> str:
 
 
 def saved_otherwise(files: Sequence[TextFile], there: Sequence[str]) -> str:
-    """How to save files whose columns are not what they should be; empty where nothing speaks for it.
+    """How to save files whose columns are not as expected; empty if there is no hint.
 
     Args:
         files: At least one.
@@ -126,7 +126,7 @@ def _open(address: str) -> BinaryIO:
 
 
 def _json(stream: BinaryIO) -> Iterator[Row | DataError]:
-    """Rows of JSON lines, or of one array; an object over many lines is one."""
+    """Rows of JSON lines, or of one array; an object that spans many lines is one row."""
     begin = b""
     while not begin.strip(b"\xef\xbb\xbf \t\r\n") and (more := stream.read(1)):
         begin += more
@@ -148,15 +148,15 @@ def _json(stream: BinaryIO) -> Iterator[Row | DataError]:
 
 
 def _table(stream: BinaryIO, separator: str) -> Iterator[Row | DataError]:
-    """Rows below a header. After text that is not of a table, nothing of the file is read any more."""
-    # The limit of the csv module is one for the process, and 128 kB: less than a picture in base64.
+    """Rows below a header. After text that is not a table, the rest of the file is not read."""
+    # The csv module's limit is process-wide, and its default of 128 kB is less than a picture in base64.
     csv.field_size_limit(sys.maxsize)
     lines = _Lines(stream)
     records = csv.reader(lines, delimiter=separator)
     header: list[str] | None = None
     try:
         for record in records:
-            if lines.ended:  # within a record: the module would take what there is for a cell
+            if lines.ended:  # in a record: csv would accept the text so far as a cell
                 raise csv.Error("a quote is not closed")
             lines.next_record()
             if not record:
@@ -173,14 +173,14 @@ def _table(stream: BinaryIO, separator: str) -> Iterator[Row | DataError]:
 
 
 class _Lines:
-    """The lines of a stream as texts, and where the reader of records stands."""
+    """The lines of a stream as text, with the current position of the record reader."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._lines = read_lines(stream)
         self._number = 0
         self._length = 0
         self.begin = 1
-        """Line, from 1, in which the record began that is being read."""
+        """Line, from 1, on which the current record began."""
         self.ended = False
 
     def __iter__(self) -> Iterator[str]:
@@ -191,7 +191,7 @@ class _Lines:
         if line is None:
             self.ended = True
             raise StopIteration
-        # A table from Windows begins with a mark.
+        # Tables from Windows begin with a byte order mark.
         text = line.decode("utf-8" if self._number else "utf-8-sig")
         self._number += 1
         self._length += len(line)
@@ -200,12 +200,12 @@ class _Lines:
         return text
 
     def next_record(self) -> None:
-        """The reader has come to the end of a record."""
+        """Called when the reader reaches the end of a record."""
         self.begin, self._length = self._number + 1, 0
 
 
 def _header(record: Sequence[str]) -> list[str]:
-    """Names of the columns, each one once, as pandas has them."""
+    """Column names, made unique as pandas does."""
     names: list[str] = []
     for place, cell in enumerate(record):
         name = cell or f"Unnamed: {place}"
@@ -215,7 +215,7 @@ def _header(record: Sequence[str]) -> list[str]:
 
 
 def _row(header: Sequence[str], record: Sequence[str], separator: str) -> Cells | DataError:
-    """The row of a record. Programs leave out empty cells at the end, or have some more."""
+    """The row of a record. Programs omit empty cells at the end, or add some."""
     if any(record[len(header) :]):
         what = "tabs" if separator == "\t" else f"{separator!r}"
         return DataError(

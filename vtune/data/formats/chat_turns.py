@@ -12,9 +12,9 @@ from vtune.schema.message import IMAGE
 from vtune.tools.calls import ANSWER_OPEN, CLOSE, OPEN, tool_response, tools_block
 
 TURNS = ("messages", "conversations", "conversation")
-"""Columns of turns."""
+"""Columns that may hold the turns."""
 PROMPT, COMPLETION = "prompt", "completion"
-"""TRL's columns of what is read and of what is learnt: turns, or a text."""
+"""TRL's columns for what is read and what is learnt: turns, or a text."""
 ASKED, _CALLED, _RETURNED = "user", "call", "tool"
 _ROLES = {
     "system": "system",
@@ -30,9 +30,9 @@ _ROLES = {
     "function": _RETURNED,
     "observation": _RETURNED,
 }
-"""What the trainers call a speaker -> what it is here."""
+"""Names of speakers in the trainers' formats -> role here."""
 _LEARNT = ("loss", "weight")
-"""What ms-swift and OpenAI call whether a turn is learnt."""
+"""Keys with which ms-swift and OpenAI mark whether a turn is learnt."""
 _CODE_OPEN, _CODE_CLOSE = "<code>", "</code>"
 OUTPUT_OPEN, OUTPUT_CLOSE = "<sandbox_output>", "</sandbox_output>"
 
@@ -44,14 +44,14 @@ class ChatTurn:
     role: str
     text: str
     pictures: list[Any]
-    """Those within the turn itself."""
+    """Pictures inside the turn itself."""
 
 
 def chat_turns(row: Row) -> list[ChatTurn]:
-    """The turns of a row, which alternate from the assistant's first on, with the tools that it offers.
+    """The turns of a row, alternating from the assistant's first turn on, with the tools that the row offers.
 
     Raises:
-        DataError: If they are not of the layout, or one is not to be learnt.
+        DataError: If they do not follow the layout, or a turn is marked as not to be learnt.
     """
     turns = _joined(_turns(row))
     if (schemas := _schemas(row)) and not any("<tools>" in turn.text for turn in turns):
@@ -60,7 +60,7 @@ def chat_turns(row: Row) -> list[ChatTurn]:
 
 
 def _turns(row: Row) -> list[ChatTurn]:
-    """The turns of a row, a system text that stands beside them first."""
+    """The turns of a row, starting with a system text that is stored in its own column."""
     if row.get(COMPLETION) is not None and first(row, *TURNS) is None:
         turns = _prompted(row)
     else:
@@ -74,10 +74,11 @@ def _turns(row: Row) -> list[ChatTurn]:
 
 
 def _prompted(row: Row) -> list[ChatTurn]:
-    """The turns of a prompt and its completion. A text is one turn, not JSON: an answer may be a list.
+    """The turns of a prompt and its completion. A text is one turn and is not parsed as JSON, as an answer
+    may be a list.
 
     Raises:
-        DataError: If the prompt has a turn of the assistant: TRL learns the completion alone.
+        DataError: If the prompt has an assistant turn: TRL learns only the completion.
     """
     asked, said = needed(row, PROMPT), row[COMPLETION]
     if isinstance(asked, str):
@@ -120,7 +121,7 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
         thought = text_of(f"{column}[{number}].reasoning_content", thought)
         text = f"<think>\n{thought}\n</think>\n\n{text}".rstrip()
     if role == _CALLED:
-        thought, end, said = text.rpartition("</think>")  # LLaMA-Factory has it in the turn of the call
+        thought, end, said = text.rpartition("</think>")  # LLaMA-Factory puts it in the call turn
         calls = _json(column, said)
         calls = _written(column, calls if isinstance(calls, list) else [calls])
         text = f"{thought}{end}\n{calls}" if end else calls
@@ -134,7 +135,7 @@ def _turn(column: str, item: Any, number: int) -> ChatTurn:
 
 
 def _content(column: str, value: Any) -> tuple[str, list[Any]]:
-    """The text of a turn, with a mark for each picture, and the pictures that stand in it."""
+    """The text of a turn, with a mark for each picture, and its inline pictures."""
     if value is None or isinstance(value, str):
         return value or "", []
     if not isinstance(value, list):
@@ -153,7 +154,7 @@ def _content(column: str, value: Any) -> tuple[str, list[Any]]:
 
 
 def _written(column: str, calls: Sequence[Any]) -> str:
-    """Calls as the assistant writes them."""
+    """Calls in the form in which the assistant writes them."""
     lines = []
     for call in calls:
         name = call.get("name") if isinstance(call, Mapping) else None
@@ -170,7 +171,7 @@ def _written(column: str, calls: Sequence[Any]) -> str:
 
 
 def _joined(turns: Sequence[ChatTurn]) -> list[ChatTurn]:
-    """Turns that alternate from the assistant's first on: what it writes, and all that comes back."""
+    """Turns that alternate from the assistant's first turn on: what it writes, and what comes back."""
     found: list[ChatTurn] = []
     begun = False
     for turn in turns:
@@ -188,7 +189,7 @@ def _joined(turns: Sequence[ChatTurn]) -> list[ChatTurn]:
 
 
 def _framed(text: str, before: Sequence[ChatTurn]) -> str:
-    """What a tool says in the frame that its call asks for, if it is in none."""
+    """A tool's output, framed as its call requires unless it already has a frame."""
     if ANSWER_OPEN in text or OUTPUT_OPEN in text:
         return text
     by_code = bool(before) and final_code(before[-1].text) is not None
@@ -196,7 +197,7 @@ def _framed(text: str, before: Sequence[ChatTurn]) -> str:
 
 
 def final_code(text: str) -> str | None:
-    """The code at the end of a turn; None if it ends otherwise."""
+    """The code at the end of a turn; None if the turn does not end with code."""
     text = text.rstrip()
     if not text.endswith(_CODE_CLOSE) or _CODE_OPEN not in text:
         return None
@@ -219,7 +220,7 @@ def _schemas(row: Row) -> list[Mapping[str, Any]]:
 
 
 def _offer(turns: list[ChatTurn], schemas: Sequence[Mapping[str, Any]]) -> None:
-    """Offer tools at the end of the system turn, as the template does."""
+    """Add the tools at the end of the system turn, as the chat template does."""
     block = tools_block(schemas)
     if turns[0].role == "system":
         turns[0].text = f"{turns[0].text}\n\n{block}"

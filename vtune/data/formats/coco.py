@@ -1,11 +1,10 @@
 """Instance annotations in COCO's layout as perception tasks: detection, grounding and counting.
 
 Ground truths of boxes are integers in 0-1000, relative to width and height, as in V-Triune (appendix A);
-`verifier_parm` says so. A photograph of COCO gives one question of detection, one of counting for each
-category, and one of grounding for each category that is there once. V3Det and Objects365 give detection
-alone, as in V-Triune: of their many categories some contain others (a cup, a mug), so that nobody can say
-how many there are. `vtune data make coco` makes other questions of COCO's files: regions and counts that
-a crop helps with.
+`verifier_parm` says so. A COCO photograph gives one detection question, one counting question per category,
+and one grounding question per category that appears exactly once. V3Det and Objects365 give only detection,
+as in V-Triune: some of their many categories contain others (a cup, a mug), so counts are uncertain. `vtune
+data make coco` makes other questions from COCO's files: regions and counts for which a crop helps.
 """
 
 import json
@@ -33,16 +32,16 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import counting, detection, grounding
 
 FORMAT_RATIO = 0.1
-"""Of detection and grounding, as in the published rows of V-Triune."""
+"""Weight of the format in detection and grounding, as in the published rows of V-Triune."""
 SPACE = 1000
 PHOTOGRAPHS = "its photographs by --images"
 UNCERTAIN = (
     "categories of photographs whose number there is uncertain (crowds, or objects that are fake, reflected "
     f"or under {MIN_SIDE} px a side)"
 )
-"""What no question is about."""
+"""What no question is asked about."""
 TASKS = (detection.NAME, grounding.NAME, counting.NAME)
-"""Each has the name of the verifier that judges it."""
+"""Each is also the name of the verifier that judges it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +50,22 @@ class Collection:
 
     name: str
     tasks: tuple[str, ...]
-    """The tasks for a photograph."""
+    """The tasks made for each photograph."""
     optional_folders: int
-    """How many leading folders of its paths are missing in some copies of its photographs."""
+    """How many leading folders of its paths are missing in some copies of the photographs."""
     named_photographs: bool
-    """Whether a photograph's id in samples is its path; else the id that the JSON gives."""
+    """Whether samples identify a photograph by its path; otherwise by its id in the JSON."""
 
     def source(self, task: str) -> str:
-        """`data_source` of a task: the name alone where there is no other."""
+        """`data_source` of a task: just the name if there is only one task."""
         return f"{self.name}_{task}" if len(self.tasks) > 1 else self.name
 
 
 COCO = Collection("coco", TASKS, optional_folders=0, named_photographs=False)
 # Paths are `images/n07745046/21_371_….jpg`, ids count from 1 in each split.
 V3DET = Collection("v3det", (detection.NAME,), optional_folders=1, named_photographs=True)
-# Paths are `images/v1/patch8/objects365_v1_00420917.jpg`; archives unpack to `patch8/…`, or are laid flat.
+# Paths are `images/v1/patch8/objects365_v1_00420917.jpg`; archives unpack to `patch8/…`, or into one flat
+# folder.
 OBJECTS365 = Collection("objects365", (detection.NAME,), optional_folders=3, named_photographs=True)
 
 
@@ -85,7 +85,7 @@ def read_objects365(path: Path, options: Options) -> Iterator[Found]:
 
 
 def read_annotated(path: Path, options: Options, collection: Collection) -> Iterator[Found]:
-    """Samples of annotations; the row of a place is the number of the photograph, sorted by id.
+    """Samples of annotations; a place's row is the photograph's number when sorted by id.
 
     Raises:
         DataError: If the file is missing or has another layout.
@@ -115,12 +115,12 @@ def scene_samples(scene: Scene, images: Path, place: Place, collection: Collecti
     """The questions about one photograph; empty if nothing on it can be counted.
 
     Raises:
-        DataError: If the photograph is missing, damaged or of another size.
+        DataError: If the photograph is missing, damaged or of the wrong size.
     """
     groups = [things for _, things in countable(scene)]
     if not groups and not scene.uncountable:
         return
-    # Also where everything is too small to ask about: it may be so because the sizes are wrong.
+    # Checked even if everything is too small to ask about: wrong sizes could be the reason.
     data = photograph(scene.photo, images, optional_folders=collection.optional_folders)
     if not groups:
         return
@@ -143,7 +143,7 @@ def scene_samples(scene: Scene, images: Path, place: Place, collection: Collecti
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """What all questions about a photograph have in common."""
+    """What all questions about a photograph share."""
 
     scene: Scene
     picture: Picture
@@ -152,14 +152,14 @@ class _Asking:
 
     @property
     def photograph(self) -> str:
-        """Its id."""
+        """The photograph's id."""
         photo = self.scene.photo
         if not self.collection.named_photographs:
             return photo.identity
         return PurePosixPath(photo.file_name).with_suffix("").as_posix().removeprefix("images/")
 
     def boxes(self, task: str, identity: str, question: str, things: Sequence[Thing]) -> Sample:
-        """A question that is answered with the boxes of things."""
+        """A question whose answer is the boxes of the things."""
         width, height = self.scene.photo.width, self.scene.photo.height
         truth = json.dumps([_relative(thing, width, height) for thing in things], ensure_ascii=False)
         parm = {"space": "relative_1000", "width": width, "height": height}
@@ -168,7 +168,7 @@ class _Asking:
         )
 
     def count(self, identity: str, question: str, things: Sequence[Thing]) -> Sample:
-        """A question that is answered with the number of things."""
+        """A question whose answer is the number of things."""
         return self._sample(counting.NAME, identity, question, things, truth=str(len(things)))
 
     def _sample(

@@ -14,7 +14,7 @@ from vtune.schema.sample import Sample
 from vtune.tools.python import NAME as PYTHON
 
 ABILITIES = {"vstar": "visual_search", "high_res": "visual_search", "chart": "chart"}
-"""Task families of the sources whose tool calls CodeV's code judges by their pictures."""
+"""Task families of the sources for which CodeV's code judges tool calls by their pictures."""
 TOOL_RATIO = 0.5
 """CodeV's code: 1.0 accuracy + 0.3 format + 0.5 process; the paper has no format part."""
 
@@ -29,7 +29,7 @@ def codev_sample(row: Row, place: Place, options: Options) -> Sample:
     expression.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     environment = row.get("env_name") or ""
     if environment not in ("", "code"):

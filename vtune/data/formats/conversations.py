@@ -1,7 +1,7 @@
 """Cold-start traces of other trainers: chat turns (ms-swift, TRL) or ShareGPT (LLaMA-Factory).
 
-Tool calls stand in the turns themselves (`<code>`, `<tool_call>`), in turns of their own, or in `tool_calls`;
-here they become part of what the assistant writes, in the template of `vtune.tools.calls`.
+Tool calls appear inside the turns (`<code>`, `<tool_call>`), in separate turns, or in `tool_calls`. Here they
+become part of the assistant's text, in the template of `vtune.tools.calls`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ CONVERSATION_COLUMNS = pa.schema(
         (own.KEY, pa.string()),
     ]
 )
-"""As the trainers read them, plus an id, a source and the calls, so that traces come back unchanged."""
+"""The trainers' columns, plus an id, a source and the calls, so that traces round-trip unchanged."""
 
 
 def read_conversations(path: Path, options: Options) -> Iterator[Found]:
@@ -57,9 +57,9 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
     """The trace of a row.
 
     Raises:
-        DataError: If turns are not of the layout, marks and pictures differ in number, a turn shows what no
-            call asked for, or the row says what a trace cannot hold: turns that are not learnt, rejected
-            replies, other media, boxes that stand apart.
+        DataError: If the turns do not follow the layout, the numbers of marks and pictures differ, a turn
+            shows a result that no call asked for, or the row has what a trace cannot hold: turns that are not
+            learnt, rejected replies, other media, boxes in a separate column.
     """
     if place.file.suffix == ".parquet":
         row = _without_nulls(row)
@@ -94,7 +94,7 @@ def conversation_trace(row: Row, place: Place, options: Options) -> Trajectory:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A value without what Parquet adds: its structs have the keys of all rows, a call those of all tools."""
+    """A value without Parquet's nulls: its structs have the keys of all rows, calls those of all tools."""
     if isinstance(value, Mapping):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
@@ -114,14 +114,14 @@ def _check_held(row: Row) -> None:
 
 
 REJECTED = ("rejected", "rejected_response", "rejected_messages", "rejected_images")
-"""Columns of a reply that another one is preferred to, in TRL, ms-swift and LLaMA-Factory."""
+"""Columns of rejected replies in TRL, ms-swift and LLaMA-Factory."""
 
 
 def _check_preferred(row: Row) -> None:
-    """Check that a row holds no reply that others are preferred to.
+    """Check that a row holds no rejected reply.
 
-    A supervised run imitates every trace, so that a rejected reply would be learnt, and one beside a chosen
-    reply lost without a word.
+    A supervised run imitates every trace: a rejected reply would be learnt, and one stored beside a chosen
+    reply would be dropped silently.
     """
     tags = (name for name in ("label", "kto_tag") if str(row.get(name)).lower() == "false")
     if tag := next(tags, None):
@@ -135,7 +135,7 @@ def _check_preferred(row: Row) -> None:
 
 
 def _pictures(row: Row, turns: list[ChatTurn], base: Path) -> tuple[Picture, ...]:
-    """The pictures in the order of their marks; without any mark, they go before the first question."""
+    """The pictures in the order of their marks; without any marks, they go before the first question."""
     inside = [item for turn in turns for item in turn.pictures]
     beside = first(row, "images", "image")
     if inside:
@@ -151,11 +151,11 @@ def _pictures(row: Row, turns: list[ChatTurn], base: Path) -> tuple[Picture, ...
 
 
 def _spoken(turns: Sequence[ChatTurn], *, may_fail: bool) -> tuple[list[Message], list[Call], list[str]]:
-    """Messages, calls, and the origin of each picture that is shown.
+    """Messages, calls, and the origin of each picture shown.
 
     Args:
-        turns: Of the row.
-        may_fail: Whether it is known of each call how it ended: then a call that could not run may be there.
+        turns: The row's turns.
+        may_fail: Whether each call's outcome is stored; if so, a call that could not run is allowed.
     """
     messages: list[Message] = []
     calls: list[Call] = []
@@ -181,11 +181,11 @@ def _spoken(turns: Sequence[ChatTurn], *, may_fail: bool) -> tuple[list[Message]
 def _answered(
     said: ChatTurn, back: ChatTurn, number: int, numbers: Sequence[int], *, may_fail: bool
 ) -> list[Call]:
-    """The calls of a turn with what the next one says of them.
+    """The calls of a turn with what the next turn returns for them.
 
     Raises:
-        DataError: If the turn makes none, another number than is answered, or, unless it `may_fail`, one that
-            cannot run.
+        DataError: If the turn makes no call, the numbers of calls and answers differ, or, unless `may_fail`,
+            a call cannot run.
     """
     where = f"turn {number}"
     if (code := final_code(said.text)) is not None:
@@ -208,7 +208,7 @@ def _answered(
         )
     frames = back.text.split(ANSWER_CLOSE) if len(written) > 1 else [back.text]
     made, start = [], 0
-    for call, frame in zip(written, frames, strict=False):  # behind the last frame stands what is no answer
+    for call, frame in zip(written, frames, strict=False):  # text after the last frame is not an answer
         end = start + frame.count(IMAGE) if call is not written[-1] else len(numbers)
         made.append(shown_call(call.tool, call.arguments, _shown(frame), tuple(numbers[start:end])))
         start = end
@@ -216,7 +216,7 @@ def _answered(
 
 
 def _shown(back: str) -> str:
-    """What came back without the frame that its template gives it."""
+    """What came back, without the frame that its template puts around it."""
     for mark in (ANSWER_OPEN, ANSWER_CLOSE, OUTPUT_OPEN, OUTPUT_CLOSE):
         back = back.replace(mark, "")
     return back
@@ -225,16 +225,16 @@ def _shown(back: str) -> str:
 def conversation_row(trace: Trajectory, index: int) -> Row:
     """A trace as ms-swift and LLaMA-Factory read it. Token ids and rewards cannot be stored.
 
-    What a tool says is a turn of the user, in the frame in which the policy reads it: a turn of a tool would
-    get the frame of the trainer's own template around it.
+    A tool's output is stored as a user turn, in the frame in which the policy reads it: a tool turn would get
+    the frame of the trainer's own template as well.
 
     Args:
         trace: Its pictures hold their bytes.
-        index: Number of the row.
+        index: Row number.
 
     Raises:
-        DataError: If it could not be learnt from, a picture has no bytes, or turns and pictures do not say
-            all of it (see `check_kept`).
+        DataError: If it cannot be learnt from, a picture has no bytes, or the turns and pictures do not
+            represent it completely (see `check_kept`).
     """
     where = f"trace of {trace.sample_id!r}"
     if trace.messages[-1].role != "assistant":
@@ -252,7 +252,7 @@ def conversation_row(trace: Trajectory, index: int) -> Row:
 
 
 def is_conversation(glance: Glance) -> bool:
-    """Whether a row has turns with one of the assistant's, or a prompt and its completion, and no judge."""
+    """Whether a row has turns including the assistant's, or a prompt and its completion, and no judge."""
     turns = first(glance.row, "messages", "conversations", "conversation")
     spoken = turns if isinstance(turns, list) else []
     roles = [first(turn, "role", "from") for turn in spoken if isinstance(turn, Mapping)]

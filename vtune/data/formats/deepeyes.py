@@ -1,7 +1,7 @@
 """DeepEyes-Datasets-47k: verl's layout with `env_name`; three files, one with an extra column.
 
 `data_0.1.2_visual_toolbox_v2` (source vstar) and `data_v0.8_visual_toolbox_v2` (source chart, column
-`rationale`) are zoomed into and judged by a model; `data_thinklite_reasoning_acc` has no tool and is
+`rationale`) use the zoom tool and are judged by a model; `data_thinklite_reasoning_acc` has no tool and is
 judged by rules.
 """
 
@@ -19,7 +19,7 @@ from vtune.schema.sample import Sample
 from vtune.tools.zoom import NAME as ZOOM
 
 ABILITIES = {"vstar": "visual_search", "chart": "chart"}
-"""Where the column says less: source -> task family."""
+"""Source -> task family, where the column is less specific."""
 
 
 def read_deepeyes(path: Path, options: Options) -> Iterator[Found]:
@@ -31,7 +31,7 @@ def deepeyes_sample(row: Row, place: Place, options: Options) -> Sample:
     """The sample of a row; `env_name` says which tools it offers.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     environment = row.get("env_name") or ""
     if environment and not str(environment).startswith("visual_toolbox"):

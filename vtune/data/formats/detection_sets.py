@@ -25,8 +25,8 @@ from vtune.schema.sample import Sample
 from vtune.verifiers import detection
 
 WHOLE = frozenset({"celebrity", "landmark", "logo"})
-"""Subsets of OVDEval that ask for all of their categories, as its `eval_glip.py` does; the others ask for
-`text` and `neg_text` of a picture."""
+"""Subsets of OVDEval whose questions name all of their categories, as in its `eval_glip.py`; the others name
+the picture's `text` and `neg_text`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,18 @@ class _File:
     path: Path
     images: Path
     entries: Sequence[Mapping[str, Any]]
-    """Of `images`."""
+    """Entries of `images`."""
     names: Mapping[int, str]
-    """Id of a category -> its name."""
+    """Category id -> name."""
     annotations: Mapping[int, tuple[Annotation, ...]]
-    """Id of a picture -> what is annotated on it."""
+    """Picture id -> its annotations."""
 
 
 def read_coco_set(path: Path, options: Options) -> Iterator[Found]:
     """COCO's `instances_*.json`: each annotated photograph is asked about its own categories.
 
-    The photographs lie in the folder that the caller names, or as COCO unpacks them, in `val2017` beside
-    `annotations`, or in `images` beside the file.
+    The photographs are in the folder that the caller names; in `val2017` beside `annotations`, where COCO's
+    archives unpack; or in `images` beside the file.
 
     Source: V-Triune, appendix E, which asks about 4,952 of the 5,000 photographs of val2017.
     """
@@ -69,8 +69,8 @@ def read_coco_set(path: Path, options: Options) -> Iterator[Found]:
 def read_ovdeval(path: Path, options: Options) -> Iterator[Found]:
     """OVDEval's folder: `annotations/<subset>.json`, with pictures in `images/<subset>`.
 
-    A question names what is on the picture and hard negatives, in the order of the alphabet: in that of the
-    file the first ones are those that are there.
+    A question names the categories in the picture and hard negatives, in alphabetical order: in file order,
+    those in the picture would come first.
 
     Raises:
         DataError: If there are no annotations.
@@ -114,13 +114,13 @@ def _sample(
     """The question about one picture.
 
     Raises:
-        DataError: If the picture is missing, damaged or of another size.
+        DataError: If the picture is missing, damaged or of the wrong size.
     """
     identity = _identity(entry)
     photo = _photo(file, entry, place)
     data = photograph(photo, file.images)
     annotations = file.annotations.get(identity, ())
-    # A box without an inside, or outside of the picture, is scored in the set; nobody could find it.
+    # A box that is empty or outside the picture is scored in the set, but nobody could find it.
     boxes = [(one, box) for one in annotations if (box := _box(one, photo)) is not None]
     single = [(one, box) for one, box in boxes if not one.crowd]
     truth = [{"label": file.names[one.category], "bbox_2d": list(box)} for one, box in single or boxes]
@@ -147,17 +147,17 @@ def _sample(
 
 
 def _box(one: Annotation, photo: Photo) -> Box | None:
-    """The part of an annotation that is in its picture, xyxy; None where that has no inside."""
+    """The part of an annotation inside its picture, xyxy; None if that part is empty."""
     x, y, width, height = one.sides
     box = clamp((x, y, x + width, y + height), photo.width, photo.height)
     return box if proper(box) else None
 
 
 def _opened(path: Path, images: Path) -> _File:
-    """A file of annotations, which refer to its categories and pictures.
+    """A file of annotations that refer to its categories and pictures.
 
     Raises:
-        DataError: If it is missing, has another layout, or contradicts itself: no set can be scored then.
+        DataError: If it is missing, has another layout, or contradicts itself: then no set can be scored.
     """
     content = read_json(path)
     at = ""
@@ -190,7 +190,7 @@ def _identity(entry: Mapping[str, Any]) -> int:
 
 
 def _photo(file: _File, entry: Mapping[str, Any], place: Place) -> Photo:
-    """What the file says of a picture."""
+    """What the file says about a picture."""
     try:
         return Photo(str(entry["id"]), str(entry["file_name"]), int(entry["width"]), int(entry["height"]))
     except (KeyError, TypeError, ValueError) as error:

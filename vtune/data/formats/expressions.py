@@ -1,7 +1,7 @@
 """RefCOCO, RefCOCO+ and RefCOCOg: where is the thing that an expression refers to?
 
-Two publications: the Parquet folders of lmms-lab, a row for each box with all its expressions, and the one
-TSV file of VLMEvalKit, with a question a row.
+Published in two forms: lmms-lab's Parquet folders, with a row for each box and all its expressions, and
+VLMEvalKit's single TSV file, with one question per row.
 """
 
 import json
@@ -29,11 +29,11 @@ from vtune.verifiers import grounding
 SETS: Mapping[str, str] = MappingProxyType(
     {"refcoco": "RefCOCO", "refcocoplus": "RefCOCO+", "refcoco+": "RefCOCO+", "refcocog": "RefCOCOg"}
 )
-"""Name of a folder, in lower case -> the set."""
+"""Folder name, in lower case -> the set."""
 ASKED = "Where in the image is this: {expression}"
-"""Our wording; protocols have their own."""
+"""Our wording; evaluation protocols have their own."""
 JUDGED: Mapping[str, object] = MappingProxyType({"space": "pixels", "iou": 0.5, "credit": "whole"})
-"""Acc@0.5: one box, met at IoU 0.5 or more."""
+"""Acc@0.5: one box, counted as correct at IoU 0.5 or more."""
 _SPLIT = re.compile(r"(val|testA|testB|test)\b")
 
 
@@ -88,7 +88,7 @@ def _expressions(row: ShardRow, place: Place) -> Iterator[Sample]:
 
 
 def read_refcoco_tsv(path: Path, options: Options) -> Iterator[Found]:
-    """VLMEvalKit's RefCOCO.tsv: eight splits, boxes as shares of the picture's sides."""
+    """VLMEvalKit's RefCOCO.tsv: eight splits, with boxes as fractions of the picture's sides."""
     for number, row in enumerate(scan_tsv(path, ("question", "answer", "category"))):
         place = Place(path, number, path.stem)
         try:
@@ -115,7 +115,7 @@ def _of_tsv(row: TsvRow, place: Place) -> Sample:
 
 
 def _inside(box: Box, picture: Picture) -> Box:
-    """The part of a box that is in its picture, where that is nearly all of it.
+    """The part of a box that is inside its picture, if that is nearly all of it.
 
     Raises:
         DataError: If it is not.
@@ -164,7 +164,7 @@ FORMATS.add(
         "Parquet of lmms-lab/RefCOCO, RefCOCOplus or RefCOCOg",
         takes=("tools",),
         own_questions=True,
-        shares=lambda options: (is_question,),  # its columns, which mean something else there
+        shares=lambda options: (is_question,),  # the same columns, which mean something else there
         specimen=specimens_places.refcoco,
     ),
 )

@@ -1,7 +1,7 @@
 """Any dataset that Hugging Face `datasets` loads: a hub name, folder or file, with a column map.
 
-CSV, TSV and JSON are read here, as they are written: `datasets` guesses types by the look of the cells. So is
-Parquet on this machine: it ends at the first file that has other columns than the one before, or no row.
+CSV, TSV and JSON are read here, as written: `datasets` guesses types from how cells look. So is local
+Parquet: `datasets` stops at the first file with no rows or with other columns than the file before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ Said = str | Column | Word
 
 
 def _named(said: Any) -> Any:
-    """The name of a column of boxes, as the column with what holds where nothing is said."""
+    """A bare column name for boxes, expanded to a column with default settings."""
     return {"column": said} if isinstance(said, str) else said
 
 
@@ -70,7 +70,7 @@ ParmColumn = Annotated[Column | Mapping[str, Any], Field(union_mode="left_to_rig
 
 PARQUET = ".parquet"
 PLACEHOLDERS = ("<ref-object>", "<bbox>")
-"""Marks of ms-swift for the names and the boxes in `objects`."""
+"""ms-swift's placeholders for the names and boxes in `objects`."""
 UNREAD = (
     "decompress it if it is compressed (.gz, .zst); otherwise write Parquet, Arrow, CSV, TSV or JSON lines"
 )
@@ -78,12 +78,12 @@ UNREAD = (
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """Files of one split; they need not have the same columns."""
+    """Files of one split; their columns may differ."""
 
     paths: Sequence[Path]
 
     def columns(self) -> list[str]:
-        """The columns that any of them has; a damaged file is reported when its rows are read."""
+        """The columns that any of the files has; a damaged file is reported when its rows are read."""
         there: dict[str, str] = {}
         for path in self.paths:
             with suppress(DataError):
@@ -91,7 +91,7 @@ class ParquetFiles:
         return list(there)
 
     def rows(self) -> Iterator[Located]:
-        """Every row; a damaged file is an error in the place of its rows, and the next file follows."""
+        """Every row; a damaged file yields one error in place of its rows, and the next file follows."""
         for path in self.paths:
             try:
                 yield from ((str(path), number, row) for number, row in scan_rows(path))
@@ -100,35 +100,35 @@ class ParquetFiles:
 
 
 class ColumnMap(Strict):
-    """Which column means what, in YAML. `source`, `question` and `answer` are required."""
+    """Maps columns to their meaning, in YAML. `source`, `question` and `answer` are required."""
 
     source: Said
     """`data_source`."""
     question: str
     """Column: a text, or turns {role, content}."""
     answer: str
-    """Column: a text, a number, the number of an option from 0, or a list of correct answers. In a text table
-    (CSV) a number beside options is an option's number, and any other cell is the answer as written."""
+    """Column: a text, a number, an option's index from 0, or a list of correct answers. In a text table
+    (CSV), a number beside options is an option's index, and any other cell is the answer as written."""
     images: str | None = None
     """Column: a picture, or a list of them."""
     choices: str | None = None
     """Column: the options."""
     answer_is: AnswerIs | None = None
-    """What the answers of questions with options are; None: decided row by row, if there is only one
+    """What the answers to questions with options are; None: decided row by row, if there is only one
     possibility."""
     id: str | None = None
-    """Column: unique in the dataset; None: the name of the file, or of the split, and the row's number."""
+    """Column: unique in the dataset; None: the name of the file or split, plus the row number."""
     evidence: Boxes | None = None
-    """Column: boxes of the target; a bare name: xyxy in pixels of the stored picture."""
+    """Column: boxes of the target; a bare column name means xyxy in pixels of the stored picture."""
     ability: Said = ""
     """Task family."""
     verifier: Said | None = None
-    """Judges the answer; None, or an empty cell of its column: the one that suits the answer."""
+    """Judges the answer; None, or an empty cell in its column: the verifier that suits the answer."""
     verifier_parm: ParmColumn = Field(default_factory=dict)
-    """Options of the verifier for every row; or the column that has a JSON object of them."""
+    """Options of the verifier for every row; or the column that holds them as a JSON object."""
     tools: tuple[ToolName, ...] | None = None
-    """What the model may call, with vtune's prompt (see `vtune.data.offer`); None: nothing, with the rows'
-    own prompt."""
+    """Tools that the model may call, with vtune's prompt (see `vtune.data.offer`); None: no tools, and the
+    rows' own prompt."""
     config: str | None = None
     """Configuration of the dataset."""
     split: str = "train"
@@ -140,11 +140,11 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
     Args:
         path: A name on the hub (`owner/name`), a folder or a file that `datasets` reads, or a folder that
             it saved.
-        options: `columns` names the map.
+        options: `columns` is the path of the map.
 
     Raises:
         DataError: If the data set cannot be opened, or lacks a column of the map.
-        RecipeError: If there is no map, or it is wrong.
+        RecipeError: If there is no map, or it is invalid.
     """
     if options.columns is None:
         raise RecipeError(
@@ -160,16 +160,16 @@ def read_hub(path: Path, options: Options) -> Iterator[Found]:
 
 
 def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) -> Sample:
-    """The sample of a row whose columns a map names.
+    """The sample of a row, read with the help of a column map.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     said = [names.source, names.ability, names.verifier, names.verifier_parm]
     source = _said(row, names.source)
     if not source:
         raise wrong("source", "the row has no source", "fill the column in, or name one source for all rows")
-    # What the command line says is for rows that say nothing, and goes before a word for all of them.
+    # The command line applies to rows without a value of their own, and overrides a constant for all rows.
     verifier = _said(row, names.verifier) if isinstance(names.verifier, Column) else ""
     verifier = verifier or options.verifier or _said(row, names.verifier)
     parm = names.verifier_parm
@@ -193,12 +193,12 @@ def mapped_sample(row: Row, place: Place, options: Options, names: ColumnMap) ->
     )
     _check_filled(names.question, row, sample)
     if names.tools is None or options.tools is not None:
-        return sample  # or the caller has the last word
+        return sample  # or the caller decides
     return offering(sample, names.tools)
 
 
 def _check_filled(column: str, row: Row, sample: Sample) -> None:
-    """Check that a question is no template of ms-swift's, which fills names and boxes in from `objects`."""
+    """Check that a question is not an ms-swift template, to be filled in from `objects`."""
     mark = next((mark for mark in PLACEHOLDERS if mark in sample.question), None)
     if mark is not None and has_objects(row):
         raise wrong(
@@ -220,7 +220,7 @@ def _given(name: str | None) -> tuple[str, ...]:
 
 
 def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
-    # Several files may be given, and what tells rows without an id apart is the name of theirs.
+    # Several files may be given; rows without an id are told apart by the name of their file.
     name = path.stem if path.is_file() else names.split
     try:
         for number, (address, there, row) in enumerate(_chosen(path, names)):
@@ -228,15 +228,15 @@ def _rows(path: Path, names: ColumnMap) -> Iterator[Raw]:
             place = Place(path, number, name, spot)
             yield place, row if isinstance(row, DataError | Cells) else dict(row)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        # It reads Parquet many rows at a time, and does not say which of them it cannot read.
+        # `datasets` reads Parquet in batches and does not say which row it failed on.
         broken = DataError(f"datasets stopped reading: {error}", fix="fix the file, or make it again")
         yield Place(path, None, name), broken
 
 
 def _chosen(path: Path, names: ColumnMap) -> Iterable[Located]:
-    """The rows, pictures encoded, of a data set that has the columns of the map.
+    """The rows, pictures still encoded, of a data set that has the columns of the map.
 
-    Those that `datasets` reads have no file.
+    Rows that `datasets` reads have no file.
     """
     opened = _opened(path, names)
     if isinstance(opened, ParquetFiles):
@@ -244,12 +244,12 @@ def _chosen(path: Path, names: ColumnMap) -> Iterable[Located]:
             _check_columns(path, names, there)
         return opened.rows()
     if isinstance(opened, list):
-        # From the start again: a first row may lack what others have.
+        # All rows from the start: the first row may lack columns that others have.
         there = columns((row for _, _, row in text_rows(opened)), _wanted(names))
         if there := there or [column for file in opened for column in heading(file)]:
             _check_columns(path, names, there, opened)
         return text_rows(opened)
-    # Packed text has no schema ahead of its rows.
+    # Compressed text has no schema before its rows are read.
     there = opened.column_names or list(next(iter(opened.take(1)), {}))
     _check_columns(path, names, there)
     return (("", None, row) for row in _encoded(opened))
@@ -268,10 +268,10 @@ def _check_columns(path: Path, names: ColumnMap, there: list[str], files: Sequen
     """Check that a data set has the columns of the map.
 
     Args:
-        path: Of the data set.
+        path: Path of the data set.
         names: The map.
-        there: The columns that it has.
-        files: Its files, where they are of text.
+        there: The columns that the data set has.
+        files: Its files, if they are text.
     """
     for column in _wanted(names):
         if column not in there:
@@ -290,7 +290,7 @@ def _check_columns(path: Path, names: ColumnMap, there: list[str], files: Sequen
 
 
 def _encoded(opened: Any) -> Iterator[Any]:
-    """The rows of a data set, with pictures that are not decoded."""
+    """The rows of a data set, with pictures left undecoded."""
     import datasets
     from datasets.table import CastError
 
@@ -311,7 +311,7 @@ def _encoded(opened: Any) -> Iterator[Any]:
 def _opened(path: Path, names: ColumnMap) -> Any:
     """The rows of one split, streamed; a folder that `save_to_disk` wrote is mapped into memory.
 
-    Where they are text, or Parquet on this machine, its files.
+    Text files and local Parquet are returned as files instead.
     """
     if path.is_file() and (file := text_file(path)) is not None:
         return [file]
@@ -326,7 +326,7 @@ def _opened(path: Path, names: ColumnMap) -> Any:
             return part.to_iterable_dataset()
         if path.is_file():
             kind = path.suffix.removeprefix(".")
-            # By a name that it does not know, it would look for a data set of that name on the hub.
+            # `datasets` would look up an unknown name as a data set on the hub.
             if not kind.isidentifier() or find_spec(f"datasets.packaged_modules.{kind}") is None:
                 named = f"a {path.suffix} file" if path.suffix else path.name
                 what = f"cannot tell how to read {named}"
@@ -341,10 +341,10 @@ def _opened(path: Path, names: ColumnMap) -> Any:
 
 
 def _plain_files(builder: Any, split: str) -> list[TextFile] | ParquetFiles | None:
-    """The files of a split, where they are read here, and their card asks for no more than that.
+    """The files of a split, if they are read here and their dataset card asks for nothing else.
 
-    Types that it names say nothing here: of text, `datasets` guesses first, and makes them of its guesses;
-    Parquet states its own.
+    Types in the card are ignored here: for text, `datasets` guesses first and converts its guesses; Parquet
+    states its own types.
     """
     from datasets.packaged_modules.csv.csv import Csv
     from datasets.packaged_modules.json.json import Json
@@ -365,12 +365,12 @@ def _plain_files(builder: Any, split: str) -> list[TextFile] | ParquetFiles | No
         return ParquetFiles(here) if here and len(here) == len(files) else None
     separator = config.sep if isinstance(builder, Csv) else None
     if any(Path(file).suffix.lower() not in SEPARATORS for file in files) or len(separator or ",") != 1:
-        return None  # packed, or separated by a pattern
+        return None  # compressed, or separated by a regular expression
     return [TextFile(file, separator) for file in files]
 
 
 def _mapped(folder: Path) -> Specimen:
-    """A table of somebody's, and the map of its columns."""
+    """A user's table, and the map of its columns."""
     rows = ["photo,what,says", f"{picture_file(folder, 0)},Which number does the sign say?,12"]
     rows += [f"{picture_file(folder, 1)},How many signs are there?,3"]
     (folder / "signs.csv").write_text("\n".join([*rows, ""]), encoding="utf-8")

@@ -7,7 +7,7 @@ from vtune.verifiers import VERIFIERS, choice, exact, judge, math
 
 _LETTER = re.compile(r"\(?[A-Z]\)?\.?")
 _SMALL = re.compile(r"\(?([a-z])\)?\.?")
-"""A letter only where options reach as far: elsewhere `x` is a variable."""
+"""A letter only if there are as many options: elsewhere `x` is a variable."""
 _NAMED = re.compile(r"\(?([a-z])[.):]+\s*(\S.*)", re.DOTALL)
 _COMMAND = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[A-Za-z]+|\b(?:sqrt|sin|cos|tan|log|exp|pi)\b")
 _WORD = re.compile(r"[A-Za-z]{2,}")
@@ -24,22 +24,21 @@ _WRITTEN = re.compile(
     r"[0-9]{1,2}\s*[AaPp]\.?[Mm]\.?|v[0-9]+(?:\.[0-9]+)+"
     rf"|[#<>≤≥~≈]\s*{_NUMBER}|[0-9][0-9.,]*\s*\+|[-+−]?[0-9.,]+\s*°\s*[CF]|[0-9]{{4}}\s*年.*"
 )
-"""Digits that stand for no value: ranges, results of games, dates, times, versions, addresses. math-verify
-would compute them (2024-01-02 and 2024-02-01 are both 2021, 1:20 is 2:40, 3-2 is 2-1) or cannot read them.
-2:1 is rather a ratio, which may be written in many ways."""
+"""Digits that do not stand for a value: ranges, game scores, dates, times, versions, addresses. math-verify
+would compute them (2024-01-02 and 2024-02-01 are both 2021, 1:20 is 2:40, 3-2 is 2-1) or fail to parse them.
+2:1 is more likely a ratio, which can be written in many ways."""
 
 
 def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: bool = False) -> str:
     """The verifier that suits a ground truth.
 
-    `choice` for a letter, and for the text of one of the options; `math` for a number or an expression, which
-    a date, a time, a range or the result of a game is not; then `judge` where the file leaves judging to a
-    model, else `exact`.
+    `choice` for a letter or the text of an option; `math` for a number or an expression (dates, times, ranges
+    and game scores are neither); otherwise `judge` if the file expects a model to judge, else `exact`.
 
     Args:
-        ground_truth: As the file gives it.
-        choices: Options that the question lists.
-        model: Whether the file leaves judging to a model.
+        ground_truth: As in the file.
+        choices: Options listed in the question.
+        model: Whether the file expects a model to judge.
     """
     truth = ground_truth.strip()
     if _LETTER.fullmatch(truth) or _is_option(truth.lower(), [choice.strip().lower() for choice in choices]):
@@ -52,15 +51,15 @@ def guess_verifier(ground_truth: str, choices: tuple[str, ...] = (), *, model: b
 
 
 def is_computed(truth: str) -> bool:
-    """Whether digits do not stand for a value (a date, a time, a range) but math-verify would compute one."""
+    """Whether math-verify would compute digits that do not stand for a value (a date, a time, a range)."""
     return _COMPUTED.fullmatch(truth.strip()) is not None
 
 
 def known_verifier(name: str) -> str:
-    """The name itself.
+    """The name itself, checked.
 
     Raises:
-        DataError: If no verifier has it.
+        DataError: If there is no such verifier.
     """
     if name not in VERIFIERS:
         raise DataError(f"unknown verifier {name!r}", fix=VERIFIERS.meant(name))
@@ -68,7 +67,7 @@ def known_verifier(name: str) -> str:
 
 
 def _is_option(truth: str, choices: list[str]) -> bool:
-    """Whether it is the text of one option, with or without its letter."""
+    """Whether the text equals exactly one option, with or without its letter."""
     if choices.count(truth) == 1:
         return True
     named = _NAMED.fullmatch(truth)

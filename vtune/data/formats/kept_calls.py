@@ -18,17 +18,17 @@ from vtune.tools.python import NAME as PYTHON
 _FAILED = re.compile(
     r"Traceback|^[^\w\n]*(?:Sandbox for \S+:|(?:\w*Error|Exception|Execution error)\b)", re.MULTILINE
 )
-"""How sandboxes report code that failed."""
+"""How sandboxes report that code failed."""
 
 
 def shown_call(tool: str, arguments: Mapping[str, Any], shown: str, images: tuple[int, ...]) -> Call:
-    """A call by what a turn shows of it.
+    """A call, reconstructed from what a turn shows.
 
     Args:
         tool: Its name.
         arguments: Its arguments.
-        shown: The text that came back, without the frame of the template.
-        images: Numbers of the pictures that came back, in the trace.
+        shown: The text that came back, without the template's frame.
+        images: Indices, in the trace, of the pictures that came back.
     """
     words = shown.replace(IMAGE, "").strip()
     failed = tool == PYTHON and _FAILED.search(words) is not None
@@ -47,14 +47,14 @@ _MEDIA = (IMAGE, "<video>", "<audio>")
 
 
 def check_kept(trace: Trajectory) -> None:
-    """Check that turns with the pictures of their marks say all of a trace, to us and to other trainers.
+    """Check that a trace can be rebuilt from its turns and pictures, here and by other trainers.
 
-    Those count every mark in every turn: one that the assistant wrote would be a picture too many, or take
-    the picture of another.
+    Other trainers count every mark in every turn: a mark that the assistant wrote would need a picture of its
+    own, or take another's.
 
     Raises:
-        DataError: If a picture is shown in no turn, or not in the order of the pictures, if what came of a
-            call is in no turn, or a turn holds a mark that is mere text.
+        DataError: If a picture is shown in no turn or out of order, if a call's result appears in no turn, or
+            if a turn holds a mark that is mere text.
     """
     where = f"trace of {trace.sample_id!r}"
     if any(call.unseen for call in trace.calls):
@@ -75,9 +75,9 @@ def check_kept(trace: Trajectory) -> None:
 
 
 def packed(trace: Trajectory) -> str:
-    """The calls of a trace, and its answer, as JSON for a column of their own.
+    """The calls of a trace, and its answer, as JSON for a separate column.
 
-    Without pictures, which turns show, and tokens.
+    Pictures, which the turns show, and tokens are left out.
     """
     kept = {"calls": [_row(call) for call in trace.calls], "answer": trace.answer}
     return json.dumps(kept, ensure_ascii=False)
@@ -88,20 +88,20 @@ def _row(call: Call) -> Row:
 
 
 def restored(trace: Trajectory, kept: object) -> Trajectory:
-    """A trace with what an export has kept of it.
+    """A trace with what an export kept of it restored.
 
     Args:
-        trace: As its turns say it.
-        kept: From `packed`; None where the file is not one of ours.
+        trace: As read from its turns.
+        kept: From `packed`; None if the file is not one of ours.
 
     Raises:
-        DataError: If what was kept is not about these calls.
+        DataError: If what was kept does not match these calls.
     """
     if kept is None:
         return trace
     try:
         rows = parse_json(str(kept))
-        if isinstance(rows, Mapping):  # exports kept the calls alone once
+        if isinstance(rows, Mapping):  # older exports kept only the calls
             trace = replace(trace, answer=rows["answer"])
             rows = rows["calls"]
         rows = [

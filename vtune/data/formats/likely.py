@@ -12,20 +12,20 @@ from vtune.errors import DataError
 from vtune.files.reading import open_input
 
 HEAD = 2**16
-"""Bytes of a file that are examined if it is not read in rows."""
+"""Bytes to examine of a file that is not read in rows."""
 ENDINGS = (".parquet", ".jsonl", ".json", ".tsv")
 
 
 def check_look(name: str, path: Path, options: Options) -> None:
-    """Check that the files under a path look like the layout with which they will be read, or like none.
+    """Check that the files under a path look like the layout they will be read with, or like none.
 
     Args:
-        name: A key of `FORMATS` other than `hf`, which reads whatever its columns say.
+        name: A key of `FORMATS` except `hf`, which reads whatever its columns say.
         path: A file or folder.
-        options: What the caller of the import says.
+        options: Options of the import.
 
     Raises:
-        DataError: Naming the first file that looks like another, and the format to import it by.
+        DataError: Names the first file that looks like another layout, and the format to import it with.
     """
     if path.is_dir() and (look := look_of(path)) is not None:
         found = [(path, look)]
@@ -48,7 +48,7 @@ def look_of(path: Path) -> str | None:
 
 
 def look_at(shown: Glance) -> str | None:
-    """The layout that claims it; None if none does, or several do."""
+    """The one layout that claims it; None if none or several do."""
     found = [name for name, layout in FORMATS.items() if layout.looks(shown)]
     if len(found) > 1:
         found = [name for name in found if not FORMATS[name].broad]
@@ -56,7 +56,7 @@ def look_at(shown: Glance) -> str | None:
 
 
 def glance(path: Path) -> Glance:
-    """What a file shows by its first row or its first characters: nothing if it cannot be read."""
+    """What a file shows in its first row or first characters; nothing if it cannot be read."""
     if path.is_dir() or path.suffix not in ENDINGS:
         return Glance(path)
     if path.suffix in (".parquet", ".jsonl"):
@@ -66,7 +66,7 @@ def glance(path: Path) -> Glance:
         with open_input(path) as stream:
             head = stream.read(HEAD).decode("utf-8-sig", errors="replace").lstrip()
     except OSError:
-        return Glance(path)  # who reads it says why it cannot be read
+        return Glance(path)  # the reader will report why
     if path.suffix == ".tsv":
         line = head.partition("\n")[0].rstrip("\r")
         return Glance(path, header=frozenset(next(csv.reader([line], delimiter="\t"), [])))
@@ -75,5 +75,5 @@ def glance(path: Path) -> Glance:
     try:
         row: Any = json.JSONDecoder().raw_decode(head[1:].lstrip())[0]
     except (ValueError, RecursionError):
-        return Glance(path)  # no array, or a first row that is longer than what was looked at
+        return Glance(path)  # not an array, or the first row is longer than the part examined
     return Glance(path, row) if isinstance(row, dict) else Glance(path)

@@ -21,9 +21,9 @@ from vtune.verifiers import mega_bench
 
 SOURCE = "mega_bench"
 CORE = Table(split="test", config="core", columns={})
-"""The folder may hold `open` and the parts of single images, too, which repeat questions or need a judge."""
+"""The folder may also hold `open` and the single-image subsets, which repeat questions or need a judge."""
 META = "all_task_meta.json"
-"""Of the authors' repository: task -> its field, `app`, among others."""
+"""From the authors' repository: task -> its field (`app`) and more."""
 VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif")
 MEDIA = ("global_media", "example_media", "query_media")
 TEXTS = ("task_description", "example_text", "query_text")
@@ -32,11 +32,11 @@ TEXTS = ("task_description", "example_text", "query_text")
 def read_megabench(path: Path, options: Options) -> Iterator[Found]:
     """The configuration `core`, in a folder with the unpacked `data.zip` and `all_task_meta.json`; or a file.
 
-    Questions about videos are no part of it: no picture stands for them. A question whose id was there
-    before is an error in its place.
+    Questions about videos are skipped, as no picture can replace them. A question with a repeated id yields
+    an error in its place.
 
     Raises:
-        DataError: If the folder lacks the file of fields, or `core`, or a shard of it.
+        DataError: If the folder lacks the file of fields, `core`, or one of its shards.
     """
     root = path if path.is_dir() else path.parent
     fields = _fields(root)
@@ -56,7 +56,7 @@ def read_megabench(path: Path, options: Options) -> Iterator[Found]:
 
 
 def _check_new(identity: str, place: Place, seen: dict[str, Place]) -> None:
-    """Check that no earlier row has the id; `seen` learns of it.
+    """Check that no earlier row has this id, and add it to `seen`.
 
     Raises:
         DataError: If one has.
@@ -131,8 +131,8 @@ def _sample(row: Row, place: Place, media: list[str], fields: Mapping[str, str],
 def _judged(row: Row, answer: Mapping[str, Any]) -> dict[str, Any]:
     """How the task is judged: what `mega_bench` reads from `verifier_parm`.
 
-    A test of the whole answer (`global_aux_metrics`) is a field beside the others; upstream has it of
-    `constrained_generation` alone.
+    A test of the whole answer (`global_aux_metrics`) becomes one more field; upstream only has it for
+    `constrained_generation`.
     """
     info, context = _literal(row, "metric_info"), _literal(row, "eval_context")
     try:
@@ -167,7 +167,7 @@ def _listed(row: Row, column: str) -> list[str]:
 
 
 def _literal(row: Row, column: str) -> Any:
-    """The value of a column that holds Python's form of one. Nothing of it is run."""
+    """The value of a column that holds a Python literal. No code is run."""
     value = row.get(column)
     try:
         return ast.literal_eval(value) if isinstance(value, str) and value.strip() else (value or [])
@@ -176,7 +176,7 @@ def _literal(row: Row, column: str) -> Any:
 
 
 def _tasks(replies: Replies) -> Any:
-    """A task after the other, as lmms-eval writes its submission."""
+    """Replies grouped by task, as in lmms-eval's submission."""
     tasks: dict[str, dict[str, Any]] = {}
     for sample, answer in replies:
         row = sample.extra["row"]

@@ -37,16 +37,16 @@ class Metadata:
     id: str | None
     options: str | None
     extra: tuple[str, ...]
-    """Columns that are kept."""
+    """Additional columns to keep."""
     template: jinja2.Template | None
-    """Makes the user's turn from a row's columns, `question` and `options`; None: the question unchanged."""
+    """Builds the user's turn from a row's columns, `question` and `options`; None: the question unchanged."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
         """The metadata of a folder.
 
         Raises:
-            DataError: If they are missing, or say something else than they have to.
+            DataError: If it is missing or invalid.
         """
         file = folder / FILE
         if not file.is_file():
@@ -103,11 +103,11 @@ def _convert(row: Row, place: Place, *, says: Metadata, options: Options, source
 
 
 def _asked(row: Row, says: Metadata, count: int) -> str:
-    """The user's turn, its pictures first where the text has no marks of its own."""
+    """The user's turn, with its pictures first if the text has no marks."""
     question = text_of(says.question, needed(row, says.question))
     if says.template is None:
         return question
-    # What is right is not at hand to a prompt.
+    # The prompt template must not see the answer.
     columns = {key: value for key, value in row.items() if key != says.answer}
     given: dict[str, Any] = {"question": question}
     if says.options is not None:

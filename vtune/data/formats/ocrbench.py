@@ -49,7 +49,7 @@ METRIC: Mapping[str, str] = MappingProxyType(
         "full-page OCR cn": "page",
     }
 )
-"""Type -> metric of verifier `reading`; `eval` of a row may name another."""
+"""Type -> metric of the verifier `reading`; a row's `eval` may override it."""
 CATEGORY: Mapping[str, str] = MappingProxyType(
     {
         name: category
@@ -70,7 +70,7 @@ CATEGORY: Mapping[str, str] = MappingProxyType(
 )
 """Type without its language -> category (`get_score.py`)."""
 SHORT_ANSWER = "简答"
-"""A handwritten answer in sentences is scored as a page."""
+"""Marks a handwritten answer in sentences, which is scored as a page."""
 
 
 def read_ocrbench(path: Path, options: Options) -> Iterator[Found]:
@@ -127,10 +127,10 @@ def _metric(kind: str, row: Row, question: str) -> str:
 
 
 def _truth(metric: str, answers: list[Any]) -> Any:
-    """The ground truth as verifier `reading` reads it.
+    """The ground truth in the form that the verifier `reading` reads.
 
     Raises:
-        DataError: If the answers are not of that form.
+        DataError: If the answers do not have that form.
     """
     if metric == "box":
         try:
@@ -143,7 +143,7 @@ def _truth(metric: str, answers: list[Any]) -> Any:
             for answer in answers
         ]
     found = answers[0]
-    for _ in range(2):  # some are the text of a text
+    for _ in range(2):  # some are doubly encoded
         found = _plain(found.strip('"')) if isinstance(found, str) else found
     if not isinstance(found, dict):
         raise mistyped("answers", answers, "an object of fields")
@@ -154,7 +154,7 @@ def _truth(metric: str, answers: list[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value, or what its text is in JSON or Python's form; other texts stay. Nothing is run."""
+    """A value, decoded if it is text in JSON or Python's form; other texts stay. No code is run."""
     if not isinstance(value, str):
         return value
     for read in (json.loads, ast.literal_eval):
@@ -173,7 +173,7 @@ def _rows(replies: Replies) -> Any:
 
 
 def _scores(content: Any) -> Mapping[str, float | None]:
-    """Rows that `eval.py` marks `ignore` (empty reference translations) are in no mean of `get_score.py`."""
+    """Scores per row; `get_score.py` leaves out rows marked `ignore` (empty reference translations)."""
     return by_id(
         ((str(row["id"]), None if row.get("ignore") == "True" else float(row["score"])) for row in content),
         "scores",

@@ -1,6 +1,6 @@
 """Fields of a sample that a foreign layout has no column for, kept in `extra_info` of exported files.
 
-Other trainers pass `extra_info` on and do not look into it, so our files come back whole.
+Other trainers pass `extra_info` through unread, so our files come back complete.
 """
 
 import json
@@ -13,16 +13,16 @@ from vtune.schema.sample import Sample
 from vtune.schema.sample_row import sample_to_row
 
 KEY = "vtune"
-"""Member of `extra_info`."""
+"""Key in `extra_info`."""
 _COLUMNS = ("tools", "evidence", "choices")
-"""Of ours, in every row; `environment` only where a sample names one."""
+"""Columns of our own that every row has; `environment` is there only if a sample names one."""
 
 
 def pack(sample: Sample) -> str:
     """One JSON object of everything but the pictures, the turns, `data_source` and `ability`.
 
     Raises:
-        DataError: If the sample holds what JSON cannot carry.
+        DataError: If the sample holds something that JSON cannot represent.
     """
     row = sample_to_row(sample)
     keys = ("reward_model", "extra_info", *_COLUMNS, "environment")
@@ -30,10 +30,10 @@ def pack(sample: Sample) -> str:
 
 
 def unpack(extra_info: Any) -> Mapping[str, Any] | None:
-    """What `pack` wrote; None in files of others.
+    """What `pack` wrote; None in files that are not ours.
 
     Raises:
-        DataError: If the member is there and is not what `pack` writes.
+        DataError: If the entry exists but is not what `pack` writes.
     """
     text = extra_info.get(KEY) if isinstance(extra_info, Mapping) else None
     if text is None:
@@ -52,12 +52,12 @@ def unpack(extra_info: Any) -> Mapping[str, Any] | None:
 
 
 def restore(row: Row, own: Mapping[str, Any], ground_truth: str) -> Row:
-    """A row of our own layout: the columns that the foreign file has, and the rest as it was packed.
+    """A row of our own layout: the columns that the foreign file has, and the rest as packed.
 
     Args:
-        row: `data_source`, `images`, `prompt` and `ability` of it are taken.
+        row: Provides `data_source`, `images`, `prompt` and `ability`.
         own: From `unpack`.
-        ground_truth: What the columns say; a truth that was changed after the export stays changed.
+        ground_truth: As in the columns; a truth that was edited after the export stays edited.
     """
     columns = {key: row.get(key) for key in ("data_source", "images", "prompt", "ability")}
     judge = own["reward_model"] | {"ground_truth": ground_truth}

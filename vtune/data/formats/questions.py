@@ -25,7 +25,7 @@ from vtune.schema.source_names import named_by
 from vtune.verifiers import choice, counting, judge
 
 AnswerIs = Literal["number", "text"]
-"""For an option: its number (or its letter or key), or its text."""
+"""How an answer names an option: by its number (or letter or key), or by its text."""
 QUESTION = ("problem", "question", "prompt", "query")
 ANSWER = ("answer", "ground_truth", "solution", "label")
 IMAGES = ("images", "image", "decoded_image")
@@ -33,27 +33,27 @@ IDENTITY = ("id", "qid", "doc_id", "question_id")
 PARTS = ("data_source", "source", "dataset", "dataset_name")
 """Columns that may name the dataset that a row was collected from."""
 _LETTERS = re.compile(r"\(?[A-Z]\)?(?:(?:\s*(?:[,;&/]|and)\s*|\s*)\(?[A-Z]\)?)+\.?")
-"""Several letters: a question of which more than one option is right, whose answers are texts."""
+"""Several letters: more than one option is right, and the answer is a text."""
 _LETTERED = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])\s?[.):\uff1a\u3001])\s*(\S.*)", re.DOTALL)
 """An option with its letter: `A. red`, `(A) red`, `A) red`, `A: red`."""
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
-"""With a zero before it, it is a text: of a door, or of a year."""
+"""With a leading zero it is a text, such as a room number or a year."""
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})\.[0-9]{1,15}")
 LEVELS = ("easy", "medium", "hard")
 """VisualProbe's levels."""
 THINKLITE = ("FigureQA", "GEOS", "GeoQA", "Geometry3K", "IconQA", "OK-VQA", "ScienceQA", "TabMWP")
-"""The datasets that ThinkLite-VL was collected from, as CodeV's code writes them."""
+"""The datasets that ThinkLite-VL was collected from, spelled as in CodeV's code."""
 
 
 def read_easyr1(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of EasyR1's files: `problem`, `images`, `answer`. VisualProbe's say `solution`."""
+    """Samples of EasyR1's files: `problem`, `images`, `answer` (`solution` in VisualProbe)."""
     return each(
         read_rows(path), lambda row, place: question_sample(row, place, options, source=_named(row, place))
     )
 
 
 def read_visual_probe(path: Path, options: Options) -> Iterator[Found]:
-    """VisualProbe's `val.json`: open questions, judged by a model; the folder's name gives their level."""
+    """VisualProbe's `val.json`: open questions, judged by a model; the folder's name gives the level."""
 
     def convert(row: Row, place: Place) -> Sample:
         level = next((word for word in LEVELS if word in place.file.parent.name.lower()), None)
@@ -78,8 +78,8 @@ def read_visual_probe(path: Path, options: Options) -> Iterator[Found]:
 def read_thinklite(path: Path, options: Options) -> Iterator[Found]:
     """Samples of ThinkLite-VL's files, whose columns have had several names.
 
-    The source of a row is the data set that it was collected from (CodeV's figure 7 splits by it), where a
-    column or its id says so, else `thinklite`.
+    A row's source is the data set that it was collected from (CodeV's figure 7 splits by it) if a column or
+    its id says so, else `thinklite`.
     """
     return each(
         read_rows(path), lambda row, place: question_sample(row, place, options, source=_part(row, place))
@@ -106,23 +106,23 @@ def question_sample(
     """The sample of a row.
 
     Args:
-        row: As it is on disk; of a table of texts, a number or a list of answers may be written as its text.
-        place: Where it stands.
-        options: What the caller says.
+        row: As on disk; in a table of texts, a number or a list of answers may be given as text.
+        place: Where the row is.
+        options: Options of the import.
         source: `data_source`.
         ability: Task family.
         question: Columns that may hold the question, text or turns.
         answer: Columns that may hold the reference.
         images: Columns that may hold pictures.
-        choices: Columns that may hold options; what the question does not list is written below it.
-        answer_is: What names the right option; None: what it can only be, row by row.
+        choices: Columns that may hold options; they are appended to the question if it does not list them.
+        answer_is: How the answer names the right option; None: decided per row, if it is unambiguous.
         identity: Columns that may hold an id; it is made unique by the source.
-        evidence: The column of boxes of what the question is about.
+        evidence: The column with boxes of the question's target.
         verifier_parm: Options of the verifier.
-        read: Further columns that something was made of; all others are kept in `extra_info`.
+        read: Further columns that were used; all others are kept in `extra_info`.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     asked, truth = needed(row, *question), needed(row, *answer)
     shown = pictures_asked([*images, "images"][0], first(row, *images), asked, options.base(place.file))
@@ -154,7 +154,7 @@ def _identity(row: Row, columns: Sequence[str], source: str) -> str | None:
 
 
 def _part(row: Row, place: Place) -> str:
-    """The part of ThinkLite that a row is of: what a column says, or an id like `FigureQA_17` begins with."""
+    """The part of ThinkLite that a row belongs to, from a column or the start of an id (`FigureQA_17`)."""
     named, number = first(row, *PARTS), first(row, *IDENTITY)
     if isinstance(named, str) and named.strip():
         name = _plain(named)
@@ -173,19 +173,19 @@ def _named(row: Row, place: Place) -> str:
 
 
 def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """(options, their keys) of a list, which has none, of {letter or number: text}, or of the text of either.
+    """(options, keys) from a list, which has no keys, from {letter or number: text}, or from either as text.
 
-    Empty options at the end are left out: a table has them where other rows have more.
+    Empty options at the end are left out: in a table they are there because other rows have more options.
 
     Raises:
-        DataError: If one before the last is empty or missing: the letters behind it would name other options.
+        DataError: If an earlier option is empty or missing: later letters would name the wrong options.
     """
     column = names[0] if names else "choices"
     if isinstance(value, str):
         value = _literal(value, column) if value.strip() else None
     keyed = isinstance(value, Mapping)
     if isinstance(value, Mapping):
-        # By length first: "10" comes behind "2".
+        # By length first, so that "10" sorts after "2".
         entries = sorted(((str(key), item) for key, item in value.items()), key=lambda e: (len(e[0]), e[0]))
     elif value is None or isinstance(value, list):
         entries = [(str(number), item) for number, item in enumerate(value or ())]
@@ -205,7 +205,7 @@ def _choices(value: Any, names: Sequence[str]) -> tuple[tuple[str, ...], list[st
 
 
 def _bare(texts: Sequence[str]) -> tuple[str, ...]:
-    """Options without the letters that they begin with, where all do, in order: `A. red`, `(B) blue`."""
+    """Options without their leading letters, if all have one, in order: `A. red`, `(B) blue`."""
     found = [_LETTERED.fullmatch(text.strip()) for text in texts]
     letters = "".join((match[1] or match[2]).upper() for match in found if match is not None)
     if len(texts) < 2 or letters != ascii_uppercase[: len(texts)]:
@@ -216,11 +216,11 @@ def _bare(texts: Sequence[str]) -> tuple[str, ...]:
 def _judged(
     question: str, truth: Any, options: Options, choices: tuple[str, ...], column: str
 ) -> dict[str, Any]:
-    """Who judges, where a truth names an option, or one has it among its words (15 of `15 cm`).
+    """Who judges, if a truth names an option or appears among an option's words (15 in `15 cm`).
 
     Raises:
-        DataError: If no option has anything of it: a reply would be wrong, whichever letter it gives. Where
-            somebody names the verifier, options may be no more than a help.
+        DataError: If no option contains the truth: every letter would be wrong. Not if the caller names the
+            verifier, as options may then be only a hint.
     """
     found = judged(question, truth, options, column=column, choices=choices or None)
     if not choices or options.verifier is not None or isinstance(truth, list):
@@ -240,7 +240,7 @@ def _judged(
 
 
 def _listed(question: str, choices: Sequence[str]) -> str:
-    """The question with the options below it, unless it lists them itself."""
+    """The question with the options appended, unless it already lists them."""
     return question if listed_options(question) else f"{question}\n{listing(choices)}"
 
 
@@ -249,7 +249,7 @@ def _is_empty(option: Any) -> bool:
 
 
 def _in_turn(keys: Sequence[str]) -> bool:
-    """Whether keys are letters from A, or numbers from 0 or 1, each once."""
+    """Whether the keys are letters from A, or numbers from 0 or 1, each exactly once."""
     count = len(keys)
     letters, numbers = ascii_uppercase[:count], [str(number) for number in range(count + 1)]
     return keys in ([*letters], [*letters.lower()], numbers[:-1], numbers[1:])
@@ -258,15 +258,15 @@ def _in_turn(keys: Sequence[str]) -> bool:
 def _lettered(
     truth: Any, choices: Sequence[str], keys: Sequence[str], column: str, answer_is: AnswerIs | None
 ) -> Any:
-    """The letter of the option that a truth names by its number or key; any other truth as it is.
+    """The letter of the option that a truth names by number or key; any other truth unchanged.
 
     Raises:
-        DataError: If there is no option of that number, or a text is a number and none of the options, or it
-            names one option by its text and another by its number, and nobody says what counts.
+        DataError: If no option has that number, a text is a number but not an option, or it names one option
+            by its text and another by its number, and `answer_is` does not decide.
     """
     if isinstance(truth, bool) or not isinstance(truth, str | int | float):
         return truth
-    # Also of 1.0: a column of whole numbers with a null in it becomes one of floats.
+    # Also handles 1.0: a column of whole numbers with a null in it becomes a column of floats.
     text = text_of(column, truth).strip()
     letters = list(ascii_uppercase[: len(choices)])
     keys = keys or (letters if text in letters else [])
@@ -285,7 +285,7 @@ def _lettered(
         return ascii_uppercase[place]
     if isinstance(truth, str) and answer_is is None:
         if text.isdecimal() and not any(text in option.split() for option in choices):
-            # Of a table whose column has texts, too, all cells are texts: a number from 0, or from 1?
+            # If a table's column contains any text, all its cells are text: from 0, or from 1?
             raise wrong(
                 column, f"{text:.20} is not one of the options", "write the letter of one, or its text"
             )
@@ -304,7 +304,7 @@ def _cell(
     answer_is: AnswerIs | None,
     column: str,
 ) -> Any:
-    """What an answer stands for: in a cell, texts, the number that it can only be, or what is written."""
+    """What an answer means; for a table cell: texts, its only possible number, or the text itself."""
     if not isinstance(row, Cells):
         return truth
     truth = _texts(truth, given or listed_options(question), options, column)
@@ -312,29 +312,29 @@ def _cell(
 
 
 def _counted(cell: Any, choices: Sequence[str], options: Options) -> Any:
-    """The number that a cell can only be, beside options or as a count; else the cell as it is written."""
+    """The number that a cell must be, beside options or as a count; otherwise the cell as written."""
     text = cell.strip() if isinstance(cell, str) else ""
     if not choices and options.verifier != counting.NAME:
         return cell
     if _WHOLE.fullmatch(text):
         begins = int(text) > len(choices) and any(text in option.split() for option in choices)
-        return cell if begins else int(text)  # 15 of the options `15 cm` and `20 cm`
+        return cell if begins else int(text)  # 15 among the options `15 cm` and `20 cm`
     if text in choices or not _DECIMAL.fullmatch(text):
         return cell
-    # Programs write 1.0 where the column has an empty cell; and JSON's [1.50, 2] are the options 1.5 and 2.
+    # Programs write 1.0 if the column has an empty cell, and JSON's [1.50, 2] are the options 1.5 and 2.
     number = float(text)
     return number if number.is_integer() or text_of("", number) in choices else cell
 
 
 def _texts(cell: Any, choices: Sequence[str], options: Options, column: str) -> Any:
-    """The right answers of a cell that is the text of a list of texts; any other cell as it is written.
+    """The right answers of a cell that holds a list of texts as text; any other cell as written.
 
-    VLMEvalKit's tables have such cells (DocVQA, TextVQA). A list of numbers is an answer itself, and so may
-    any list be to a verifier whose ground truths are no texts. Of several beside options nobody says whether
-    each is right, or only all together.
+    VLMEvalKit's tables have such cells (DocVQA, TextVQA). A list of numbers is itself an answer, and so may
+    be any list for a verifier whose ground truths are not texts. With options, it is unclear whether each of
+    several answers is right, or only all together.
 
     Raises:
-        DataError: If the list holds no text, or empty ones alone.
+        DataError: If the list is empty or holds only empty texts.
     """
     if not isinstance(cell, str) or not cell.strip().startswith("["):
         return cell
@@ -363,7 +363,7 @@ def _literal(text: str, column: str) -> Any:
 
 
 def is_question(glance: Glance) -> bool:
-    """A question and its answer, neither judged as in verl's rows nor given as chat turns."""
+    """Whether a row is a question with its answer, neither judged as in verl's rows nor in chat turns."""
     asked = {"problem", "question", "query"} & glance.row.keys()
     return bool(glance.judge is None and asked and {"answer", "solution"} & glance.row.keys())
 

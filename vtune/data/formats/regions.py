@@ -20,9 +20,9 @@ class BoxColumn(Strict):
 
     column: str
     corners: Literal["xyxy", "xywh"] = "xyxy"
-    """What four numbers are: two corners, or (COCO) the upper left one, width and height."""
+    """Meaning of the four numbers: two corners, or (COCO) the upper left corner, width and height."""
     space: Literal["pixels", "relative_1000", "relative_1"] = "pixels"
-    """Of the stored picture, or thousandths or shares of its sides."""
+    """Pixels of the stored picture, or thousandths or fractions of its sides."""
 
 
 def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list[Row]:
@@ -30,12 +30,13 @@ def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list
 
     Args:
         spec: What the numbers mean.
-        value: A box of four numbers, an entry {label, image, bbox_2d}, a list of either, or the JSON text of
-            these; null, an empty text and an empty list are no box. Without `image` it is the first picture.
+        value: A box of four numbers, an entry {label, image, bbox_2d}, a list of either, or any of these as
+            JSON text; null, an empty text and an empty list mean no box. `image` defaults to the first
+            picture.
         shown: The pictures of the question, with their bytes.
 
     Raises:
-        DataError: If it is not one of these, or names a picture that is not there.
+        DataError: If it is not one of these, or refers to a missing picture.
     """
     found = []
     for entry in _entries(spec.column, value):
@@ -53,7 +54,7 @@ def evidence_rows(spec: BoxColumn, value: Any, shown: Sequence[Picture]) -> list
 
 
 def box_truth(column: str, value: Any) -> str:
-    """A ground truth of boxes as verifiers read it: the JSON of `[{"label": …, "bbox_2d": […]}]`.
+    """Ground-truth boxes in the form that verifiers read: JSON of `[{"label": …, "bbox_2d": […]}]`.
 
     Args:
         column: Its name, for errors.

@@ -3,7 +3,7 @@
 from vtune.data.formats.table import Glance
 
 ADDED = ("tools", "evidence", "choices", "environment")
-"""Columns of ours that no published layout of samples has."""
+"""Our own columns, which no published sample layout has."""
 
 
 def is_own(glance: Glance) -> bool:
@@ -20,12 +20,12 @@ def names_verifier(glance: Glance) -> bool:
 
 
 def is_judged(glance: Glance) -> bool:
-    """Whether a row names its judge as verl's do, and has nothing that only V-Triune's or ours have."""
+    """Whether a row names its judge as verl's rows do, without anything specific to V-Triune or to us."""
     judge = glance.judge
     return judge is not None and "verifier" not in judge and not glance.row.get("evidence")
 
 
 def is_verl(glance: Glance) -> bool:
-    """Whether a row is verl's, and not from one of the sets that extend its layout."""
-    # Without a tool, rows of DeepEyes and CodeV have an `env_name` that is empty.
+    """Whether a row is verl's own, not from a data set that extends its layout."""
+    # DeepEyes and CodeV rows without a tool have an empty `env_name`.
     return is_judged(glance) and bool(glance.row.get("data_source")) and "env_name" not in glance.row

@@ -1,7 +1,7 @@
 """Samples as JSON lines: the columns of a sample file, one object per line, with pictures in base64.
 
-What a file of samples holds comes back from it unchanged. A line that a person writes may leave out what has
-a default, name pictures by paths and give `prompt` as a text.
+Sample files round-trip unchanged. Hand-written lines may omit what has a default, give pictures as paths and
+`prompt` as a text.
 """
 
 import base64
@@ -38,7 +38,7 @@ _JUDGE = (
 )
 _EVIDENCE = ("label", "image", "bbox_2d")
 _RESERVED = ("id", "more_json")
-"""Members of `extra_info` that mean something; what a sample keeps by these names goes into `more_json`."""
+"""Members of `extra_info` with a meaning; a sample's own fields of these names go into `more_json`."""
 
 
 def read_own(path: Path, options: Options) -> Iterator[Found]:
@@ -50,7 +50,7 @@ def own_sample(row: Row, place: Place, options: Options) -> Sample:
     """The sample of a row. A row that names no verifier gets the one that suits its answer.
 
     Raises:
-        DataError: Naming the column and the remedy, also of a column that our layout does not have.
+        DataError: Names the column and the fix; also raised for a column that our layout does not have.
     """
     _check_names(row, SAMPLE_COLUMNS.names, "", "what else a row knows goes into `extra_info`")
     judge, info = struct_of(row, "reward_model"), struct_of(row, "extra_info")
@@ -80,7 +80,7 @@ def own_line(sample: Sample, index: int) -> Row:
 
     Args:
         sample: Its pictures hold their bytes.
-        index: Number of the row; no column holds it.
+        index: Row number; no column stores it.
 
     Raises:
         DataError: If the sample cannot be stored.
@@ -100,10 +100,10 @@ def own_line(sample: Sample, index: int) -> Row:
 
 
 def refuse_own(row: Row) -> None:
-    """Check that a row of a published layout has none of our own columns: its reader would lose them.
+    """Check that a row of a published layout has none of our own columns, which its reader would drop.
 
     Raises:
-        DataError: Naming the column.
+        DataError: Names the column.
     """
     held = next((name for name in ADDED if row.get(name)), None)
     if held is not None:
@@ -135,13 +135,13 @@ def _judgement(row: Row, judge: Mapping[str, Any], turns: Sequence[Row], options
 
 
 def _more(info: Mapping[str, Any]) -> str:
-    """All that `extra_info` holds beside the id, as the one object that a sample keeps."""
+    """Everything in `extra_info` except the id, as the single object that a sample keeps."""
     plain = {key: value for key, value in info.items() if not _is_reserved(key, value)}
     return json.dumps(plain | json_object("extra_info.more_json", info.get("more_json")))
 
 
 def _is_reserved(key: str, value: Any) -> bool:
-    # The path is a column of its own in Parquet, where a null says that there is none.
+    # In Parquet the path is a separate column, in which null means none.
     return key in _RESERVED or (key == "image_path" and value is None)
 
 
@@ -171,11 +171,11 @@ FORMATS.add(
     Format(
         read_own,
         "JSON lines of our own layout",
-        shares=lambda options: (names_verifier, is_verl),  # lines that do without our own columns
+        shares=lambda options: (names_verifier, is_verl),  # lines without our own columns
         looks=is_own,
         specimen=specimens.samples,
         writes=Writer(own_line),
         offers_tools=True,
-        scan=scan_samples,  # a suite's are Parquet
+        scan=scan_samples,  # suites store samples as Parquet
     ),
 )

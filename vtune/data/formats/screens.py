@@ -20,7 +20,7 @@ from vtune.verifiers import grounding, point_in_box
 
 SOURCE = "screenspot_pro"
 ASKED = "Where in the screenshot does one click to do this: {instruction}"
-"""Ours; protocols put the instruction in words of their own."""
+"""Our wording; evaluation protocols have their own."""
 
 
 def read_screenspot_pro(path: Path, options: Options) -> Iterator[Found]:
@@ -84,7 +84,7 @@ def _box(row: Row, size: tuple[int, int]) -> list[float]:
     """Xyxy in pixels; -1 stands for 0, as VLMEvalKit reads it.
 
     Raises:
-        DataError: If it is no box inside of the picture.
+        DataError: If it is not a box inside the picture.
     """
     corners = box_of_numbers("bbox", row.get("bbox"))
     x0, y0, x1, y1 = (0.0 if side == -1 else float(side) for side in corners)

@@ -1,6 +1,6 @@
 """Questions that need a web search: SenseNova-MARS (JSON lines and its meta file), MMSearch-R1 / FVQA.
 
-Results of image searches stand in columns and are kept in `extra_info`: a replayed search reads them there.
+Image search results are stored in columns and kept in `extra_info`, where a replayed search reads them.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ from vtune.verifiers import judge as judging
 MARS_TOOLS = (zoom.NAME, text_search.NAME, image_search.NAME)
 MMSEARCH_TOOLS = (text_search.NAME, image_search.NAME)
 TITLES = "image_search_title_list"
-"""Its column of what an image search finds."""
+"""Column with the titles that an image search found."""
 _BY_RULE = "em_score_mcq"
-"""Its reward for multiple choice; all others ask a model."""
+"""The reward for multiple-choice questions; all other rewards ask a model."""
 
 
 def read_mars(path: Path, options: Options) -> Iterator[Found]:
@@ -34,17 +34,17 @@ def read_mars(path: Path, options: Options) -> Iterator[Found]:
 
     Args:
         path: JSON lines, a folder of them, or the meta file {name: {root, annotation, reward_fn, …}}; its
-            paths start from `--images` where given, else from its own folder.
-        options: What the caller says.
+            paths are relative to `--images` if given, else to its own folder.
+        options: Options of the import.
 
     Raises:
-        DataError: If there is no file, or the meta file is not one.
+        DataError: If there is no file, or the meta file is invalid.
     """
     for file, name in files(path, (".jsonl",)):
         if file.suffix == ".json":
             yield from _meta(file, options)
         else:
-            # Its test sets are folders, each with a `data.jsonl`.
+            # The test sets are folders, each with a `data.jsonl`.
             stem = name.split("/")[-1]
             source = file.resolve().parent.name if stem == "data" else stem
             yield from _mars_file(file, source, options, None)
@@ -59,21 +59,21 @@ def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: 
     """The sample of a row of JSON lines.
 
     Args:
-        row: As it is on disk.
-        place: Where it stands.
-        options: What the caller says.
+        row: As on disk.
+        place: Where the row is.
+        options: Options of the import.
         source: `data_source`: the data set's name in the meta file.
-        rule: Whether its reward is that for multiple choice; None where no meta file says so.
+        rule: Whether its reward is the multiple-choice one; None if no meta file says.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     shown = pictures("image", first(row, "image", "images"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(shown))
     judge = struct_of(row, "reward_model")
     stored = others(row, "prompt", "image", "images", "reward_model")
     if stored.get(TITLES) is None:
-        # The column is optional, and its tool answers that it found nothing where there is none.
+        # The column is optional; without it, the search tool would report an error instead of no results.
         stored[TITLES] = []
     question = next((turn["content"] for turn in reversed(turns) if turn["role"] == "user"), "")
     found = judged(
@@ -96,17 +96,17 @@ def mars_sample(row: Row, place: Place, options: Options, *, source: str, rule: 
 
 
 def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
-    """The sample of a row; `candidate_answers`, a JSON list, are right as well.
+    """The sample of a row; `candidate_answers`, a JSON list, also count as right.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     source = text_of("data_source", needed(row, "data_source"))
     shown = pictures("images", first(row, "images", "image"), options.base(place.file))
     turns = conversation(needed(row, "prompt"), len(shown))
     judge = struct_of(row, "reward_model")
     truths = [needed(judge, "ground_truth"), *_candidates(judge.get("candidate_answers"))]
-    # Its own reward compares with every candidate, so a lone reference is compared too.
+    # MMSearch-R1's reward compares with every candidate, so a single reference is compared the same way.
     said = options.verifier or exact.NAME
     found = judged(
         "",
@@ -116,7 +116,7 @@ def mmsearch_sample(row: Row, place: Place, options: Options) -> Sample:
         choices=(),
     )
     if said == exact.NAME:
-        found["verifier_parm"] |= {exact.MATCH: exact.SQUAD}  # as its reward does
+        found["verifier_parm"] |= {exact.MATCH: exact.SQUAD}  # as in its own reward
     info = struct_of(row, "extra_info")
     identity = first(info, "id") or first(row, "data_id")
     return build_sample(
@@ -149,7 +149,7 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
         annotation = base / str(entry["annotation"])
         inner = Options(images=base / str(entry.get("root") or ""), verifier=options.verifier)
         try:
-            # Its test sets are not trained on: how they are scored stands among the unused.
+            # Test sets are not trained on, so their scoring is listed under the unused rewards.
             rule = _by_rule(entry.get("reward_fn") or entry.get("unused_reward_fn"))
         except DataError as unknown:
             yield Place(file, None, name), unknown
@@ -164,7 +164,7 @@ def _meta(file: Path, options: Options) -> Iterator[Found]:
 
 
 def _by_rule(rewards: Any) -> bool | None:
-    """Whether its rewards, a list or one name, have that for multiple choice; None where there are none."""
+    """Whether the rewards, a list or one name, include the multiple-choice one; None if there are none."""
     names = [rewards] if isinstance(rewards, str) else rewards or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise mistyped("reward_fn", rewards, "a list of names")
@@ -191,7 +191,7 @@ def _candidates(value: Any) -> list[Any]:
 
 
 def _looks_like_mars(glance: Glance) -> bool:
-    """Rows that are verl's but for their source, or the meta file."""
+    """Rows like verl's but without its source, or the meta file."""
     row = glance.row
     here = {"image", TITLES} & row.keys() and not (row.get("data_source") or "env_name" in row)
     return bool(is_judged(glance) and here) or '"annotation"' in glance.head
@@ -205,7 +205,7 @@ FORMATS.add(
         aliases=("sensenova-mars",),
         offers_tools=True,
         looks=_looks_like_mars,
-        broad=True,  # an `annotation` may stand in any JSON
+        broad=True,  # any JSON may contain an `annotation`
         specimen=specimens.mars,
     ),
 )

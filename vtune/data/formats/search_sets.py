@@ -1,6 +1,6 @@
 """Benchmarks of search agents as their authors publish them: BrowseComp-VL and MMSearch-Plus.
 
-Neither brings results of image searches: who offers one needs an index, a service or the web.
+Neither includes image search results: offering that tool takes an index, a service or the web.
 """
 
 import base64
@@ -30,10 +30,10 @@ _ENCRYPTED = ("question", "answer", "arxiv_id", "video_url")
 
 
 def read_browsecomp_vl(path: Path, options: Options) -> Iterator[Found]:
-    """Samples of `bc_vl_level1.jsonl` and `bc_vl_level2.jsonl`, or of the folder of both.
+    """Samples of `bc_vl_level1.jsonl` and `bc_vl_level2.jsonl`, or of the folder with both.
 
-    Paths of pictures begin with the name of that folder, `browsecomp-vl`: they start from its parent, unless
-    `--images` says otherwise.
+    Picture paths begin with the name of that folder, `browsecomp-vl`, so they are relative to its parent
+    unless `--images` says otherwise.
     """
 
     def convert(row: Row, place: Place) -> Sample:
@@ -91,7 +91,7 @@ def _sample(
 
 
 def _decrypted(column: str, value: Any) -> Any:
-    """A text, or a list of them, as it was before base64 and the XOR with SHA-256 of the canary."""
+    """A text, or a list of texts, decoded from base64 and XORed with the SHA-256 of the canary."""
     if isinstance(value, list):
         return [_decrypted(column, item) for item in value]
     if not value:

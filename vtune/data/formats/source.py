@@ -15,7 +15,7 @@ from vtune.schema.parquet import scan_rows
 ENDINGS = (".parquet", ".jsonl", ".json")
 UTF8 = "save the file as UTF-8"
 DOCUMENT_PARTS = 10_000_000
-"""Limit on lists and objects of a JSON file that is read as a whole, ours: COCO's largest has 4 million."""
+"""Limit on lists and objects in a JSON file read as a whole (ours): COCO's largest has 4 million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +24,20 @@ class Place:
 
     file: Path
     row: int | None
-    """From 0, blank lines not counted; None for the file as a whole."""
+    """From 0, not counting blank lines; None for the file as a whole."""
     name: str
-    """The file within what was asked for, without its ending, e.g. `train/0001`."""
+    """Path of the file relative to the folder that was given, without its ending, e.g. `train/0001`."""
     spot: tuple[Path, int | None] | None = None
-    """The file and the row in it (None: all of it), if `file` is a folder and `row` counts over all."""
+    """The file and the row in it (None: all of it), if `file` is a folder whose rows are counted through."""
 
     @property
     def file_and_row(self) -> tuple[Path, int | None]:
-        """Where a person can find it."""
+        """The file and row where a user can find it."""
         return self.spot or (self.file, self.row)
 
     @property
     def where(self) -> str:
-        """The same, for messages."""
+        """The file and row as text, for messages."""
         file, row = self.file_and_row
         return str(file) if row is None else f"{file}, row {row}"
 
@@ -48,14 +48,14 @@ class Place:
 
 
 Raw = tuple[Place, Row | DataError]
-"""A row as it is on disk, or why it cannot be read."""
+"""A row as on disk, or why it cannot be read."""
 
 
 def files(path: Path, endings: tuple[str, ...] = ENDINGS) -> list[tuple[Path, str]]:
-    """The data files that a path refers to, each with its name for `Place`; for a folder, all below it.
+    """The data files that a path refers to, each with its name for `Place`; for a folder, all files below it.
 
     Raises:
-        DataError: If there is none.
+        DataError: If there are none.
     """
     if path.is_file():
         return [(path, path.stem)]
@@ -69,7 +69,7 @@ def files(path: Path, endings: tuple[str, ...] = ENDINGS) -> list[tuple[Path, st
 def read_rows(path: Path) -> Iterator[Raw]:
     """Every row of a file or folder, one at a time. Only a JSON array is read as a whole.
 
-    A damaged file is one entry without a row, and the next file follows.
+    A damaged file yields one entry without a row, and reading goes on with the next file.
 
     Raises:
         DataError: If there is no file.
@@ -87,7 +87,7 @@ def read_json(file: Path, parse: Callable[..., Any] = parse_json) -> Any:
 
     Args:
         file: The file.
-        parse: `parse_json`, or `parse_rows` where it holds rows.
+        parse: `parse_json`, or `parse_rows` if it holds rows.
 
     Raises:
         DataError: If it cannot be read, or is not JSON.
@@ -133,11 +133,11 @@ def _lines(file: Path) -> Iterator[tuple[int, Row | DataError]]:
 
 
 def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
-    """(number, row) of JSON lines, or why the line has no row; blank lines are left out, and not counted.
+    """(number, row) of JSON lines, or why the line has no row; blank lines are skipped and not counted.
 
     Raises:
         OSError: If the stream cannot be read, or a line is too long.
-        DataError: If it begins in UTF-16 or UTF-32, whose lines end otherwise.
+        DataError: If it begins in UTF-16 or UTF-32, which have different line endings.
     """
     number = 0
     for place, line in enumerate(read_lines(stream)):
@@ -145,7 +145,8 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Row | DataError]]:
             _check_encoding(line)
         if line.strip():
             try:
-                # A table from Windows begins with a mark. Half of a surrogate pair is told with its column.
+                # Files from Windows may begin with a byte order mark. Lone surrogates are reported later,
+                # with their column.
                 text = line.removeprefix(b"\xef\xbb\xbf").strip().decode("utf-8", "surrogatepass")
                 yield number, as_row(parse_row(text))
             except KeyTwice as error:
@@ -161,7 +162,8 @@ def _check_encoding(begin: bytes) -> None:
     """Check that a text that begins like this may be UTF-8.
 
     Raises:
-        DataError: If it has a mark of another encoding, or every other byte of its first characters is 0.
+        DataError: If it has the byte order mark of another encoding, or every other byte of its first
+            characters is 0.
     """
     found = detect_encoding(begin)
     if begin[:4].strip(b"\0") and not found.startswith("utf-8"):
@@ -169,7 +171,7 @@ def _check_encoding(begin: bytes) -> None:
 
 
 def list_alone(content: Any) -> str:
-    """What to do with an object that has rows in the only list of objects within; empty for anything else."""
+    """What to do with an object that has exactly one list of objects, its rows; empty for anything else."""
     lists = content.items() if isinstance(content, dict) else ()
     held = [key for key, one in lists if isinstance(one, list) and one and isinstance(one[0], dict)]
     return f"its rows are under `{held[0]}`: write that list alone into a file" if len(held) == 1 else ""

@@ -1,7 +1,7 @@
 """A few made-up rows of each published layout, to show what an import yields without the data.
 
-Columns, prompts, system turns and answer forms are those that the data sets print. Whoever wants to know what
-becomes of such rows sends these through the import itself.
+Columns, prompts, system turns and answer forms are those of the data sets. To see what becomes of such rows,
+run these through the import itself.
 """
 
 import base64
@@ -19,7 +19,7 @@ from vtune.schema.fields import Row
 
 SIZE = (200, 120)
 TARGET = (20, 20, 70, 60)
-"""xyxy of what every picture shows."""
+"""Box of the object in every picture, xyxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Specimen:
 
 
 def samples(folder: Path) -> Specimen:
-    """JSON lines of ours: one with a box and code, as a user's own data would have it, and one without."""
+    """Our own JSON lines: one with a box and code, as in a user's own data, and one without."""
     asked = {"data_source": "mine", "images": [picture_file(folder, 0)], "tools": ["python"]}
     box = {"label": "sign", "image": 0, "bbox_2d": list(TARGET)}
     rows = [
@@ -57,7 +57,7 @@ Your detailed reasoning process here.
 [{'bbox_2d': [x1,y1,x2,y2], 'label': label_name}]
 </answer>
 """
-"""V-Triune, figure 8. It names no tags of thoughts, which its equation 2 counts."""
+"""V-Triune, figure 8. It does not mention the think tags that its equation 2 counts."""
 
 
 def vtriune(folder: Path) -> Specimen:
@@ -153,7 +153,7 @@ DEEPEYES_USER = (
 
 
 def deepeyes(folder: Path) -> Specimen:
-    """DeepEyes-Datasets-47k: rows of V* and of charts for zooms, and of ThinkLite, which have no tool."""
+    """DeepEyes-Datasets-47k: V* and chart rows with the zoom tool, and ThinkLite rows without a tool."""
 
     def zooming(number: int, source: str, text: str, truth: str) -> Row:
         turns = [{"role": "system", "content": DEEPEYES_SYSTEM}, *_user(f"<image>\n{text}{DEEPEYES_USER}")]
@@ -259,7 +259,7 @@ def mmsearch(folder: Path) -> Specimen:
 
 
 def coco(folder: Path) -> Specimen:
-    """COCO's instances: two photographs, with a thing that is there once and one that is there twice."""
+    """COCO's instances: two photographs, with a thing that appears once and one that appears twice."""
     boxes = [(1, 1, TARGET), (1, 1, (100, 20, 150, 60)), (1, 2, (150, 70, 190, 110)), (2, 3, TARGET)]
     return annotated(folder / "instances.json", ("a.jpg", "b.jpg"), ("cat", "dog", "cup"), boxes, folder)
 
@@ -283,7 +283,7 @@ def annotated(
     boxes: Sequence[tuple[int, int, Any]],
     images: Path,
 ) -> Specimen:
-    """Annotations in COCO's layout: (number of the photograph, of the category, xyxy) a box, from 1."""
+    """Annotations in COCO's layout; a box is (photograph's number, category's number, xyxy), from 1."""
     for number, name in enumerate(names):
         (images / name).parent.mkdir(parents=True, exist_ok=True)
         (images / name).write_bytes(encoded_picture(number))
@@ -334,20 +334,20 @@ def _user(text: str) -> list[Row]:
 
 
 def json_lines(file: Path, rows: Sequence[Row]) -> Path:
-    """The file, with a row per line."""
+    """Write one row per line; return the file."""
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return file
 
 
 def picture_file(folder: Path, number: int) -> str:
-    """Writes the picture to the folder; returns its name."""
+    """Write the picture into the folder; return its name."""
     name = f"{number}.jpg"
     (folder / name).write_bytes(encoded_picture(number))
     return name
 
 
 def coded(number: int) -> str:
-    """The picture of a number in base64."""
+    """The picture with this number, in base64."""
     return base64.b64encode(encoded_picture(number)).decode()
 
 

@@ -155,7 +155,7 @@ def charxiv_reasoning(folder: Path) -> Specimen:
 
 
 def charxiv_descriptive(folder: Path) -> Specimen:
-    """CharXiv, descriptive: two templates of 19."""
+    """CharXiv, descriptive: two of its 19 templates."""
     asked = [(1, "What is its title?", "Not Applicable"), (19, "What is the number of subplots?", "4")]
     return _charxiv(folder / "CharXiv_descriptive_val.tsv", "qid", asked)
 
@@ -181,7 +181,7 @@ def _image(number: int) -> Row:
 
 
 def _parquet(path: Path, schema: pa.Schema, rows: list[Row]) -> Specimen:
-    """A shard in the folder of its snapshot."""
+    """Write a shard; return its snapshot folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_rows(path, schema, rows)
     return Specimen(path.parent.parent if path.parent.name == "data" else path.parent)

@@ -58,7 +58,7 @@ def refcoco(folder: Path) -> Specimen:
 
 
 def refcoco_tsv(folder: Path) -> Specimen:
-    """RefCOCO.tsv: a question of each of two splits, boxes as shares."""
+    """RefCOCO.tsv: a question from each of two splits, with boxes as fractions."""
     x0, y0, x1, y1 = TARGET
     shares = [x0 / SIZE[0], y0 / SIZE[1], x1 / SIZE[0], y1 / SIZE[1]]
     rows = [
@@ -75,7 +75,7 @@ def refcoco_tsv(folder: Path) -> Specimen:
 
 
 def visual_probe(folder: Path) -> Specimen:
-    """VisualProbe: an open question of the level that its folder names."""
+    """VisualProbe: an open question whose level is given by its folder."""
     here = folder / "VisualProbe_Hard"
     (here / "images").mkdir(parents=True)
     (here / "images" / "0.jpg").write_bytes(base64.b64decode(coded(0)))

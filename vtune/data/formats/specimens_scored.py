@@ -12,7 +12,7 @@ from vtune.schema.parquet import write_rows
 
 
 def ocrbench(folder: Path) -> Specimen:
-    """OCRBench v2: a question of four metrics."""
+    """OCRBench v2: one question for each of four metrics."""
     rows: list[dict[str, Any]] = [
         _row(0, "text recognition en", "What is written in the image?", ["Exit"]),
         _row(1, "math QA en", "Which is right? A, B or C?", ["B"], eval="multiple choice"),
@@ -44,7 +44,7 @@ def _row(number: int, kind: str, question: str, answers: list[Any], **more: Any)
 
 
 def mega_bench(folder: Path) -> Specimen:
-    """MEGA-Bench: two questions of one task, and one that waits for the official scorer."""
+    """MEGA-Bench: two questions of one task, and one that needs the official scorer."""
     root = folder / "MEGA-Bench"
     (root / "data").mkdir(parents=True)
     for number in range(3):

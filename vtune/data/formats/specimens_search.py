@@ -12,7 +12,7 @@ import pyarrow as pa
 from vtune.data.formats.specimens import Specimen, coded
 
 CANARY = "MMSearch-Plus"
-"""The published password of its texts: it keeps them out of training data, and is no secret."""
+"""The published password of its texts, which keeps them out of training data; it is not a secret."""
 
 
 def browsecomp_vl(folder: Path) -> Specimen:
@@ -63,7 +63,7 @@ def mmsearch_plus(folder: Path) -> Specimen:
 
 
 def encrypted(text: str) -> str:
-    """A text as the data set has it."""
+    """A text, encrypted as in the data set."""
     key = cycle(hashlib.sha256(CANARY.encode()).digest())
     return base64.b64encode(bytes(a ^ b for a, b in zip(text.encode(), key, strict=False))).decode()
 

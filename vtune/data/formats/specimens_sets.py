@@ -7,7 +7,7 @@ from vtune.data.formats.specimens import TARGET, Specimen, annotated
 
 
 def coco_set(folder: Path) -> Specimen:
-    """COCO's instances as it unpacks them: `annotations`, and `val2017` beside it."""
+    """COCO's instances as unpacked: `annotations`, with `val2017` beside it."""
     file = folder / "annotations" / "instances_val2017.json"
     file.parent.mkdir()
     boxes = [(1, 1, TARGET), (1, 1, (100, 20, 150, 60)), (2, 2, TARGET)]
@@ -15,7 +15,7 @@ def coco_set(folder: Path) -> Specimen:
 
 
 def ovdeval(folder: Path) -> Specimen:
-    """OVDEval: a subset of one picture, with what is on it, and what is not."""
+    """OVDEval: a subset of one picture, with categories that are in it and categories that are not."""
     root = folder / "ovdeval"
     for name in ("annotations", "images/color"):
         (root / name).mkdir(parents=True, exist_ok=True)

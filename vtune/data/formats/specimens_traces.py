@@ -28,7 +28,7 @@ def thyme(folder: Path) -> Specimen:
 
 
 def conversations(folder: Path) -> Specimen:
-    """Calls of code as ShareGPT has them, of a tool in turns of their own, and of one in `tool_calls`."""
+    """Code calls as in ShareGPT, tool calls in separate turns, and a call in `tool_calls`."""
     asked = "<image>\nWhich number is on the sign?"
     box = {"name": "image_zoom_in_tool", "arguments": {"bbox_2d": list(TARGET), "label": "sign"}}
     pictures = [picture_file(folder, number) for number in range(2)]

@@ -8,7 +8,7 @@ from vtune.data.formats.specimens import TARGET, Specimen, coded
 
 
 def hrbench(folder: Path) -> Specimen:
-    """HR-Bench: one question of each category, four times with its options rotated."""
+    """HR-Bench: one question per category, four times with its options rotated."""
     rows: list[dict[str, str]] = []
     for number, category in enumerate(("single", "cross")):
         options = ["red", "green", "blue", "yellow"]
@@ -41,7 +41,7 @@ def realworld(folder: Path) -> Specimen:
 
 
 def treebench(folder: Path) -> Specimen:
-    """TreeBench: options in columns, and the boxes of what is asked about."""
+    """TreeBench: options in columns, and the boxes of the targets."""
     rows = [
         {
             **_coloured(number),
@@ -58,7 +58,7 @@ def treebench(folder: Path) -> Specimen:
 
 
 def mmmu(folder: Path) -> Specimen:
-    """MMMU: a question with two pictures in its text, one without options, one of the split `dev`."""
+    """MMMU: a question with two pictures in its text, one without options, one from the split `dev`."""
     one, two = coded(0), coded(1)
     common = {"l2-category": "Art"}
     rows = [
@@ -97,7 +97,7 @@ def mmmu(folder: Path) -> Specimen:
 
 
 def mmmu_pro(folder: Path) -> Specimen:
-    """MMMU-Pro: ten options, and one."""
+    """MMMU-Pro: one question with ten options, one with a single option."""
     rows = [
         {
             **_coloured(number),
@@ -112,7 +112,7 @@ def mmmu_pro(folder: Path) -> Specimen:
 
 
 def mmmu_pro_vision(folder: Path) -> Specimen:
-    """MMMU-Pro in pictures: the options alone, as a Python list."""
+    """MMMU-Pro in pictures: only the options, as a Python list."""
     rows = [
         {**_coloured(number), "options": str(["red", "green", "blue"]), "answer": "B", "subject": "Art"}
         for number in range(2)
@@ -130,7 +130,7 @@ def countbench(folder: Path) -> Specimen:
 
 
 def blind(folder: Path) -> Specimen:
-    """VLMs Are Blind: one question of four of its tasks."""
+    """VLMs Are Blind: one question from each of four tasks."""
     asked = {
         "Nested Squares": ("How many squares are there? Answer with a number in curly brackets.", "3"),
         "Touching Circles": ("Are the two circles touching each other? Answer with Yes/No.", "No"),

@@ -17,35 +17,33 @@ from vtune.schema.sample import Sample
 
 T = TypeVar("T")
 Replies = Sequence[tuple[Sample, str]]
-"""Questions with the reply to each, empty if there was none."""
+"""Questions with the reply to each; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfficialScorer:
-    """The files of the script with which a benchmark's authors score replies, if that takes more than a few
-    lines.
-    """
+    """The files of a benchmark's official scoring script, if scoring takes more than a few lines."""
 
     write: Callable[[Replies], Any]
-    """The JSON that it reads."""
+    """Builds the JSON that the script reads."""
     read: Callable[[Any], Mapping[str, float | None]]
-    """What it writes -> question id there -> score, None for one that it excludes from its means. Otherwise
-    raises KeyError, TypeError or ValueError."""
+    """Script output -> {question id in it: score, None if excluded from the script's means}. Raises KeyError,
+    TypeError or ValueError for anything else."""
     name: Callable[[Sample], str]
-    """The id of a question in its files."""
+    """The question's id in the script's files."""
     replies: Callable[[Any], Mapping[str, Any]]
-    """What it writes -> question id there -> the reply that it scored."""
+    """Script output -> {question id in it: the reply that it scored}."""
 
 
 def by_id(rows: Iterable[tuple[str, T]], what: str) -> dict[str, T]:
-    """Id of a question -> its value, for `OfficialScorer.read` and `replies`; a row may stand there twice.
+    """Question id -> its value, for `OfficialScorer.read` and `replies`; a row may appear twice.
 
     Args:
         rows: (id, value) of each row.
         what: What the values are, for the message.
 
     Raises:
-        DataError: If two rows of one question differ: nobody can say which of them is right.
+        DataError: If two rows of one question differ: it is unclear which is right.
     """
     found: dict[str, T] = {}
     for name, value in rows:
@@ -63,38 +61,38 @@ class Glance:
 
     path: Path = Path()
     row: Row = field(default_factory=dict)
-    """The first row of Parquet, of JSON lines, or of an array in JSON."""
+    """The first row of Parquet, JSON lines, or a JSON array."""
     head: str = ""
-    """The first characters of an object in JSON."""
+    """The first characters of a JSON object."""
     header: frozenset[str] = frozenset()
-    """Columns of a TSV."""
+    """Columns of a TSV file."""
 
     @property
     def judge(self) -> Mapping[str, Any] | None:
-        """`reward_model` of the row, as in verl's layout and all that are made of it; None without it."""
+        """The row's `reward_model`, as in verl's layout and its derivatives; None without it."""
         judge = self.row.get("reward_model")
         return judge if isinstance(judge, Mapping) else None
 
 
 Look = Callable[[Glance], bool]
-"""Whether a file or folder is certainly of a layout, by what it shows."""
+"""Whether a file or folder is certainly of a layout, judging by what it shows."""
 
 
 def looks_like_none(glance: Glance) -> bool:
-    """The look of a layout without any sure sign: no file has it."""
+    """The look of a layout without a reliable sign: matches nothing."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """How files of a format are written, with their pictures inside: importing them restores everything."""
+    """How files of a format are written, with pictures embedded; importing them restores everything."""
 
     to_row: Callable[[Any, int], Row]
-    """Sample or trace (what the format makes), its pictures with their bytes; number of the row -> row.
+    """(sample or trace, as the format makes, with picture bytes; row number) -> row.
 
-    Raises DataError for one that the format cannot hold: it is left out, and listed."""
+    Raises DataError for one that the format cannot hold; it is left out and listed."""
     columns: pa.Schema | None = None
-    """For a Parquet file; None: JSON lines."""
+    """Schema of a Parquet file; None: JSON lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,32 +100,32 @@ class Format:
     """A published layout."""
 
     read: Callable[[Path, Options], Iterator[Found]]
-    """Path, options of the caller -> one entry per row."""
+    """(path, options of the caller) -> one entry per row."""
     reads: str
-    """What the path is, in a few words."""
+    """What the path is, briefly."""
     makes: Literal["samples", "traces"] = "samples"
     takes: tuple[str, ...] = ("images", "verifier", "tools")
     """Options that have an effect."""
     offers_tools: bool = False
-    """Its rows name the tools that the model may call: a suite of them may leave that to its agent."""
+    """Its rows name the tools that the model may call; a suite may leave that to its agent."""
     own_questions: bool = False
-    """Its questions are written here, without instructions: an import adds how they are to be answered."""
+    """Its questions are worded here, without instructions; an import adds how to answer them."""
     leaves_out: bool = False
-    """Its reader skips rows that no model here can be asked, so that fewer are read than are published."""
+    """Its reader skips rows that no model here can be asked, so fewer are read than are published."""
     aliases: tuple[str, ...] = ()
-    """Other names of it."""
+    """Other names for it."""
     looks: Look = looks_like_none
-    """Whether a file or folder is certainly of this format: then it is not imported as another by mistake."""
+    """Whether a file or folder is certainly of this format, so that it is not imported as another."""
     shares: Callable[[Options], tuple[Look, ...]] = lambda options: ()
-    """What the caller says -> the `looks` of other formats that its files may have as well."""
+    """Options of the caller -> the `looks` of other formats that its files may match as well."""
     broad: bool = False
-    """Others are special cases of it: a file that also looks like one of those belongs to it."""
+    """Others are special cases of it: a file that also looks like one of those belongs to that one."""
     specimen: Callable[[Path], Specimen] | None = None
     """Writes a few rows of it into a folder, for testing."""
     writes: Writer | None = None
     """How `vtune data export` writes it; None if it is only read."""
     scan: Callable[[Path], Iterator[Sample | DataError]] | None = None
-    """How a suite reads it, if not in the same way as an import."""
+    """How a suite reads it, if not the way an import does."""
     official: OfficialScorer | None = None
     """The script that scores its questions, for `vtune scores`; None if vtune scores them."""
 
@@ -145,13 +143,13 @@ FORMATS: Parts[Format] = Parts(
 """Name -> layout."""
 
 KINDS_OF_FILES = frozenset({"csv", "tsv", "table", "json", "jsonl", "ndjson", "parquet"})
-"""Names of kinds of tables that users may have."""
+"""Kinds of table files that users may have."""
 SPREADSHEETS = frozenset({"excel", "xls", "xlsx", "ods"})
-"""Those of them that have to be saved as CSV first."""
+"""Kinds that have to be saved as CSV first."""
 
 
 def plain_name(name: str) -> str:
-    """The name in the table for any name of a format.
+    """The name in the table for any name or alias of a format.
 
     Raises:
         RecipeError: If there is none.
@@ -166,7 +164,7 @@ def plain_name(name: str) -> str:
 
 
 def _kind_of_file(name: str, saved: str) -> RecipeError:
-    """The error for a kind of file in place of a format: tables are read by a map of their columns."""
+    """The error for a kind of file given as a format: tables are read with a column map."""
     mapped = next(plain for plain, layout in FORMATS.items() if "columns" in layout.takes)
     return RecipeError(
         f"unknown format {name!r}: that is a kind of file, and a format says what its columns mean",
@@ -176,7 +174,7 @@ def _kind_of_file(name: str, saved: str) -> RecipeError:
 
 
 def _aliases() -> dict[str, str]:
-    """Alias -> name in the table; ours first, and a name of ours stays ours."""
+    """Alias -> name in the table; built-in formats take precedence, and no alias replaces a name."""
     found: dict[str, str] = {}
     for plain, layout in FORMATS.items():
         for alias in layout.aliases:
@@ -202,7 +200,7 @@ def writer_of(name: str) -> Writer:
     """The writer of the format with a given name.
 
     Raises:
-        RecipeError: If there is no such format, or it is only read.
+        RecipeError: If there is no such format, or it cannot be written.
     """
     plain = name if name in FORMATS else _aliases().get(name)
     if plain is None:

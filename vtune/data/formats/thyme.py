@@ -1,7 +1,7 @@
 """Thyme-SFT: cold-start traces that store a whole conversation in one text, read and written.
 
-A response holds `<code>` blocks and, behind each, what the sandbox answered, in `<sandbox_output>`. Here
-these become turns: what the policy writes, and what it is shown, which is never trained on.
+A response holds `<code>` blocks, each followed by the sandbox's answer in `<sandbox_output>`. Here these
+become turns: what the policy writes, and what it is shown, which is never trained on.
 """
 
 import base64
@@ -35,9 +35,9 @@ THYME_COLUMNS = pa.schema(
         (own.KEY, pa.string()),
     ]
 )
-"""As published, plus an id, a source and the calls, so that traces come back unchanged."""
+"""The published columns, plus an id, a source and the calls, so that traces round-trip unchanged."""
 _OUTPUT = re.compile(r"<sandbox_output>((?:(?!</?sandbox_output>).)*)</sandbox_output>", re.DOTALL)
-"""One that looks on from no tag further than to the next: a response may be a flood of them."""
+"""Never scans past the next tag: a response may be flooded with tags."""
 _OUTPUT_MARK = re.compile(r"</?sandbox_output>")
 
 
@@ -58,7 +58,7 @@ def thyme_trace(row: Row, place: Place, options: Options) -> Trajectory:
     response = text_of("response", needed(row, "response")).strip()
     pieces = [piece.strip() for piece in _OUTPUT.split(response)]
     if any(_OUTPUT_MARK.search(written) for written in pieces[::2]):
-        # It would be trained on as what the assistant writes.
+        # Otherwise it would be trained on as the assistant's text.
         raise wrong("response", "a <sandbox_output> has no end, or no beginning", "correct or drop the row")
     asked = marked(question, len(images) - sum(piece.count(IMAGE) for piece in pieces[1::2]))
     shown = asked.count(IMAGE)
@@ -105,12 +105,12 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
 
     Args:
         trace: Its pictures hold their bytes.
-        index: Number of the row.
+        index: Row number.
 
     Raises:
-        DataError: If it does not begin with one user turn, calls another tool than code, has a picture
-            without bytes or a turn that the layout would cut elsewhere, ends without an answer, or turns and
-            pictures do not say all of it (see `check_kept`).
+        DataError: If it does not begin with one user turn, calls a tool other than code, has a picture
+            without bytes or a turn that the layout would split differently, ends without an answer, or its
+            turns and pictures do not represent it completely (see `check_kept`).
     """
     opening, *rest = trace.messages
     if opening.role != "user" or not rest or rest[0].role != "assistant":
@@ -142,7 +142,7 @@ def thyme_row(trace: Trajectory, index: int) -> Row:
 
 
 def _check_framed(turns: Sequence[Message], where: str) -> None:
-    """Check that one text with `<sandbox_output>` and `<answer>` says who wrote which of the turns."""
+    """Check that the turns can be told apart in one text with `<sandbox_output>` and `<answer>`."""
     for number, turn in enumerate(turns):
         output = number % 2 == 1
         framed = _OUTPUT.fullmatch(turn.content.strip()) is not None

@@ -23,15 +23,15 @@ from vtune.schema.message import IMAGE, Picture
 from vtune.schema.pixels import REMEDY, Refused, examine, size_of
 
 _OPTION = re.compile(r"^[ \t]*(?:\(([A-Z])\)|([A-Z])[.):])[ \t]*(\S.*?)[ \t]*$", re.MULTILINE)
-"""`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, alone on its line."""
+"""`(A) rubber`, `A. rubber`, `A) rubber` or `A: rubber`, on a line of its own."""
 PICTURED = ("image", "image_url")
 """Types of turn parts that are pictures."""
 _PATH = 4096
-"""Longest path that is looked for on disk; base64 of a picture is longer."""
+"""Longest text that is looked up as a path on disk; a picture in base64 is longer."""
 _NAME = 255
-"""Longest name that a file system takes; a picture whose base64 is as short is known by its first bytes."""
+"""Longest file name; base64 that is no longer than this must begin like a picture to count as one."""
 _ENDINGS = (".jpg", ".JPG", ".jpeg", ".JPEG", ".png", ".PNG", ".webp", ".WEBP")
-"""Of pictures that are named by their ids alone."""
+"""File endings to try for pictures that are named only by their ids."""
 
 
 def first(row: Mapping[str, Any], *names: str) -> Any:
@@ -40,15 +40,15 @@ def first(row: Mapping[str, Any], *names: str) -> Any:
 
 
 def needed(row: Mapping[str, Any], *names: str, of: str = "") -> Any:
-    """The same, if one is required.
+    """The same, but required.
 
     Args:
         row: Column -> value, or the members of a struct.
-        names: Of which one must be there.
-        of: The column whose members they are; empty: they are columns.
+        names: One of these must be there.
+        of: The column that they are members of; empty if they are columns.
 
     Raises:
-        DataError: Naming the columns that were looked for and those that are there.
+        DataError: Names the columns that were looked for and those that exist.
     """
     value = first(row, *names)
     if value is None:
@@ -61,7 +61,7 @@ def needed(row: Mapping[str, Any], *names: str, of: str = "") -> Any:
 
 
 def struct_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A struct of a row, an empty one where it is null.
+    """A struct of a row; an empty one if it is null.
 
     Raises:
         DataError: If it is something else.
@@ -75,14 +75,14 @@ def struct_of(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def has_objects(row: Mapping[str, Any]) -> bool:
-    """Whether names or boxes stand apart from the turns: ms-swift's `objects`, {ref, bbox}."""
+    """Whether names or boxes are stored apart from the turns, in ms-swift's `objects`, {ref, bbox}."""
     held = row.get("objects")
-    # In Parquet it is a struct of nothing where other rows have some.
+    # In Parquet it is a struct of nulls if other rows have some.
     return any(held.values()) if isinstance(held, Mapping) else bool(held)
 
 
 def text_of(column: str, value: Any) -> str:
-    """A text; a number becomes the text that a person would write.
+    """A text; a number becomes text as a person would write it.
 
     Raises:
         DataError: If it is neither.
@@ -99,12 +99,12 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
 
     Args:
         column: Its name, for errors.
-        value: One of these or a list of them: bytes, {bytes, path}, a path, base64, a URI of data or of a
-            file; or the JSON text of a list, as tables of texts have it.
-        base: The folder that paths start from.
+        value: Bytes, {bytes, path}, a path, base64, a data or file URI; a list of these; or such a list as
+            JSON text, as in text tables.
+        base: The folder that paths are relative to.
 
     Returns:
-        Pictures with their bytes, and with their path where the row gave one.
+        Pictures with their bytes, and with their path if the row gave one.
 
     Raises:
         DataError: If one is missing or does not open.
@@ -116,33 +116,34 @@ def pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
 
 
 def encoded_pictures(column: str, value: Any, base: Path) -> tuple[Picture, ...]:
-    """The same without opening them: a benchmark's pictures are opened when they are shown.
+    """The same without opening them: a benchmark's pictures are opened only when they are shown.
 
     Raises:
         DataError: If one is missing.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
-        with contextlib.suppress(ValueError):  # it is a path
+        with contextlib.suppress(ValueError):  # otherwise it is a path
             value = parse_json(value)
     items = [] if value is None else value if isinstance(value, list) else [value]
     return tuple(_picture(column, item, base) for item in items)
 
 
 def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Picture, ...]:
-    """The pictures of a question, which are in a column or in the parts of its turns.
+    """The pictures of a question, from a column or from the parts of its turns.
 
     Args:
         column: Name of the column, for errors.
-        beside: What it holds (see `pictures`).
-        turns: Those of the question (see `conversation`).
-        base: The folder that paths start from.
+        beside: The column's value (see `pictures`).
+        turns: The question's turns (see `conversation`).
+        base: The folder that paths are relative to.
 
     Raises:
-        DataError: If both hold some, and not as many, or one is missing or does not open.
+        DataError: If both hold pictures, but different numbers of them, or if one is missing or does not
+            open.
     """
     inside = pictures_within(turns)
     if inside and isinstance(beside, list) and len(beside) == len(inside):
-        return pictures(column, beside, base)  # the same once more: verl puts those of the column there
+        return pictures(column, beside, base)  # duplicates: verl copies the column's pictures into the turns
     if inside and beside:
         raise wrong(column, "pictures stand in the turns and beside them", "keep one of both")
     return pictures(column, inside or beside, base)
@@ -151,14 +152,14 @@ def pictures_asked(column: str, beside: Any, turns: Any, base: Path) -> tuple[Pi
 def pictures_within(turns: Any) -> list[Any]:
     """The pictures in the parts of turns, in order; empty for turns that are text."""
     listed = _parsed_turns(turns) if isinstance(turns, str) else turns
-    turns = listed if isinstance(listed, list) else ()  # `conversation` refuses anything else
+    turns = listed if isinstance(listed, list) else ()  # `conversation` rejects anything else
     contents = [turn.get("content") for turn in turns if isinstance(turn, Mapping)]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return [held for part in parts if isinstance(part, Mapping) for held in pictures_of_part(part)]
 
 
 def pictures_of_part(part: Mapping[str, Any]) -> list[Any]:
-    """The picture that a part {type: image} or {type: image_url} holds; none where it is a mark alone."""
+    """The picture in a part {type: image} or {type: image_url}; empty if the part is only a mark."""
     if part.get("type") not in PICTURED:
         return []
     held = first(part, "image", "image_url", "path", "url")
@@ -176,7 +177,7 @@ def picture_size(picture: Picture) -> tuple[int, int]:
 
 
 def seen_to_open(column: str, picture: Picture) -> None:
-    """Check that a picture that holds its bytes can be opened.
+    """Check that a picture, whose bytes are loaded, can be opened.
 
     Raises:
         DataError: If it cannot.
@@ -189,7 +190,7 @@ def seen_to_open(column: str, picture: Picture) -> None:
 
 
 def marked(text: str, count: int) -> str:
-    """A question with one `<image>` per picture; if it has none at all, they go first."""
+    """A question with one `<image>` per picture; if it has no marks, they are put first."""
     return text if IMAGE in text or not count else f"{IMAGE}\n" * count + text
 
 
@@ -197,9 +198,9 @@ def conversation(value: Any, count: int) -> list[Row]:
     """Turns as rows of `prompt`.
 
     Args:
-        value: A list of {role, content}, a JSON text of one, or the user's turn as plain text; content
-            may be text or parts ({type: text, text} and {type: image}).
-        count: Pictures of the sample; where no turn has a mark, they go before the first user turn.
+        value: A list of {role, content}, the same as JSON text, or the user's turn as plain text; content may
+            be text or parts ({type: text, text} and {type: image}).
+        count: Number of the sample's pictures; if no turn has a mark, they go before the first user turn.
 
     Raises:
         DataError: If it is not one of these.
@@ -216,7 +217,7 @@ def conversation(value: Any, count: int) -> list[Row]:
 
 
 def listed_options(text: str) -> tuple[str, ...]:
-    """The options that a question lists, one per line, lettered from A without a gap; else none."""
+    """The options listed in a question, one per line, lettered from A without gaps; else empty."""
     found = [(match[1] or match[2], match[3]) for match in _OPTION.finditer(text)]
     letters = "".join(letter for letter, _ in found)
     in_order = len(found) > 1 and letters == ascii_uppercase[: len(letters)]
@@ -224,7 +225,7 @@ def listed_options(text: str) -> tuple[str, ...]:
 
 
 def json_object(column: str, value: Any) -> dict[str, Any]:
-    """A JSON object, or the text of one, as Parquet has it."""
+    """A JSON object, given as such or, as in Parquet, as text."""
     if isinstance(value, str):
         try:
             value = parse_json(value)
@@ -238,7 +239,8 @@ def json_object(column: str, value: Any) -> dict[str, Any]:
 def plain(value: Any, shown: Sequence[Picture] = ()) -> Any:
     """A value that JSON can represent: dates and decimals as text, NaN as null, bytes as base64.
 
-    Bytes that are one of the sample's own pictures become {"image": number}: they are not stored twice.
+    Bytes equal to one of the sample's own pictures become {"image": number}, so that they are not stored
+    twice.
     """
     if isinstance(value, Mapping):
         return {str(key): plain(item, shown) for key, item in value.items()}
@@ -260,7 +262,7 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
         path = item.get("path") or None
         data = item.get("bytes")
         if not data and path is None and isinstance(item.get("image"), str | bytes):
-            # verl's loader takes a path in no other form.
+            # verl's loader accepts a path only in this form.
             return _picture(column, item["image"], base)
         if not data and path is None:
             raise wrong(column, "a picture has neither bytes nor a path", "drop the row, or give one of them")
@@ -283,14 +285,14 @@ def _picture(column: str, item: Any, base: Path) -> Picture:
 
 
 def _path(text: str) -> str:
-    """The path that the URI of a file means; any other text as it is."""
+    """The path that a file URI refers to; any other text unchanged."""
     if not text.startswith("file:/"):
         return text
     return url2pathname(text.removeprefix("file:").removeprefix("//localhost").removeprefix("//"))
 
 
 def _decoded(text: str, base: Path) -> bytes | None:
-    """The bytes of a data URI or of base64; None for what is a path."""
+    """The bytes of a data URI or of base64; None for a path."""
     uri = text.startswith("data:")
     if uri:
         text = text.partition(",")[2]
@@ -300,7 +302,7 @@ def _decoded(text: str, base: Path) -> bytes | None:
         content = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         return None
-    # `img0` is base64, too: of three bytes that are no picture.
+    # `img0` is valid base64 too, but its three bytes are not a picture.
     return None if 0 < len(text) <= _NAME and not uri and not _is_picture(content) else content
 
 
@@ -313,11 +315,11 @@ def _is_picture(content: bytes) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """A folder, too: whoever reads it says what it is."""
+    """Whether a path exists. Folders count as well: reading one gives a clear error."""
     try:
         return path.exists()
     except (OSError, ValueError):
-        # No file system has such a name: it is base64.
+        # No file system accepts such a name: it is base64.
         return False
 
 
@@ -344,7 +346,7 @@ def _loaded(column: str, name: str, base: Path, *, empty: bool = False) -> bytes
 
 
 def _ended(column: str, path: Path) -> Path:
-    """A picture that is named by its id alone, as in InfoSeek, with the ending that it has.
+    """The path of a picture that is given by its id alone, as in InfoSeek, with its actual ending.
 
     Raises:
         DataError: If several pictures have that id.
@@ -353,7 +355,7 @@ def _ended(column: str, path: Path) -> Path:
         return path
     named = [path.with_name(path.name + ending) for ending in _ENDINGS]
     found = [one for one in named if one.exists()]
-    # Where a file system knows no case, x.jpg and x.JPG are one file.
+    # On a case-insensitive file system, x.jpg and x.JPG are the same file.
     if any(not one.samefile(found[0]) for one in found):
         raise wrong(
             column,

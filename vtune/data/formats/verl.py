@@ -41,7 +41,7 @@ VERL_COLUMNS = pa.schema(
         ),
     ]
 )
-"""What `RLHFDataset` reads."""
+"""The columns that `RLHFDataset` reads."""
 
 
 def read_verl(path: Path, options: Options) -> Iterator[Found]:
@@ -62,16 +62,16 @@ def verl_sample(
     """The sample of a row.
 
     Args:
-        row: As it is on disk.
-        place: Where it stands.
-        options: What the caller says.
-        tools: What the model may call.
+        row: As on disk.
+        place: Where the row is.
+        options: Options of the import.
+        tools: Tools that the model may call.
         ability: Task family; None: the column's.
         model: Whether a model judges; None: as `reward_model.style` says.
         ratios: Weights of accuracy, format and tool.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     source = text_of("data_source", needed(row, "data_source"))
     asked = needed(row, "prompt")
@@ -108,9 +108,9 @@ def _judgement(
     """How a row is judged, as arguments of `build_sample`.
 
     Raises:
-        DataError: If it has no truth, or its prompt asks for the answer where none is read.
+        DataError: If it has no truth, or its prompt asks for the answer in a place that is not read.
     """
-    if options.tools is None:  # else these words may be taken out
+    if options.tools is None:  # otherwise these words may be removed
         check_answer_place("\n".join(turn["content"] for turn in turns))
     truth = needed(judge, "ground_truth", of="reward_model")
     asks_model = judge.get("style") == "model" if model is None else model
@@ -131,12 +131,12 @@ def _judgement(
 
 
 def _is_search_r1(truth: Any) -> bool:
-    """Whether a truth is `{target: […]}`, Search-R1's: its reward is the exact match of SQuAD with any."""
+    """Whether a truth is Search-R1's `{target: […]}`, whose reward is SQuAD's exact match with any entry."""
     return isinstance(truth, Mapping) and set(truth) == {"target"}
 
 
 def _wants_box(turns: Sequence[Row]) -> bool:
-    r"""Whether a prompt asks for the answer in `\boxed{}` alone, as that of verl's own Geometry3K does."""
+    r"""Whether a prompt asks for the answer only in `\boxed{}`, as in verl's own Geometry3K."""
     text = "".join(turn["content"] for turn in turns)
     return "\\boxed" in text and "<answer>" not in text
 
@@ -146,7 +146,7 @@ def verl_row(sample: Sample, index: int) -> Row:
 
     Args:
         sample: Its pictures hold their bytes.
-        index: Number of the row.
+        index: Row number.
 
     Raises:
         DataError: If the sample cannot be stored.

@@ -1,10 +1,10 @@
 """V-Triune's rows (Orsta-Data-47k; figure 9), read and written.
 
-Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`,
-chosen by `ability`. Reasoning that ends in words, such as `light blue`, or in a date, a time or a range is
-for `exact`: math-verify would read a product of letters, and compute 1:20 as 2:40. Their `detection` also
-judges grounding. Boxes are ground truths in 0-1000, written as Python literals in `<answer>`; here they are a
-JSON list.
+Their `mathverify` judges reasoning, counting and OCR; here these are `math`, `counting` and `ocr`, chosen by
+`ability`. Reasoning whose answer is words, such as `light blue`, or a date, a time or a range uses `exact`:
+math-verify would read a product of letters, and compute 1:20 as 2:40. Their `detection` also judges
+grounding. Ground-truth boxes are in 0-1000, written as Python literals in `<answer>`; here they are a JSON
+list.
 """
 
 import ast
@@ -34,7 +34,7 @@ from vtune.verifiers import counting, detection, exact, grounding, math, ocr, po
 from vtune.verifiers import judge as judging
 
 PUBLISHED_BOXES = detection.NAME
-"""Its one verifier of boxes, under the name that is also one of ours."""
+"""The only box verifier there; its name is also that of one of ours."""
 BOXES = (detection.NAME, grounding.NAME)
 RATIOS = ("iou_max_label_first", "iou_max_iou_first", "iou_completeness", "map", "map50", "map75")
 """Members of `det_reward_ratio`."""
@@ -69,7 +69,7 @@ VTRIUNE_COLUMNS = pa.schema(
         ),
     ]
 )
-"""As published, with our packed member in `extra_info`."""
+"""The published columns, with our packed member in `extra_info`."""
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _BOXED = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -84,7 +84,7 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
     """The sample of a row.
 
     Raises:
-        DataError: Naming the column and the remedy.
+        DataError: Names the column and the fix.
     """
     refuse_own(row)
     needed(row, "reward_model")
@@ -108,13 +108,13 @@ def vtriune_sample(row: Row, place: Place, options: Options) -> Sample:
     if verifier in BOXES:
         if not images:
             raise wrong("images", "boxes without a picture", "drop the row")
-        # A file of ours says what its coordinates mean; theirs say only whether they are thousandths.
+        # Our files state what coordinates mean; theirs only say whether they are thousandths.
         if "space" not in parm:
             width, height = picture_size(images[0])
             space = "relative_1000" if parm.get("det_verifier_normalized") else "pixels"
             parm |= {"space": space, "width": width, "height": height}
     else:
-        # Their prompts ask for a box, and equation 1 reads it.
+        # Their prompts ask for \boxed{}, and equation 1 reads it.
         parm = {key: value for key, value in parm.items() if not key.startswith("det_")}
         parm |= {"answer_in": "boxed"} if judge.get("verifier") == "mathverify" else {}
     identity = info.get("id")
@@ -140,7 +140,7 @@ def vtriune_row(sample: Sample, index: int) -> Row:
 
     Args:
         sample: Its pictures hold their bytes.
-        index: Number of the row.
+        index: Row number.
 
     Raises:
         DataError: If its verifier has no counterpart there.
@@ -166,7 +166,7 @@ def vtriune_row(sample: Sample, index: int) -> Row:
             "format_ratio": sample.format_ratio,
             "verifier": PUBLISHED_BOXES if boxes else "mathverify",
             "verifier_parm": {
-                # Whether the server is to divide the boxes of a reply, which it takes for pixels.
+                # Whether the server should divide the boxes of a reply, which it takes to be pixels.
                 "det_verifier_normalized": bool(sample.verifier_parm.get("det_verifier_normalized"))
                 if boxes
                 else None,
@@ -201,7 +201,7 @@ def _verifier(judge: Mapping[str, Any], ability: str, truth: str, options: Optio
 
 
 def _parm(value: Any) -> dict[str, Any]:
-    """Options without the nulls that the shared struct type brings."""
+    """Options without the nulls that come from the shared struct type."""
     if isinstance(value, str):
         try:
             value = parse_json(value)
@@ -230,7 +230,7 @@ def _read_truth(verifier: str, truth: str) -> str:
 
 
 def _closes(text: str) -> bool:
-    """Whether no brace closes that was not opened: else there is more than one box."""
+    """Whether braces are balanced; if not, there is more than one box."""
     depth = 0
     for brace in _BRACE.findall(text):
         depth += {"{": 1, "}": -1}.get(brace, 0)
@@ -240,10 +240,11 @@ def _closes(text: str) -> bool:
 
 
 def parse_boxes(text: str) -> list[Row]:
-    """The boxes of a ground truth: `[{'bbox_2d': [x0, y0, x1, y1], 'label': 'cup'}, …]`, or in `<answer>`.
+    """The boxes of a ground truth, `[{'bbox_2d': [x0, y0, x1, y1], 'label': 'cup'}, …]`, possibly in
+    `<answer>`.
 
     Raises:
-        DataError: If there is none, or one is not four rising finite numbers.
+        DataError: If there are none, or one is not four finite numbers in ascending order.
     """
     inner = _ANSWER.search(text)
     content = (inner[1] if inner else text).strip()
@@ -286,7 +287,7 @@ FORMATS.add(
         read_vtriune,
         "Parquet of V-Triune (Orsta-Data-47k)",
         aliases=("orsta",),
-        # Rows that name no verifier.
+        # Rows that do not name a verifier.
         shares=lambda options: () if options.verifier is None else (is_verl,),
         looks=names_verifier,
         specimen=specimens.vtriune,
