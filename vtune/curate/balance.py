@@ -18,30 +18,30 @@ T = TypeVar("T", bound=Hashable)
 class Balance(Selected):
     """Cuts large groups of a source down to a multiple of its median group, at random.
 
-    V-Triune (appendix A) balances counting data per category and does not say how.
+    V-Triune (appendix A) balances counting data per category but does not say how.
     """
 
     by: Literal["ground_truth", "ability", "verifier"] = "ground_truth"
     """What defines a group."""
     times_median: float = Field(default=1.5, gt=0)
-    """Limit on a group's samples, as a multiple of the median group's size (of two middle ones, the smaller);
+    """Limit on a group's samples, as a multiple of the median group's size (the smaller of two middle ones);
     ours."""
 
 
 def group_of(spec: Balance, item: Item) -> str:
-    """The group that a sample is in."""
+    """The group that a sample belongs to."""
     sample = item.sample
     groups = {"ground_truth": answer_of(sample), "ability": sample.ability, "verifier": sample.verifier}
     return groups[spec.by]
 
 
 def overfull(spec: Balance, entries: Sequence[tuple[str, str]], rng: random.Random) -> Mapping[int, str]:
-    """Index -> reason of what is too many in its group.
+    """Index -> reason for the samples that exceed their group's limit.
 
     Args:
-        spec: What is balanced.
+        spec: What to balance.
         entries: (source, group) of each sample.
-        rng: Chooses who goes.
+        rng: Chooses which samples to drop.
     """
     groups: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for index, (source, group) in enumerate(entries):
@@ -57,7 +57,7 @@ def overfull(spec: Balance, entries: Sequence[tuple[str, str]], rng: random.Rand
 
 
 def random_subset(members: Sequence[T], wanted: int | None, rng: random.Random) -> set[T]:
-    """All members, or as many of them as are wanted, chosen at random."""
+    """All members, or `wanted` of them, chosen at random."""
     return set(members) if wanted is None or wanted >= len(members) else set(rng.sample(members, wanted))
 
 

@@ -25,7 +25,7 @@ class BoxesPerCategory(Selected):
     """Drops pictures with many things of one kind."""
 
     at_most: int = Field(default=10, gt=0)
-    """V-Triune, appendix A."""
+    """Boxes per category (V-Triune, appendix A)."""
 
 
 class BoxShare(Selected):
@@ -45,30 +45,30 @@ class PlainLabels(Selected):
 class SinglesToMultis(Selected):
     """Keeps, in each source, samples with one box per category and all others in a fixed proportion.
 
-    Whichever are too many are dropped at random.
+    The surplus is dropped at random.
     """
 
     singles: int = Field(default=1, gt=0)
     multis: int = Field(default=2, gt=0)
-    """V-Triune, appendix A: 1:2."""
+    """Ratio of singles to multis, 1:2 in V-Triune, appendix A."""
 
 
 class CategoryTail(Selected):
     """Drops samples with a category that few samples of their source have: the long tail.
 
-    A dropped sample makes its other categories rarer, so this is repeated until every category that is left
-    is in at least this many samples.
+    Dropping a sample makes its other categories rarer, so this is repeated until every remaining category is
+    in at least this many samples.
     """
 
     at_least: int = Field(default=10, gt=0)
-    """Samples; the number is ours."""
+    """Number of samples; ours."""
 
 
 def boxes_of(sample: Sample) -> list[LabelledBox]:
-    """The boxes of a ground truth in its own space, with labels where all have one.
+    """The boxes of a ground truth in its own space, with labels if all have one.
 
     Raises:
-        DataError: If it holds none, or one that is empty or outside of its picture.
+        DataError: If it has none, or one that is empty or outside its picture.
     """
     try:
         return truth_boxes(sample, labelled=True)
@@ -77,20 +77,20 @@ def boxes_of(sample: Sample) -> list[LabelledBox]:
 
 
 def stated_extent(sample: Sample) -> tuple[float, float] | None:
-    """Width and height of the space that the boxes of a sample are in, None where only the picture tells."""
+    """Width and height of the space of a sample's boxes; None if only the picture tells."""
     spaces = spaces_of(sample)
     return None if spaces.x_end is None or spaces.y_end is None else (spaces.x_end, spaces.y_end)
 
 
 def crowded(spec: BoxesPerCategory, item: Item) -> str | None:
-    """The reason to drop a sample with too many boxes of one category."""
+    """The reason to drop a sample with too many boxes of one category, or None."""
     counts = Counter(entry.label for entry in boxes_of(item.sample))
     label, most = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
     return f"{most} boxes of {label!r}, at most {spec.at_most} are allowed" if most > spec.at_most else None
 
 
 def large(spec: BoxShare, item: Item) -> str | None:
-    """The reason to drop a sample with a box that is too large."""
+    """The reason to drop a sample with a box that is too large, or None."""
     width, height = _extent(item)
     largest = max(boxes_of(item.sample), key=lambda entry: area(entry.box))
     share = area(largest.box) / (width * height)
@@ -100,7 +100,7 @@ def large(spec: BoxShare, item: Item) -> str | None:
 
 
 def complex_label(spec: PlainLabels, item: Item) -> str | None:
-    """The reason to drop a sample with a label that is not a plain name."""
+    """The reason to drop a sample with a label that is not a plain name, or None."""
     for entry in boxes_of(item.sample):
         words = len(entry.label.split())
         if words > spec.at_most:
@@ -119,12 +119,12 @@ def has_one_each(spec: SinglesToMultis, item: Item) -> bool:
 def surplus(
     spec: SinglesToMultis, entries: Sequence[tuple[str, bool]], rng: random.Random
 ) -> Mapping[int, str]:
-    """Index -> reason of what has to go so that each source holds singles and multis in proportion.
+    """Index -> reason for the samples to drop so that each source has singles and multis in proportion.
 
     Args:
         spec: The proportion.
         entries: (source, whether it is a single) of each sample.
-        rng: Chooses who goes.
+        rng: Chooses which samples to drop.
     """
     kinds: dict[str, dict[bool, list[int]]] = defaultdict(lambda: {True: [], False: []})
     for index, (source, single) in enumerate(entries):
@@ -146,19 +146,19 @@ def surplus(
 
 
 def categories(spec: CategoryTail, item: Item) -> tuple[str, ...]:
-    """The categories of a sample, each once."""
+    """The distinct categories of a sample, sorted."""
     return tuple(sorted({entry.label for entry in boxes_of(item.sample)}))
 
 
 def in_the_tail(
     spec: CategoryTail, entries: Sequence[tuple[str, tuple[str, ...]]], rng: random.Random
 ) -> Mapping[int, str]:
-    """Index -> reason of the samples with rare categories.
+    """Index -> reason for the samples with rare categories.
 
     Args:
         spec: How many samples a category needs.
         entries: (source, categories) of each sample.
-        rng: Not used: nothing is left to chance.
+        rng: Not used: the result is deterministic.
     """
     left = dict(enumerate(entries))
     dropped: dict[int, str] = {}

@@ -8,20 +8,20 @@ from pydantic import Field, model_validator
 from vtune.config import Strict
 
 DIGITS = 9
-"""Of a mean or sum that is compared with a bound: eight scores of 0.9 have a mean of 0.9, in floats a little
-more."""
+"""Decimals of a mean or sum that is compared with a bound: eight scores of 0.9 have a floating-point mean
+slightly above 0.9."""
 
 
 class Band(Strict):
-    """The scores that keep a sample. A bound that is left out does not apply."""
+    """The scores for which a sample is kept. Omitted bounds do not apply."""
 
     of: Literal["mean", "sum"] = "mean"
-    """Over the accuracies of all rollouts: `mean` of right or wrong is the pass rate."""
+    """Over the accuracies of all rollouts; `mean` is the pass rate if scores are right or wrong."""
     above: float | None = None
-    """Greater than."""
+    """Exclusive lower bound."""
     at_least: float | None = None
     below: float | None = None
-    """Less than."""
+    """Exclusive upper bound."""
     at_most: float | None = None
 
     @model_validator(mode="after")
@@ -36,18 +36,18 @@ class Band(Strict):
 
 
 class FirstPass(Strict):
-    """A cheap look before the full number of rollouts: few of them, without tools.
+    """A cheap first look before the full number of rollouts: a few rollouts, without tools.
 
-    Where the rollouts to come would be the same conversations (no tools either), what they may bring is
-    bounded, and a sample whose fate is certain needs none of them: that changes no outcome. `easy` and
-    `hard` settle more than is certain.
+    If the remaining rollouts would be the same conversations (no tools either), their scores are bounded, and
+    a sample whose outcome is already certain needs no more of them, which changes no result. `easy` and
+    `hard` also settle samples whose outcome is not certain.
     """
 
     rollouts: int = Field(default=2, ge=2, le=4)
     easy: float | None = Field(default=None, ge=0, le=1)
-    """From this mean accuracy on a sample is too easy, so no more rollouts are generated; null: never."""
+    """From this mean accuracy on, a sample is too easy and gets no more rollouts; null: never."""
     hard: float | None = Field(default=None, ge=0, le=1)
-    """Up to this mean accuracy a sample is too hard; null: never, since tools may yet solve it."""
+    """Up to this mean accuracy, a sample is too hard; null: never, as tools may still solve it."""
 
     @model_validator(mode="after")
     def _apart(self) -> Self:
@@ -57,10 +57,10 @@ class FirstPass(Strict):
 
 
 def outside(band: Band, scores: Sequence[float]) -> str | None:
-    """The reason to drop a sample whose scores lie outside of the band.
+    """The reason to drop a sample whose scores lie outside the band, or None.
 
     Args:
-        band: What is kept.
+        band: The scores to keep.
         scores: Accuracy of each rollout, in [0, 1]; not empty.
     """
     value = _mean(scores) if band.of == "mean" else round(sum(scores), DIGITS)
@@ -77,12 +77,12 @@ def outside(band: Band, scores: Sequence[float]) -> str | None:
 
 
 def certain(band: Band, scores: Sequence[float], total: int) -> bool:
-    """Whether a sample is in the band for certain, whatever its other rollouts score.
+    """Whether a sample is certain to be in the band, whatever its other rollouts score.
 
     Args:
-        band: What is kept.
+        band: The scores to keep.
         scores: Accuracy of the rollouts so far, in [0, 1].
-        total: How many there will be.
+        total: Total number of rollouts.
     """
     least, most = [*scores], [*scores]
     least += [0.0] * (total - len(scores))
@@ -91,7 +91,7 @@ def certain(band: Band, scores: Sequence[float], total: int) -> bool:
 
 
 def settled(first: FirstPass, scores: Sequence[float]) -> str | None:
-    """The reason to drop a sample after the first pass, None where it is undecided."""
+    """The reason to drop a sample after the first pass; None if it is undecided."""
     mean = _mean(scores)
     if first.easy is not None and mean >= first.easy:
         return f"too easy without tools: the mean of {len(scores)} rollouts is {mean:.3g}"

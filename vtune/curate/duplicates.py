@@ -17,32 +17,33 @@ from vtune.schema.message import Picture
 class Duplicates(Selected):
     """Drops every row that resembles an earlier one that is kept.
 
-    With `match: both`, the same question about pictures that are merely near has the same answer, too: a
-    small thing, or a colour, may be all that tells two pictures apart (`likeness`).
+    With `match: both`, the same question about merely similar pictures must also have the same answer: two
+    pictures may differ only in a small thing or a colour (`likeness`).
     """
 
     match: Literal["both", "images", "text"] = "both"
     """What has to match: pictures and question, all pictures, or the question."""
     image_distance: int | None = Field(default=4, ge=0, lt=BITS)
-    """Bits of 256 by which the difference hashes of two near pictures may differ; null: identical files only.
+    """Bits of 256 in which the difference hashes of two similar pictures may differ; null: identical files
+    only.
     """
     text_similarity: float = Field(default=1.0, gt=0, le=1)
-    """Share of runs of five characters that near questions have in common; 1: the same words."""
+    """Share of runs of five characters that similar questions have in common; 1: the same words."""
 
 
 class Contamination(Selected):
     """Drops rows that show a picture of a benchmark or, without pictures, ask one of its questions."""
 
     suites: Literal["all"] | tuple[str, ...] = "all"
-    """Names or paths of suites; `all` means those that ship. Any that is not present is reported, and left
-    out."""
+    """Names or paths of suites; `all` means the built-in ones. A suite that is not available is reported and
+    skipped."""
     data: tuple[str, ...] = ()
-    """Further Parquet files to keep apart from, e.g. other held-out samples."""
+    """Further Parquet files that must not overlap, e.g. other held-out samples."""
     image_distance: int | None = Field(default=8, ge=0, lt=BITS)
     """As in `duplicates`; null: identical files only."""
     text_similarity: float | None = Field(default=None, gt=0, le=1)
-    """As in `duplicates`, for questions whatever their pictures; null: only if neither has a picture, and
-    then the same words."""
+    """As in `duplicates`, for questions regardless of their pictures; null: only if neither has a picture,
+    and then only the same words."""
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -52,19 +53,18 @@ class Contamination(Selected):
 
 
 def duplicate_key(spec: Duplicates, item: Item) -> Key:
-    """What is kept of a row to find its like."""
+    """The key by which a row is compared with others."""
     looks = spec.image_distance is not None and spec.match != "text"
     return key_of(item, looks=looks, texts=spec.text_similarity < 1 and spec.match != "images")
 
 
 def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.Random) -> Mapping[int, Like]:
-    """Index -> reason of the rows that are like an earlier one.
+    """Index -> reason for the rows that are like an earlier one.
 
-    Where pictures have to be alike, a row without any is like none by its pictures; with `match: both`
-    it is compared by its question alone.
+    A row without pictures never matches by pictures; with `match: both` it is compared only by its question.
 
     Args:
-        spec: What has to be alike.
+        spec: What has to match.
         entries: (source, key) of each row, in the order of the data.
         rng: Not used: the first one stays.
     """
@@ -85,15 +85,15 @@ def repeated(spec: Duplicates, entries: Sequence[tuple[str, Key]], rng: random.R
 
 
 def benchmark_key(spec: Contamination, item: Item) -> Key:
-    """What is kept of a row to find it in a benchmark."""
+    """The key by which a row is looked up in benchmarks."""
     return key_of(item, looks=spec.image_distance is not None, texts=spec.text_similarity is not None)
 
 
 class Benchmarks:
-    """The keys of benchmarks, ready to be looked up.
+    """The keys of benchmarks, indexed for lookup.
 
     Args:
-        spec: When something counts as theirs.
+        spec: When a row counts as contaminated.
         entries: The key of each of their rows.
     """
 
@@ -106,7 +106,7 @@ class Benchmarks:
             self._index.add(number, key, by="text")
 
     def contaminated(self, entries: Sequence[Key]) -> Mapping[int, Like]:
-        """Index -> reason of the rows that a benchmark holds too, with the index of its row."""
+        """Index -> reason for rows that a benchmark also contains, with the index of the benchmark's row."""
         found = {number: self._reason(key) for number, key in enumerate(entries)}
         return {number: why for number, why in found.items() if why is not None}
 
@@ -130,14 +130,14 @@ class Benchmarks:
         return None
 
     def _near(self, content: bytes, theirs: Key) -> bool:
-        """Without difference hashes, all looks are 0: then only the same file counts."""
+        """Whether a hash match counts; without difference hashes all are 0, so only identical files count."""
         if self._spec.image_distance is not None:
             return True
         return any(picture.content == content for picture in theirs.pictures)
 
 
 def _alike(spec: Duplicates, a: Key, b: Key) -> str | None:
-    """In what two rows are alike, None where they are not alike enough."""
+    """In what two rows are alike; None if they are not alike enough."""
     parts = []
     if spec.match != "text" and (a.pictures or b.pictures):
         if spec.image_distance is None:
@@ -160,21 +160,21 @@ def _alike(spec: Duplicates, a: Key, b: Key) -> str | None:
 
 
 def _answer_differs(a: Key, b: Key) -> bool:
-    """Whether other files have other answers; of one file, a second answer is a mistake."""
+    """Whether different files have different answers; for the same file, a second answer is a mistake."""
     if [picture.content for picture in a.pictures] == [picture.content for picture in b.pictures]:
         return False
     return bool(a.answer and b.answer) and a.answer != b.answer
 
 
 def _round(side: int) -> Picture:
-    """A picture that gets brighter from its middle on, in a size."""
+    """A picture of a given size that gets brighter outwards from its centre."""
     out = io.BytesIO()
     Image.radial_gradient("L").resize((side, side)).save(out, "PNG")
     return Picture(out.getvalue())
 
 
 ROUND, SMALLER = _round(128), _round(100)
-"""A picture, and nearly the same one: what filters of alike pictures are tried with."""
+"""A picture and nearly the same one, for testing the filters."""
 
 FILTERS.add(
     "duplicates",

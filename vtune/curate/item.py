@@ -19,7 +19,7 @@ Record = Sample | Trajectory
 ABILITIES = frozenset(
     {"math", "puzzle", "science", "chart", "detection", "cv_detection", "grounding", "counting", "ocr"}
 )
-"""Of V-Triune's data (Table 1, Orsta-Data-47k): a filter may name them where no row has them."""
+"""Abilities of V-Triune's data (Table 1, Orsta-Data-47k): a filter may name them even if no row has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Item:
     source: str
     """Name in the data recipe."""
     base: Path
-    """Folder that picture paths start from."""
+    """Folder that picture paths are relative to."""
 
     @property
     def sample(self) -> Sample:
-        """The sample that it is; recipes over traces have no filter that asks for one."""
+        """The row as a sample; recipes over traces have no filter that needs one."""
         if not isinstance(self.record, Sample):
             raise TypeError("this row is a trace, not a sample")
         return self.record
 
     @property
     def trace(self) -> Trajectory:
-        """The trace that it is."""
+        """The row as a trace."""
         if not isinstance(self.record, Trajectory):
             raise TypeError("this row is a sample, not a trace")
         return self.record
@@ -53,23 +53,23 @@ class Selected(Strict):
     filter: str
     """A key of `vtune.curate.filters.FILTERS`."""
     rows: Literal["all"] | tuple[str, ...] = "all"
-    """`all`, or names of sources and of abilities."""
+    """`all`, or names of sources and abilities."""
 
 
 def concerns(spec: Selected, item: Item) -> bool:
-    """Whether a filter looks at a row."""
+    """Whether a filter applies to a row."""
     if spec.rows == "all":
         return True
     return item.source in spec.rows or (isinstance(item.record, Sample) and item.record.ability in spec.rows)
 
 
 def identity(record: Record) -> str:
-    """The id of a sample; of a trace, that of the sample that it answers."""
+    """The id of a sample; for a trace, the id of its sample."""
     return record.id if isinstance(record, Sample) else record.sample_id
 
 
 def question(record: Record) -> str:
-    """What is asked, without `<image>` marks: the last user turn of a sample, the first of a trace."""
+    """The question without `<image>` marks: the last user turn of a sample, the first of a trace."""
     if isinstance(record, Sample):
         return record.question
     users = [message.content for message in record.messages if message.role == "user"]
@@ -77,7 +77,7 @@ def question(record: Record) -> str:
 
 
 def input_pictures(item: Item) -> list[bytes]:
-    """The encoded pictures that the question comes with, in order.
+    """The encoded input pictures of the question, in order.
 
     Raises:
         DataError: If a picture's file cannot be read.
@@ -87,12 +87,13 @@ def input_pictures(item: Item) -> list[bytes]:
 
 
 def asked_key(sample: Sample, pictures: Sequence[bytes], settings: Mapping[str, Any]) -> str:
-    """SHA-256 of all that a reply to a sample depends on, in hexadecimal: ids and sources do not count.
+    """SHA-256, in hexadecimal, of everything that a reply to a sample depends on; ids and sources do not
+    count.
 
     Args:
-        sample: What is asked.
+        sample: The question.
         pictures: Its encoded pictures.
-        settings: Whatever else the reply depends on; values that JSON can carry.
+        settings: Whatever else the reply depends on; values that JSON can represent.
     """
     asked = {
         "prompt": [[message.role, message.content, list(message.images)] for message in sample.prompt],
@@ -105,10 +106,10 @@ def asked_key(sample: Sample, pictures: Sequence[bytes], settings: Mapping[str, 
 
 
 def judged_key(asked: str, sample: Sample) -> str:
-    """SHA-256 of all that the verdict on a reply depends on, the reply given by its own key."""
+    """SHA-256 of everything that the verdict on a reply depends on; `asked` is the reply's own key."""
     return digest([asked, sample.ground_truth, sample.verifier, dict(sample.verifier_parm), sample.answer])
 
 
 def digest(values: Any) -> str:
-    """SHA-256 of values that JSON can carry, in hexadecimal; the order of keys does not matter."""
+    """SHA-256, in hexadecimal, of values that JSON can represent; the order of keys does not matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True, ensure_ascii=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
 """Filters that ask a model: does a question need outside knowledge, and is its label right (CodeV §9)?
 
-CodeV prints neither prompt; both are ours. What the second one doubts goes to a person.
+CodeV publishes neither prompt; both are ours. Labels that the second one doubts go to a person.
 """
 
 import re
@@ -23,7 +23,7 @@ from vtune.schema.sample import Sample
 Label = Literal["right", "wrong", "unsure"]
 """What a judge thinks of a ground truth."""
 Decision = Literal["keep", "drop", "fix"]
-"""What a person says about a doubted one."""
+"""A person's decision about a doubted ground truth."""
 
 
 class ExternalKnowledge(Selected):
@@ -31,7 +31,7 @@ class ExternalKnowledge(Selected):
 
     judge: JudgeEndpoint
     max_unscored: float = Field(default=0.01, ge=0, le=1)
-    """The run stops if the judge gives no usable reply about a larger share of the rows."""
+    """The run stops if the judge gives no usable reply for a larger share of the rows."""
 
 
 class LabelCheck(Selected):
@@ -41,16 +41,16 @@ class LabelCheck(Selected):
     max_unscored: float = Field(default=0.01, ge=0, le=1)
     """As in `external_knowledge`."""
     unreviewed: Literal["drop", "keep"] = "drop"
-    """What becomes of a doubted sample until a person has decided."""
+    """What happens to a doubted sample until a person has decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a person decided about a doubted sample."""
+    """A person's decision about a doubted sample."""
 
     decision: Decision
     ground_truth: str | None = None
-    """The right one, with `fix`."""
+    """The right ground truth, if the decision is `fix`."""
 
 
 KNOWLEDGE_SYSTEM = """You sort questions about pictures.
@@ -70,12 +70,12 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def knowledge_prompt(sample: Sample) -> Prompt:
-    """Can the pictures answer it? The pictures follow the text."""
+    """Prompt that asks if the pictures suffice for an answer. The pictures follow the text."""
     return Prompt(KNOWLEDGE_SYSTEM, f"Question: {_question(sample)}\n\nPictures:")
 
 
 def label_prompt(sample: Sample) -> Prompt:
-    """Is the ground truth right? The pictures follow the text."""
+    """Prompt that asks if the ground truth is right. The pictures follow the text."""
     truth = sample.answer if sample.answer and sample.choices else sample.ground_truth
     if sample.answer and sample.choices and sample.answer != sample.ground_truth:
         truth = f"{sample.ground_truth} ({sample.answer})"
@@ -83,12 +83,12 @@ def label_prompt(sample: Sample) -> Prompt:
 
 
 def read_knowledge(reply: str) -> bool | None:
-    """Whether outside knowledge is needed, None where the reply is not one of the two words."""
+    """Whether outside knowledge is needed; None if the reply is not one of the two words."""
     return {"visual": False, "external": True}.get(_one_word(reply))
 
 
 def read_label(reply: str) -> Label | None:
-    """What the judge thinks of the label, None where the reply is not one of the three words."""
+    """The judge's opinion of the label; None if the reply is not one of the three words."""
     words: dict[str, Label] = {"right": "right", "wrong": "wrong", "unsure": "unsure"}
     return words.get(_one_word(reply))
 
@@ -99,11 +99,11 @@ def queue_row(
     """A line of the queue for manual verification; a person fills in the last two fields.
 
     Args:
-        key: Hash of what the decision is about.
-        sample: What is doubted.
+        key: Hash of what the decision depends on.
+        sample: The doubted sample.
         source: Its name in the data recipe.
-        judged: What a judge says of its label; None where none was asked.
-        people: What people said against it.
+        judged: A judge's opinion of its label; None if none was asked.
+        people: People's objections.
     """
     return {
         "key": key,
@@ -120,10 +120,10 @@ def queue_row(
 
 
 def read_review(row: Any, where: str) -> tuple[str, Review] | None:
-    """(key, decision) of a line of the queue, None where it is not decided yet.
+    """(key, decision) of a line of the queue; None if it is not decided yet.
 
     Raises:
-        DataError: If it is not a line of the queue, or a decision that does not exist.
+        DataError: If it is not a line of the queue, or its decision is unknown.
     """
     fix = "set `decision` to keep, drop or fix, the last with the right answer in `corrected`"
     if not isinstance(row, dict) or not isinstance(row.get("key"), str) or "decision" not in row:

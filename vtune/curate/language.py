@@ -10,10 +10,10 @@ from vtune.curate.item import Item, Selected, question
 from vtune.schema.sample import Sample
 
 SURE = 0.5
-"""Probability from which on another language is believed (ours): it is near 1 for whole sentences, and spread
+"""Probability from which another language is believed (ours): it is near 1 for whole sentences, and spread
 over many languages for a word or two, which then pass."""
 _SIGN = re.compile(r"(?<![\u0370-\u03ff])[\u0370-\u03ff](?![\u0370-\u03ff])")
-"""A Greek letter alone is a sign (5 Ω, 3 μm, 2π), and no word of Greek."""
+"""A single Greek letter is a symbol (5 Ω, 3 μm, 2π), not Greek text."""
 
 
 class English(Selected):
@@ -24,7 +24,7 @@ def foreign(spec: English, item: Item) -> str | None:
     """The reason to drop what is not English."""
     text = question(item.record)
     written = f"{text}\n{item.record.ground_truth}" if isinstance(item.record, Sample) else text
-    # Letters of formulas (an italic x) are such of the alphabet.
+    # NFKC turns letters of formulas (an italic x) into plain letters.
     for letter in _SIGN.sub("", unicodedata.normalize("NFKC", written)):
         if letter.isalpha() and not letter.isascii() and "LATIN" not in unicodedata.name(letter, ""):
             return f"the letter {letter!r} is not of the Latin script"
@@ -36,7 +36,7 @@ def foreign(spec: English, item: Item) -> str | None:
 
 @cache
 def _identifier() -> Any:
-    """The model of py3langid, loaded once a process."""
+    """The py3langid model, loaded once per process."""
     from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_DIR / MODEL_FILE, norm_probs=True)

@@ -1,11 +1,11 @@
 """When two pictures, or two texts, count as the same or nearly the same.
 
 Pictures: imagehash's difference hash of 16 x 16 cells, which says for each cell whether its right neighbour
-is brighter. Encoding anew and resizing move few of its 256 bits. It is blind to colour and to small things,
-so pictures that differ in these alone count as near: what is asked about them may have another answer. A
-crop by more than a hundredth, or a turn, is another picture to it; of a plain one, or one that nowhere gets
-brighter to the right, it says nothing. Texts:
-datasketch's MinHash over runs of five characters (Broder 1997).
+is brighter. Re-encoding and resizing change few of its 256 bits. It is blind to colour and to small things,
+so pictures that differ only in these count as similar, though questions about them may have different
+answers. After a crop by more than a hundredth, or a rotation, it sees a different picture; for a plain
+picture, or one that nowhere gets brighter to the right, it says nothing. Texts: datasketch's MinHash over
+runs of five characters (Broder 1997).
 """
 
 import hashlib
@@ -28,48 +28,48 @@ from vtune.schema.trajectory import Trajectory
 from vtune.verifiers import VERIFIERS
 
 CELLS = 16
-"""A side of the difference hash; 8 is common, and takes many charts for one another (ours)."""
+"""Side of the difference hash in cells; the common value, 8, confuses many charts with each other (ours)."""
 BITS = CELLS * CELLS
 RUN = 5
-"""Characters in a run (Broder, and every tool since, takes words or characters; ours)."""
+"""Characters in a run (ours; Broder, and every tool since, uses words or characters)."""
 HASHES = 64
-"""Of a text; the standard error of an estimated similarity is then at most 0.0625."""
+"""Hashes per text; the standard error of an estimated similarity is then at most 0.0625."""
 BANDS = 16
-"""Parts of a text's hashes; texts that share none of them are not compared. Of texts with similarity 0.9
-one pair in 25 million shares none, with 0.7 one in 80."""
+"""Parts of a text's hashes; texts that share none are not compared. With similarity 0.9, one pair in 25
+million shares none, with 0.7 one in 80."""
 
 _MARKUP = re.compile(
     r"(?m)^[^\S\n]*(?:[-*+\u2022\u25cf\u25e6]|#+)\s+|\\(?=[^\w\s])|(?<![\w*])\*(?P<slanted>\w[^*\n]*)\*(?![\w*])"
 )
-"""Bullets, heads, what Markdown makes slanted, and backslashes before what is no letter: `\\(`, `\\%`."""
+"""Bullets, headings, Markdown italics, and backslashes before non-letters: `\\(`, `\\%`."""
 _MARK = re.compile(
     r"(?P<sense>(?<![^\W\d_]{2})-(?=\s*\d)|(?<!\w)-(?=[^\s-])|(?<=\d)[.:](?=\d)|(?<=\d)!)|\*\*+|[^\w\s]|_"
 )
 _SENSE = frozenset("*/%#&^\\\u20ac\u00a3\u00a5")
-"""Punctuation and signs of money that tell questions apart, as signs of mathematics do (2 + 2, 2 < 2)."""
+"""Punctuation and currency signs that distinguish questions, as mathematical signs do (2 + 2, 2 < 2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PictureKey:
-    """What is kept of a picture to find it again."""
+    """What is kept of a picture to recognise it."""
 
     content: bytes
     """First 16 bytes of the SHA-256 of its file."""
     look: int
-    """The difference hash, 256 bits; 0, which all plain pictures have, says nothing."""
+    """The difference hash, 256 bits; 0, the hash of all plain pictures, says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is kept of a row to find its like."""
+    """What is kept of a row to find similar rows."""
 
     pictures: tuple[PictureKey, ...]
     text: bytes
     """First 16 bytes of the SHA-256 of the normalised question."""
     hashes: bytes
-    """64 MinHash values of it, 32 bits each; empty where nobody asked for near texts."""
+    """Its 64 MinHash values, 32 bits each; empty if similar texts are not needed."""
     answer: bytes = b""
-    """First 16 bytes of the SHA-256 of the right answer; empty where it is boxes, which move with a size."""
+    """First 16 bytes of the right answer's SHA-256; empty for boxes, which change with the picture's size."""
 
 
 def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
@@ -77,8 +77,8 @@ def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
 
     Args:
         item: The row.
-        looks: Whether difference hashes are wanted; without, pictures are not decoded and `look` is 0.
-        texts: Whether MinHash values are wanted.
+        looks: Whether to compute difference hashes; if not, pictures are not decoded and `look` is 0.
+        texts: Whether to compute MinHash values.
 
     Raises:
         DataError: If a picture cannot be read or, with `looks`, decoded.
@@ -96,7 +96,7 @@ def key_of(item: Item, *, looks: bool, texts: bool) -> Key:
 
 
 def _world(item: Item) -> str:
-    """What tells worlds apart that are asked about in the same words: all that an environment may read."""
+    """Distinguishes worlds with identically worded questions: everything that an environment may read."""
     record = item.record
     if not isinstance(record, Sample) or name_of(record) == DEFAULT:
         return ""
@@ -124,7 +124,7 @@ def look_of(data: bytes) -> int:
 
 
 def normalised(text: str) -> str:
-    """A text without case, punctuation, markup and spacing; signs that stand for something stay."""
+    """A text without case, punctuation, markup and spacing; signs with a meaning stay."""
     folded = unicodedata.normalize("NFC", text.casefold()).replace("\u2212", "-")
     return " ".join(_MARK.sub(_kept, _MARKUP.sub(lambda found: found["slanted"] or "", folded)).split())
 
@@ -132,14 +132,14 @@ def normalised(text: str) -> str:
 def _kept(found: re.Match[str]) -> str:
     mark = found[0]
     kind = unicodedata.category(mark) if len(mark) == 1 else ""
-    if kind.startswith("M"):  # a vowel of Hindi or Thai
+    if kind.startswith("M"):  # a vowel sign of Hindi or Thai
         return mark
     return f" {mark} " if found["sense"] or kind in ("Sm", "So") or mark in _SENSE else " "
 
 
 def minhash(text: str) -> bytes:
     """64 MinHash values of a text's runs of characters, 32 bits each."""
-    # Imported here: it pulls in SciPy, half a second that looking at recipes need not cost.
+    # Imported late: it loads SciPy, half a second that reading a recipe should not cost.
     from datasketch import MinHash
 
     runs = {text[start : start + RUN] for start in range(max(1, len(text) - RUN + 1))}
@@ -149,16 +149,16 @@ def minhash(text: str) -> bytes:
 
 
 def similarity(a: Key, b: Key) -> float:
-    """Estimated share of runs that two questions have in common, in [0, 1]; 1 for equal ones."""
+    """Estimated share of runs that two questions have in common, in [0, 1]; 1 if they are equal."""
     if a.text == b.text:
         return 1.0
     return float(np.mean(np.frombuffer(a.hashes, np.uint32) == np.frombuffer(b.hashes, np.uint32)))
 
 
 def distance(a: Sequence[PictureKey], b: Sequence[PictureKey]) -> int | None:
-    """Bits in which the most different of corresponding pictures differ; None where numbers differ.
+    """Bits in which the most different pair of corresponding pictures differs; None if their numbers differ.
 
-    All of them, where the hash of one says nothing and the files are not the same.
+    All bits count if one hash says nothing and the files are not the same.
     """
     if len(a) != len(b):
         return None
@@ -172,11 +172,11 @@ def _bits(a: PictureKey, b: PictureKey) -> int:
 
 
 class Index:
-    """Finds, among keys that were added, candidates for likeness: a superset of those that are alike.
+    """Finds candidates among the keys added: a superset of those that are alike.
 
     Args:
-        image_distance: Bits in which two near pictures may differ; None: only equal files count.
-        texts: Whether questions may merely be near.
+        image_distance: Bits in which two similar pictures may differ; None: only identical files count.
+        texts: Whether similar questions count, not only equal ones.
     """
 
     def __init__(self, *, image_distance: int | None, texts: bool) -> None:
@@ -185,12 +185,12 @@ class Index:
         self._places: dict[Hashable, list[int]] = defaultdict(list)
 
     def add(self, number: int, key: Key, *, by: str) -> None:
-        """Remember a key by its `pictures`, each of them, or by its `text`."""
+        """Add a key by each of its `pictures`, or by its `text`."""
         for place in self._marks(key, by):
             self._places[place].append(number)
 
     def candidates(self, key: Key, *, by: str) -> list[int]:
-        """Numbers of keys that may be like this one, in rising order."""
+        """Numbers of keys that may be like this one, in ascending order."""
         return sorted({n for place in self._marks(key, by) for n in self._places.get(place, ())})
 
     def _marks(self, key: Key, by: str) -> Iterable[Hashable]:
@@ -204,7 +204,7 @@ class Index:
         for picture in key.pictures:
             yield picture.content
             if self._image_distance is not None and picture.look:
-                # Of d + 1 parts of two hashes that differ in d bits, one is equal.
+                # If two hashes differ in d bits, at least one of their d + 1 parts is equal.
                 yield from _parts(picture.look, self._image_distance + 1)
 
 

@@ -9,10 +9,10 @@ from vtune.schema.trajectory import Trajectory
 
 
 def interleaved(sizes: Mapping[str, int], rng: random.Random) -> Iterator[str]:
-    """Names of sources, each as often as it has rows, in an order drawn at random.
+    """Names of sources in random order, each as often as it has rows.
 
-    Every order is equally likely (V-Triune, appendix A: uniformly mixed). Rows of one source keep theirs, so
-    that files are read from front to back; training shuffles rows anyway.
+    Every order is equally likely (V-Triune, appendix A: uniformly mixed). Rows of one source keep their
+    order, so that files are read front to back; training shuffles rows anyway.
     """
     left = {name: size for name, size in sizes.items() if size}
     while left:
@@ -24,7 +24,7 @@ def interleaved(sizes: Mapping[str, int], rng: random.Random) -> Iterator[str]:
 
 
 def copy_of(record: Sample | Trajectory, number: int) -> Sample | Trajectory:
-    """The record when it comes for the `number`-th time, from 0: ids of samples stay unique."""
+    """The record at its `number`-th occurrence, from 0; sample ids stay unique."""
     if number == 0 or not isinstance(record, Sample):
         return record
     return replace(record, id=f"{record.id}~{number + 1}", extra={**record.extra, "copy_of": record.id})

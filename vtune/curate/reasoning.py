@@ -14,7 +14,7 @@ _OPTION = re.compile(r"(?:^|[\s(])\(?([A-H])[.):]\s*\S")
 _LETTER = re.compile(r"\(?([A-Ha-h])\)?[.:]?")
 _TRUE_FALSE = frozenset({"true", "false", "yes", "no", "correct", "incorrect", "right", "wrong"})
 _LISTED = 2
-"""Options in the text of a question from which on it is multiple choice."""
+"""Number of options in a question's text from which it counts as multiple choice."""
 
 
 class NoGuessing(Selected):
@@ -25,7 +25,7 @@ class AnswerSymbols(Selected):
     """Drops answers with symbols whose absence alone would make a correct reply fail to match."""
 
     symbols: str = Field(default="=[]():", min_length=1)
-    """One character each (V-Triune, appendix A)."""
+    """Each character is a symbol (V-Triune, appendix A)."""
 
 
 class AnswerLength(Selected):
@@ -36,10 +36,10 @@ class AnswerLength(Selected):
 
 
 def guessable(spec: NoGuessing, item: Item) -> str | None:
-    """The reason to drop a question that can be guessed.
+    """The reason to drop a question that can be guessed, or None.
 
-    Multiple choice is a sample with choices, with the verifier `choice`, or whose truth is a letter that the
-    question lists as an option beside another one.
+    A sample is multiple choice if it has choices or the verifier `choice`, or if its truth is a letter that
+    the question lists as one of at least two options.
     """
     sample = item.sample
     truth = answer_of(sample)
@@ -55,14 +55,14 @@ def guessable(spec: NoGuessing, item: Item) -> str | None:
 
 
 def has_symbols(spec: AnswerSymbols, item: Item) -> str | None:
-    """The reason to drop an answer that holds one of the symbols."""
+    """The reason to drop an answer that contains one of the symbols, or None."""
     truth = answer_of(item.sample)
     found = [symbol for symbol in spec.symbols if symbol in truth]
     return f"the answer {_short(truth)} holds {' '.join(found)}" if found else None
 
 
 def too_long(spec: AnswerLength, item: Item) -> str | None:
-    """The reason to drop an answer that is longer than allowed."""
+    """The reason to drop an answer that is longer than allowed, or None."""
     truth = answer_of(item.sample)
     if len(truth) <= spec.at_most:
         return None

@@ -31,7 +31,7 @@ class CompleteTraces(Selected):
 
 
 def rounds_outside(spec: ToolRounds, item: Item) -> str | None:
-    """The reason to drop a trace with another number of tool calls."""
+    """The reason to drop a trace with a different number of tool calls, or None."""
     calls = len(item.trace.calls)
     if spec.at_least <= calls <= spec.at_most:
         return None
@@ -39,7 +39,7 @@ def rounds_outside(spec: ToolRounds, item: Item) -> str | None:
 
 
 def broken(spec: CompleteTraces, item: Item) -> str | None:
-    """The reason to drop a trace that fails somewhere."""
+    """The reason to drop a trace that fails somewhere, or None."""
     trace = item.trace
     for number, call in enumerate(trace.calls):
         if call.status != "ok":

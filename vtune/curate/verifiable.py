@@ -18,7 +18,7 @@ class Verifiable(Selected):
     """Drops samples whose ground truth a verifier cannot read."""
 
     verifier: str | None = None
-    """Name of a verifier, without options of its own; null uses the sample's own verifier."""
+    """Name of a verifier, used without options; null uses the sample's own verifier."""
 
     @field_validator("verifier")
     @classmethod
@@ -31,12 +31,12 @@ class Verifiable(Selected):
 class MathVerifiable(Selected):
     """Drops answers that math-verify cannot match with themselves: V-Triune's condition on OCR labels.
 
-    Words meet it, for it reads them as products of letters; verifier `math` refuses them.
+    Words meet it, as it reads them as products of letters; the verifier `math` rejects them.
     """
 
 
 def unverifiable(spec: Verifiable, item: Item) -> str | None:
-    """The reason to drop what no reply could get right. Main thread only (see `check_ground_truth`)."""
+    """The reason to drop what no reply can get right, or None. Main thread only (`check_ground_truth`)."""
     sample = item.sample
     if spec.verifier is not None:
         sample = replace(sample, verifier=spec.verifier, verifier_parm={})
@@ -48,7 +48,7 @@ def unverifiable(spec: Verifiable, item: Item) -> str | None:
 
 
 def no_expression(spec: MathVerifiable, item: Item) -> str | None:
-    """The reason to drop what math-verify cannot read. Main thread only (see `limited`)."""
+    """The reason to drop what math-verify cannot read, or None. Main thread only (see `limited`)."""
     from math_verify import LatexExtractionConfig, parse
 
     truth = answer_of(item.sample)

@@ -24,13 +24,13 @@ PACKAGE = "eval_suites"
 
 
 def absent_by_name(spec: Contamination) -> list[str]:
-    """What a filter names one by one, suites and files, and is not here, or not all of it."""
+    """Suites and files that a filter names explicitly but that are missing here, wholly or partly."""
     named = spec.data if spec.suites == "all" else (*spec.suites, *spec.data)
     return [name for name, source in _sources(spec).items() if name in named and not _is_here(source)]
 
 
 def present_benchmarks(recipe: DataRecipe) -> dict[str, bool]:
-    """Benchmark -> whether its data are here, of all that the recipe's filters name."""
+    """Benchmark -> whether its data are here, for all that the recipe's filters name."""
     found: dict[str, bool] = {}
     for spec in recipe.filters:
         if isinstance(spec, Contamination):
@@ -39,7 +39,7 @@ def present_benchmarks(recipe: DataRecipe) -> dict[str, bool]:
 
 
 def benchmark_prints(spec: Contamination) -> dict[str, str]:
-    """The fingerprints of all data of the benchmarks that are here."""
+    """Fingerprints of all data of the available benchmarks."""
     here = [fingerprints(source) for source in _sources(spec).values() if _is_here(source)]
     return {name: mark for prints in here for name, mark in prints.items()}
 
@@ -47,15 +47,15 @@ def benchmark_prints(spec: Contamination) -> dict[str, str]:
 def in_a_benchmark(
     spec: Contamination, entries: Sequence[tuple[str, Key]], rng: random.Random
 ) -> Mapping[int, str]:
-    """Index -> reason of the rows that a benchmark that is here holds, too.
+    """Index -> reason for the rows that an available benchmark also contains.
 
     Args:
-        spec: When something counts as theirs.
+        spec: When a row counts as contaminated.
         entries: (source, key) of each row.
-        rng: Not used: nothing is left to chance.
+        rng: Not used: the result is deterministic.
 
     Raises:
-        VtuneError: If a suite or a file of one cannot be read.
+        VtuneError: If a suite or one of its files cannot be read.
     """
     places: list[tuple[str, str, int]] = []
     theirs: list[Key] = []
@@ -66,13 +66,13 @@ def in_a_benchmark(
     reasons = {}
     for number, like in found.items():
         name, benchmark, row = places[like.row]
-        # A suite may have several files: there the id alone finds a question.
+        # A suite may have several files, so a row number would be ambiguous; the id finds the question.
         reasons[number] = like.named(name, f"{benchmark}, row {row}" if benchmark in spec.data else benchmark)
     return reasons
 
 
 def _items(spec: Contamination) -> Iterator[tuple[Item, int]]:
-    """The questions of all benchmarks that are here, with their numbers in each."""
+    """The questions of all available benchmarks, with their number in each."""
     for name, source in _sources(spec).items():
         if _is_here(source):
             for row, (sample, pictures) in enumerate(read_questions(source, limit=None)):
@@ -81,7 +81,7 @@ def _items(spec: Contamination) -> Iterator[tuple[Item, int]]:
 
 
 def _sources(spec: Contamination) -> Mapping[str, Source]:
-    """Benchmark -> its questions as its data have them: what a suite writes around them is left out."""
+    """Benchmark -> its questions as in its data, without what a suite adds around them."""
     names = sorted(shipped(PACKAGE)) if spec.suites == "all" else list(spec.suites)
     suites = {name: load_recipe(find(name, PACKAGE), EvalSuite) for name in names}
     found = {
@@ -99,7 +99,7 @@ def _is_here(source: Source) -> bool:
 
 
 def _held_out(folder: Path, url: str) -> dict[str, Any]:
-    """A file with a picture that rows may not show."""
+    """A file with a picture that rows may not contain."""
     asked = Message("user", f"{IMAGE}What is in the middle?")
     row = Sample(
         id="held/1",

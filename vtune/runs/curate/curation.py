@@ -43,18 +43,18 @@ from vtune.schema.parquet import count_rows, data_sources, distinct, fingerprint
 from vtune.uses import prints as using
 
 MADE = ("drops.jsonl", "page.html", "recipe.yaml")
-"""Files that a run leaves beside its records, `curation.json` and the queue."""
+"""Files that a run writes besides its records, `curation.json` and the queue."""
 DROPPED_ALL = "dropped-all.jsonl"
-"""The drops of a run, until it has rows to write."""
+"""The run's drops if it keeps no rows."""
 REVIEWS = "results/reviews.jsonl"
-"""What judges and people have said; there from the first start in a folder on."""
+"""Judgements of judges and people; exists from the first start in a folder."""
 
 
 def check_curation(recipe: DataRecipe) -> dict[str, Any]:
-    """What a run would read and at most pay for; nothing is started, and what is missing is listed.
+    """What a run would read, and the most it would pay for; starts nothing and lists what is missing.
 
     Raises:
-        VtuneError: If a file is there and cannot be used.
+        VtuneError: If a file exists but cannot be used.
     """
     check_names(recipe)
     sources: dict[str, dict[str, Any]] = {}
@@ -82,7 +82,7 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
         elif isinstance(spec, PeopleLabels):
             missing_for = ", ".join(file for file in spec.files if not Path(file).exists())
         each = _calls_of_a_row(spec)
-        # Whose filter asks no model need not be counted: that reads columns of the data.
+        # Counting reads columns of the data; filters that ask no model do not need it.
         at_most = each and each * sum(
             _concerned(recipe, spec, one, row["sampled"] or 0) for one, row in sources.items()
         )
@@ -91,19 +91,19 @@ def check_curation(recipe: DataRecipe) -> dict[str, Any]:
 
 
 def _calls_of_a_row(spec: Selected) -> int:
-    """Calls of a model that a filter makes at most for a row that it looks at."""
+    """Maximum number of model calls that a filter makes per row it looks at."""
     if isinstance(spec, PassRate):
         first = spec.first.rollouts if spec.first else 0
-        # Without tools, those of the first pass are the first of the full number.
+        # Without tools, the first pass's rollouts are the first of the full number.
         return max(spec.rollouts, first) if spec.tools is None else spec.rollouts + first
     return int(isinstance(spec, ExternalKnowledge | LabelCheck))
 
 
 def _concerned(recipe: DataRecipe, spec: Selected, name: str, sampled: int) -> int:
-    """How many rows of a source a filter looks at, if those before it drop none.
+    """Number of a source's rows that a filter looks at, if earlier filters drop none.
 
-    Of a sample that is still to be chosen, nobody knows how many have the abilities that the filter names:
-    as many as there are in all of the source, where the sample is no smaller.
+    How many rows of a random sample have the filter's abilities is unknown before it is chosen; this returns
+    the number in the whole source, but at most the sample's size.
     """
     if not sampled or spec.rows == "all" or name in spec.rows:
         return sampled
@@ -118,13 +118,13 @@ def _concerned(recipe: DataRecipe, spec: Selected, name: str, sampled: int) -> i
 
 
 def check_names(recipe: DataRecipe) -> None:
-    """Check that every filter names rows that there may be: of a source, or of an ability.
+    """Check that every filter names rows that may exist: those of a source or an ability.
 
-    A name of V-Triune's abilities may stand in a recipe whose data have no such row. Where a file is not
-    here, nobody knows what abilities its rows have, and nothing is said.
+    V-Triune's abilities are allowed even if the data have no such row. If a file is missing, the abilities of
+    its rows are unknown, and nothing is reported.
 
     Raises:
-        RecipeError: If a filter names rows that nothing has.
+        RecipeError: If a filter names rows that do not exist.
         DataError: If a file cannot be read.
     """
     chosen = {number: spec.rows for number, spec in enumerate(recipe.filters) if spec.rows != "all"}
@@ -149,18 +149,18 @@ def _count(path: Path, only: str | None) -> int:
 def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> dict[str, Any]:
     """Curate, and write records, drops, a page and the funnel to `out`.
 
-    A run that was interrupted continues when it is started again: replies of models are kept in `out/results`
-    by the content that they are about, so that none is asked for twice, also by another recipe in the same
-    folder. Where nothing has changed, the result of the last run is given back.
+    An interrupted run continues when it is started again: model replies are kept in `out/results`, keyed by
+    the content they are about, so that none is asked for twice, even by another recipe in the same folder. If
+    nothing has changed, the last run's result is returned.
 
     Args:
         recipe: Sources, filters, mix.
         out: The folder.
-        workers: Who looks at the rows; the result is the same.
+        workers: How rows are processed; the result is the same.
 
     Returns:
-        What `curation.json` holds: the funnel by source, the mix by ability and by `data_source`, warnings,
-        files.
+        The content of `curation.json`: the funnel by source, the mix by ability and by `data_source`,
+        warnings, files.
 
     Raises:
         RunFailed: If no row is left, or too many could not be judged.
@@ -194,10 +194,10 @@ def run_curate(recipe: DataRecipe, out: Path, *, workers: Workers = "local") -> 
 
 
 def _check_own(out: Path, names: Sequence[str]) -> None:
-    """Check that files which this command writes are those of an earlier curation, if they are there.
+    """Check that files which this command writes belong to an earlier curation, if they exist.
 
     Raises:
-        RecipeError: If somebody else's would be replaced.
+        RecipeError: If unrelated files would be replaced.
     """
     if any((out / name).exists() for name in ("curation.json", REVIEWS)):
         return
@@ -209,13 +209,13 @@ def _check_own(out: Path, names: Sequence[str]) -> None:
 
 
 def _say_replaced(recipe: DataRecipe, out: Path) -> None:
-    """Say that a folder holds the result of other settings, and which they are."""
+    """Report that a folder holds the result of different settings, and name these."""
     if not (out / "curation.json").is_file():
         return
     try:
         before = read_values(out / "recipe.yaml")
     except DataError:
-        before = {}  # what it was made with is not known any more, and it is replaced
+        before = {}  # its settings are no longer known, and it is replaced
     differing = [key for key in differing_keys(before, recipe.model_dump(mode="json")) if key != "uses"]
     if before and differing:
         how = f"with other settings ({', '.join(differing)})"
@@ -223,7 +223,7 @@ def _say_replaced(recipe: DataRecipe, out: Path) -> None:
 
 
 def _judges(recipe: DataRecipe) -> dict[str, JudgeEndpoint]:
-    """Filter -> the judge that it asks about every row. Of `pass_rate`, the rows say whether it is asked."""
+    """Filter -> the judge that it asks about every row. For `pass_rate` it depends on the rows."""
     named = zip(recipe.columns, recipe.filters, strict=True)
     return {name: spec.judge for name, spec in named if isinstance(spec, ExternalKnowledge | LabelCheck)}
 
@@ -241,10 +241,10 @@ def _curate(
     table = funnel(ledger, sizes, final)
     warnings = [*_warnings(recipe, table, ledger), *unread]
     if not table["all"]["after"]:
-        # The result of an earlier curation stays as it is.
+        # Keep the result of an earlier curation.
         said = drops if (out / "curation.json").exists() else drops.replace(out / "drops.jsonl")
         raise RunFailed("no rows are left", where="; ".join(warnings), fix=f"see {said} for the reasons")
-    # What is there is no longer the result of one run.
+    # From here on, the folder does not hold one run's complete result.
     (out / "curation.json").unlink(missing_ok=True)
     drops.replace(out / "drops.jsonl")
     records, mixed = write_mix(recipe, rows, bought.notes, out)
@@ -273,7 +273,7 @@ def _curate(
 
 
 def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
-    """Leave of each source the rows that are to be looked at; return (rows, rows left) by source."""
+    """Keep only the rows of each source that are sampled; return (rows, rows kept) by source."""
     sizes = {}
     for name, source in recipe.used.items():
         there = rows.positions(name)
@@ -287,7 +287,7 @@ def _sample(recipe: DataRecipe, rows: Rows) -> dict[str, tuple[int, int]]:
 def _rates(
     recipe: DataRecipe, rows: Rows, notes: Mapping[tuple[str, int], Mapping[str, float]]
 ) -> dict[str, dict[str, list[int]]]:
-    """Filter by rollouts -> rows it kept, and rows it dropped, in each bin of `RATES` of their mean score."""
+    """Filter by rollouts -> number of rows kept and dropped in each bin of `RATES` of their mean score."""
     found: dict[str, dict[str, list[int]]] = {
         name: {"kept": [0] * len(RATES), "dropped": [0] * len(RATES)}
         for name, spec in zip(recipe.columns, recipe.filters, strict=True)
@@ -301,7 +301,7 @@ def _rates(
 
 
 def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
-    """Leave of each source no more rows than the mix takes."""
+    """Keep at most the number of rows per source that the mix takes."""
     column = len(ledger.columns) - 1
     for source, most in recipe.mix.caps.items():
         if source not in rows.left:
@@ -317,10 +317,10 @@ def _cap(recipe: DataRecipe, rows: Rows, ledger: Ledger) -> None:
 def _still_waiting(
     queue: Path, lines: list[dict[str, Any]], reviews: Results
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Write what waits for a person; returns it, and warnings.
+    """Write what waits for a person; return it and warnings.
 
-    What was decided while this ran counts from the next run on. A file that cannot be read, half-saved maybe,
-    is left as it is, for the next run to name its line.
+    Decisions made while this ran count from the next run on. An unreadable file, perhaps half saved, is left
+    as it is, so that the next run can report the line.
     """
     before = {line["key"]: reviews.get(line["key"]) for line in lines}
     try:
@@ -333,7 +333,7 @@ def _still_waiting(
 
 
 def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger: Ledger) -> list[str]:
-    """What a person should know before the data are used."""
+    """What the user should know before using the data."""
     found = []
     for column, spec in enumerate(recipe.filters, start=1):
         if not ledger.concerned[column]:
@@ -358,7 +358,7 @@ def _warnings(recipe: DataRecipe, table: Mapping[str, Mapping[str, Any]], ledger
 
 
 def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:
-    """Examples as the page shows them."""
+    """Examples in the form that the page shows."""
     shown = []
     for example in examples:
         item = rows.item(example.source, example.position)
@@ -367,7 +367,7 @@ def _shown(rows: Rows, examples: Sequence[Example]) -> list[Shown]:
 
 
 def _inputs(recipe: DataRecipe, out: Path) -> str:
-    """A hash of all that the result depends on; pictures in files of their own are taken as unchanged."""
+    """A hash of everything that the result depends on; picture files are assumed to be unchanged."""
     prints: dict[str, Any] = {"version": version("vtune"), "recipe": recipe.model_dump(mode="json")}
     if recipe.uses:
         prints["uses"] = using()
@@ -386,7 +386,7 @@ def _inputs(recipe: DataRecipe, out: Path) -> str:
 
 
 def _unchanged(out: Path, inputs: str) -> dict[str, Any] | None:
-    """The result of the last run, where this one would make the same and its files are as it left them."""
+    """The last run's result, if this run would produce the same and its files are unchanged."""
     path = out / "curation.json"
     if not path.exists():
         return None

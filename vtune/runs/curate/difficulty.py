@@ -46,32 +46,32 @@ from vtune.verifiers.spaces import answers_in_shown_pixels, with_shown_size
 from vtune.verifiers.verifying import Verifying
 
 CHUNK = 256
-"""Samples whose rollouts are drawn together (ours): enough to keep an engine busy, few enough that their
-pictures fit in memory."""
+"""Number of samples whose rollouts are generated together (ours): enough to keep an engine busy, few enough
+that their pictures fit in memory."""
 DRAWING: tuple[Kind, ...] = ("tool", "environment", "prompt", "family")
-"""Kinds of parts that can move a reply: where a user's own changes, rollouts are drawn again."""
+"""Kinds of parts that can change a reply: if a custom one changes, rollouts are generated again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Posed:
-    """A sample as it is put to the model."""
+    """A sample as posed to the model."""
 
     place: tuple[str, int]
     """Source and position."""
     sample: Sample
     pictures: tuple[bytes, ...]
     key: str
-    """Hash of all that its replies depend on, the number of the rollout aside."""
+    """Hash of everything that its replies depend on, except the rollout's number."""
 
 
 def check_pass_rate(spec: PassRate) -> None:
-    """See, before anything is read, that model, engine and indexes are there.
+    """Check, before anything is read, that model, engine and indexes are available.
 
     Raises:
-        MissingExtra: If vLLM is wanted and not there.
-        DataError: If the model's tokenizer cannot be loaded, or an index of its tools is not there.
+        MissingExtra: If vLLM is needed but not installed.
+        DataError: If the model's tokenizer cannot be loaded, or an index of its tools is missing.
         ServiceError: If its endpoint does not answer.
-        RecipeError: If its temperature is one that vLLM gives no log-probabilities of.
+        RecipeError: If vLLM cannot return log-probabilities for its temperature.
     """
     if spec.engine == "vllm":
         check_vllm()
@@ -96,19 +96,19 @@ async def measure_all(
     sandbox: bool,
     progress: Steps,
 ) -> Opinions:
-    """Draw the rollouts of every row that the filter looks at, score them, and compare them with the band,
+    """Generate rollouts for every row that the filter looks at, score them, and compare them with the band,
     until too many are unscored.
 
-    Nothing that is in `folder` already is drawn or scored again; the model is loaded when something is
+    Nothing already in `folder` is generated or scored again; the model is only loaded if something is
     missing.
 
     Args:
         spec: The filter.
-        items: (position, row) of what is left, of all sources.
+        items: (position, row) of the remaining rows of all sources.
         folder: Where replies and scores are kept.
-        rows: How many are left.
+        rows: Number of remaining rows.
         sandbox: Whether code may run for any of them (`check_rows`).
-        progress: Advanced by a step per row.
+        progress: Advanced by one step per row.
     """
     found = Opinions()
     async with _Sampler(spec, folder, sandbox=sandbox) as rollouts:
@@ -160,17 +160,17 @@ async def _measure(
 
 
 def _check_picture(data: bytes) -> None:
-    """Check that a picture can be decoded: in a conversation, one that cannot would stop all others."""
+    """Check that a picture can be decoded: in a conversation, a broken one would stop all others."""
     decode_picture(data, None)
 
 
 def _same_conversations(spec: PassRate, tools: Sequence[str]) -> bool:
-    """Whether the first pass draws what the full number would draw, too."""
+    """Whether the first pass generates the same conversations as the full number would."""
     return spec.tools is None or not tools
 
 
 class _Sampler:
-    """Draws and scores, each once; an async context manager that owns the engine."""
+    """Generates and scores rollouts, each only once; an async context manager that owns the engine."""
 
     def __init__(self, spec: PassRate, folder: Path, *, sandbox: bool) -> None:
         self._spec = spec
@@ -181,7 +181,7 @@ class _Sampler:
         self._pictures: PictureReader | None = None
         self._client: JudgeClient | None = None
         self._failures: dict[str, str] = {}
-        """Why a rollout has no reply, by its key."""
+        """Rollout key -> why the rollout has no reply."""
         self._settings: dict[str, Any] = {
             "model": model_print(resolved(spec.model)),
             "engine": spec.engine,
@@ -213,15 +213,16 @@ class _Sampler:
     def pose(
         self, place: tuple[str, int], sample: Sample, pictures: tuple[bytes, ...], *, tools: bool
     ) -> Posed:
-        """A sample with the options of the filter, without its tools where it shall not use them."""
+        """Apply the filter's options to a sample, and remove its tools unless `tools`."""
         sample = replace(with_parm(self._spec, sample), tools=sample.tools if tools else ())
         settings = self._settings
         if any(TOOLS[name].opened is not None for name in sample.tools if name in TOOLS):
             settings = settings | {"tools": self._found, "cached": cached_search(sample)}
         if name_of(sample) != DEFAULT:
             settings = settings | {"environment": sample.environment}
-        # The verifier decides on the form of answer that a prompt asks for. Names and sizes are of pictures,
-        # and which of several requests is drawn is the rollout's: those are in the key.
+        # The turns are in the key because the verifier decides on the form of answer that a prompt asks for.
+        # Names and sizes depend on the pictures, and `draw` on the rollout, both of which are in the key
+        # anyway.
         names, sizes = [str(n) for n in range(len(pictures))], [(1, 1)] * len(pictures)
         turns = ask(self._spec.rollout.prompt, sample, names, sizes, draw=0)
         settings = settings | {"turns": [[turn.role, turn.content] for turn in turns]}
@@ -230,9 +231,9 @@ class _Sampler:
     async def scores(
         self, posed: Sequence[Posed], count: int, found: Opinions
     ) -> dict[tuple[str, int], list[float]]:
-        """Place -> accuracy of each of `count` rollouts, of all samples that could be scored.
+        """Place -> accuracy of each of `count` rollouts, for all samples that could be scored.
 
-        The others are noted as dropped (the ground truth cannot be read) or unscored (something failed).
+        The others are recorded as dropped (ground truth unreadable) or unscored (something failed).
         """
         await self._draw(posed, count)
         lists = await asyncio.gather(*[self._of_one(entry, count) for entry in posed])
@@ -247,7 +248,7 @@ class _Sampler:
         return scored
 
     async def _draw(self, posed: Sequence[Posed], count: int) -> None:
-        """Draw what is missing. A reply is kept as soon as its conversation has ended."""
+        """Generate what is missing. A reply is stored as soon as its conversation ends."""
         missing: dict[str, Job] = {}
         for entry in posed:
             group = int(entry.key[:12], 16)
@@ -317,7 +318,7 @@ class _Sampler:
         return await compare(self._client, answer, sample, pictures)
 
     async def _start(self) -> Agent:
-        """Load the model, and start what its rollouts need."""
+        """Load the model and start what its rollouts need."""
         spec = self._spec
         model = resolved(spec.model)
         policy = load_fixed(spec, model, kind=spec.engine)

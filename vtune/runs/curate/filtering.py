@@ -26,20 +26,20 @@ from vtune.runs.curate.rows import VALID, Dropped, Rows
 from vtune.runs.curate.workers import Look
 
 Paid = ExternalKnowledge | LabelCheck | PassRate
-"""Filters that cost calls of a model; what they found is kept."""
+"""Filters that cost model calls; their results are kept."""
 Asking = Paid | PeopleLabels
-"""Filters whose rows wait for an answer: of a model, or of a person."""
+"""Filters whose rows wait for an answer from a model or a person."""
 
 
 @dataclass(slots=True)
 class Bought:
-    """What filters that ask models have left behind."""
+    """Results of filters that ask models."""
 
     unscored: dict[str, int] = field(default_factory=dict)
-    """Filter -> rows that could not be judged."""
+    """Filter -> number of rows that could not be judged."""
     queue: list[dict[str, Any]] = field(default_factory=list)
     notes: dict[tuple[str, int], dict[str, float]] = field(default_factory=dict)
-    """(source, position) -> filter -> number to keep with the row."""
+    """(source, position) -> filter -> number to store with the row."""
 
 
 def filter_rows(
@@ -54,8 +54,8 @@ def filter_rows(
 ) -> Bought:
     """Send the rows through all filters; `show` says whether progress is printed.
 
-    Rules that follow each other are one pass over the rows, together with the keys of the corpus filter
-    behind them. The first pass always runs: it finds the rows that cannot be used.
+    Consecutive rules run in one pass over the rows, which also takes the keys for the corpus filter after
+    them. The first pass always runs: it finds the rows that cannot be used.
     """
     bought = Bought()
     rules: list[tuple[int, Selected]] = []
@@ -87,7 +87,7 @@ def _sift(
     *,
     show: bool,
 ) -> None:
-    """One pass over what is left; with `seen`, ids that come twice are found, too."""
+    """One pass over the remaining rows; with `seen`, repeated ids are found as well."""
     tasks = list(rows.tasks(rules, corpus))
     names = [ledger.columns[column] for column, _ in (*rules, *([corpus] if corpus else []))]
     places: list[tuple[str, int, str]] = []
@@ -126,7 +126,7 @@ def _sift(
 
 
 def _twice(identities: Sequence[tuple[int, str]], seen: set[bytes] | None) -> dict[int, str]:
-    """Position -> id of the rows whose id has come before."""
+    """Position -> id of the rows whose id was seen before."""
     if seen is None:
         return {}
     twice = {}
@@ -149,7 +149,7 @@ def _ask(
     *,
     show: bool,
 ) -> None:
-    """Have models, or people, look at what is left."""
+    """Have models or people look at the remaining rows."""
     name = ledger.columns[column]
     items = chain.from_iterable(rows.items(source) for source in rows.left)
     left = sum(len(rows.positions(source)) for source in rows.left)

@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 from vtune.runs.curate.rows import Dropped, Rows
 
 EXAMPLES = 4
-"""Rows that the page shows of each filter, and of each source as kept (ours)."""
+"""Number of rows that the page shows per filter, and per source as kept (ours)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class Example:
     source: str
     position: int
     reason: str
-    """Empty where it was kept."""
+    """Empty if it was kept."""
 
 
 class Ledger:
-    """Takes rows out, and books each with its reason; a context manager.
+    """Drops rows and records each with its reason; a context manager.
 
-    `drops.jsonl` gets a line per row. It has its name only when the block ends without an error.
+    `drops.jsonl` gets one line per row. It gets its final name only if the block ends without an error.
 
     Args:
         rows: The rows.
-        columns: Names of the filters, the one for rows that cannot be used first.
-        path: Where the reasons go.
+        columns: Names of the filters; first comes the one for rows that cannot be used.
+        path: Where to write the reasons.
         seed: Chooses the examples.
     """
 
@@ -47,11 +47,11 @@ class Ledger:
         self._examples: dict[int, list[tuple[bytes, int, str, str]]] = defaultdict(list)
         self.columns = columns
         self.concerned: Counter[int] = Counter()
-        """Column -> rows that the filter has looked at."""
+        """Column -> number of rows that the filter looked at."""
         self.counts: dict[str, Counter[int]] = {source: Counter() for source in rows.parts}
-        """Source -> column -> rows dropped there."""
+        """Source -> column -> number of rows dropped there."""
         self.repeated: Counter[str] = Counter()
-        """Source -> rows whose id has come before."""
+        """Source -> number of rows with a repeated id."""
 
     def __enter__(self) -> Self:
         self._file = self._partial.open("w", encoding="utf-8")
@@ -68,7 +68,7 @@ class Ledger:
             self._partial.unlink(missing_ok=True)
 
     def drop(self, source: str, gone: Dropped) -> None:
-        """Take a row out."""
+        """Drop a row."""
         if self._file is None:
             raise RuntimeError("the ledger is used outside its `with`")
         self._rows.left[source][gone.position] = 0
@@ -86,19 +86,19 @@ class Ledger:
         self._consider(gone.column, source, gone.position, gone.reason)
 
     def examples(self, column: int) -> list[Example]:
-        """A few of the rows that a filter dropped, chosen by chance."""
+        """A few of the rows that a filter dropped, chosen at random."""
         chosen = sorted(self._examples[column], reverse=True)
         return [Example(source, -position, reason) for _, position, source, reason in chosen]
 
     def kept_examples(self, source: str) -> list[Example]:
-        """A few of the rows of a source that are left."""
+        """A few of a source's kept rows."""
         first = heapq.nsmallest(
             EXAMPLES, self._rows.positions(source), key=lambda p: self._chance(0, source, p)
         )
         return [Example(source, position, "") for position in first]
 
     def _consider(self, column: int, source: str, position: int, reason: str) -> None:
-        # The rows with the smallest hashes, in a heap whose first entry has the largest.
+        # Keep the rows with the smallest hashes, in a heap whose first entry has the largest of them.
         inverted = bytes(255 - byte for byte in self._chance(column, source, position))
         entry = (inverted, -position, source, reason)
         heap = self._examples[column]
@@ -114,12 +114,12 @@ class Ledger:
 def funnel(
     ledger: Ledger, sizes: dict[str, tuple[int, int]], final: dict[str, int]
 ) -> dict[str, dict[str, Any]]:
-    """Source -> rows `before`, `sampled` of them, left after each filter, and `after` the mix; and `all`.
+    """Source -> number of rows `before`, `sampled`, left after each filter, and `after` the mix; plus `all`.
 
     Args:
-        ledger: What was dropped where.
+        ledger: Which rows were dropped where.
         sizes: Source -> (rows of its files, rows that were looked at).
-        final: Source -> rows in the result, repetitions included.
+        final: Source -> rows in the result, including repetitions.
     """
     table: dict[str, dict[str, Any]] = {}
     for source, (before, sampled) in sizes.items():

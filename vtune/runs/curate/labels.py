@@ -21,16 +21,16 @@ class PeopleLabels(Selected):
     """Queues samples that people labelled as doubtful in `vtune view` for a person to review."""
 
     files: tuple[str, ...] = Field(min_length=1)
-    """Files of labels that the viewer wrote: `labels.jsonl` of a run, `NAME.labels.jsonl` beside a file."""
+    """Label files that the viewer wrote: `labels.jsonl` of a run, `NAME.labels.jsonl` beside a file."""
     unreviewed: Literal["drop", "keep"] = "drop"
     """As in `label_check`."""
 
 
 def why_doubted(label: Label) -> str | None:
-    """What a label says against a sample; None where it says nothing against it.
+    """The objection to a sample in a label; None if there is none.
 
-    Whether an answer is right speaks of its sample only where the answer earned the opposite: then the
-    ground truth, the verifier or the person is mistaken. `judge erred` is about the judge.
+    That an answer is right or wrong concerns its sample only if it was scored the opposite: then the ground
+    truth, the verifier or the person is mistaken. `judge erred` is about the judge.
     """
     if label.label == "box wrong":
         return "its box is wrong"
@@ -44,10 +44,10 @@ def why_doubted(label: Label) -> str | None:
 
 
 def doubts(spec: PeopleLabels) -> dict[str, list[str]]:
-    """Sample id -> what people said against it, with their notes.
+    """Sample id -> people's objections to it, with their notes.
 
     Raises:
-        DataError: If a file is missing, or is not one of labels.
+        DataError: If a file is missing or is not a label file.
     """
     found: dict[str, list[str]] = {}
     for name in spec.files:
@@ -66,16 +66,16 @@ def doubts(spec: PeopleLabels) -> dict[str, list[str]]:
 def ask_people(
     spec: PeopleLabels, items: Iterator[tuple[int, Item]], reviews: Results, *, progress: Steps
 ) -> Opinions:
-    """Find the rows that people doubt; what one of them has decided counts.
+    """Find the rows that people doubt; if a person has decided about a row, the decision counts.
 
     Args:
         spec: The filter.
-        items: (position, row) of what is left, of all sources.
-        reviews: What persons have decided.
-        progress: Advanced by a step per row.
+        items: (position, row) of the remaining rows of all sources.
+        reviews: People's decisions.
+        progress: Advanced by one step per row.
 
     Raises:
-        DataError: If a file of labels cannot be used.
+        DataError: If a label file cannot be used.
     """
     doubted = doubts(spec)
     found = Opinions()
@@ -95,7 +95,7 @@ def ask_people(
 
 
 def _doubted(folder: Path, url: str) -> dict[str, Any]:
-    """A file of labels with one against a row."""
+    """A label file with one objection to a row."""
     doubt = Label(key="samples:0", sample_id="doubted", source="check", rollout=None, label="wrong")
     append_label(folder / "labels.jsonl", doubt)
     return {"files": (str(folder / "labels.jsonl"),)}

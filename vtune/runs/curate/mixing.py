@@ -17,26 +17,26 @@ from vtune.schema.sample import Sample
 from vtune.schema.trajectory import Trajectory
 
 Notes = Mapping[tuple[str, int], Mapping[str, float]]
-"""(source, position) -> filter -> number to keep with the row."""
+"""(source, position) -> filter -> number to store with the row."""
 
 
 @dataclass(slots=True)
 class Mixed:
-    """What a mix holds, in rows."""
+    """The content of a mix, in rows."""
 
     abilities: Counter[str] = field(default_factory=Counter)
     data_sources: Counter[str] = field(default_factory=Counter)
-    """By the `data_source` that the rows have now: by what training splits its metrics."""
+    """By the rows' current `data_source`, by which training splits its metrics."""
 
 
 def shares(counts: Counter[str]) -> dict[str, dict[str, float]]:
-    """Name -> rows, and their share."""
+    """Name -> number of rows, and their share."""
     total = counts.total()
     return {name: {"rows": count, "share": count / total} for name, count in sorted(counts.items())}
 
 
 def write_mix(recipe: DataRecipe, rows: Rows, notes: Notes, out: Path) -> tuple[Path, Mixed]:
-    """Write what is left, all sources evenly through the file; return it and what it holds."""
+    """Write the remaining rows, all sources spread evenly over the file; return the file and its content."""
     repeat = {source: recipe.mix.repeat.get(source, 1) for source in rows.left}
     sizes = {source: len(rows.positions(source)) * times for source, times in repeat.items()}
     streams = {source: _stream(rows, source, times, notes, out) for source, times in repeat.items()}
@@ -71,10 +71,10 @@ def _stream(rows: Rows, source: str, times: int, notes: Notes, out: Path) -> Ite
 
 
 def _placed(picture: Picture, base: Path, out: Path) -> Picture:
-    """The picture as it is found from another folder."""
+    """The picture with its path relative to the output folder."""
     if picture.data is not None or picture.path is None:
         return picture
     file = base / picture.path
-    # Behind a linked folder, `..` is the one above where the link leads.
+    # After a symbolic link, `..` is the parent of its target.
     folder = os.path.relpath(os.path.realpath(file.parent), os.path.realpath(out))
     return replace(picture, path=str(Path(folder, file.name)))

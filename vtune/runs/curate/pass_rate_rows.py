@@ -19,15 +19,15 @@ class Needs(NamedTuple):
     judge: bool = False
     """Whether a model compares the answers of any row."""
     sandbox: bool = False
-    """Whether code may run for any row: of a tool, or of an environment that is not ours."""
+    """Whether code may run for any row, by a tool or by a custom environment."""
 
 
 def check_rows(spec: PassRate, items: Iterable[Item]) -> Needs:
-    """See, before a rollout is drawn, that the filter has what its rows need: tools, a threshold, a judge,
-    and options that their verifiers read. Main thread only (`math`).
+    """Check, before any rollout is generated, that the filter has what its rows need: tools, a threshold, a
+    judge, and options that their verifiers read. Main thread only (`math`).
 
     Raises:
-        RecipeError: If it has not; nobody would learn anything from what was paid for.
+        RecipeError: If something is missing, as the rollouts would be wasted.
         DataError: If a sample has no cached search.
     """
     checked: set[str] = set()
@@ -43,7 +43,7 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> Needs:
         sample = with_parm(spec, item.sample)
         verifier = VERIFIERS.get(sample.verifier)
         if verifier is None:
-            continue  # dropped with that reason
+            continue  # dropped later with that reason
         place = f"sample {sample.id!r}, source {item.source!r}"
         if verifier.reads_iou and sample.verifier_parm.get("iou") is None:
             raise RecipeError(
@@ -65,10 +65,10 @@ def check_rows(spec: PassRate, items: Iterable[Item]) -> Needs:
 
 
 def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
-    """Whether a sample can be judged with the options of the filter; False where not without them either.
+    """Whether a sample can be judged with the filter's options; False if it cannot without them either.
 
     Raises:
-        RecipeError: If only the filter's options are in the way: all rows like it would be dropped for them.
+        RecipeError: If only the filter's options prevent it: they would cause all such rows to be dropped.
     """
     try:
         check_ground_truth(sample)
@@ -76,7 +76,7 @@ def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
         try:
             check_ground_truth(own)
         except DataError:
-            return False  # dropped with that reason
+            return False  # dropped later with that reason
         raise RecipeError(
             f"pass_rate: with its verifier_parm, {error.what}",
             where=place,
@@ -86,5 +86,5 @@ def _takes_options(own: Sample, sample: Sample, place: str) -> bool:
 
 
 def with_parm(spec: PassRate, sample: Sample) -> Sample:
-    """A sample with the verifier's options of the filter over its own."""
+    """A sample whose verifier options are overridden by the filter's."""
     return replace(sample, verifier_parm={**sample.verifier_parm, **spec.verifier_parm})

@@ -9,7 +9,7 @@ from vtune.runs.agent.tools import ToolsRecipe
 
 
 def model_print(model: str) -> str:
-    """What makes a model this one: the SHA-256 of its folder's files, else its name on the hub."""
+    """Fingerprint of a model: the SHA-256 of its folder's files, or its name on the hub."""
     folder = Path(model)
     if not folder.is_dir():
         return model
@@ -22,7 +22,7 @@ def model_print(model: str) -> str:
 
 
 def tools_print(tools: ToolsRecipe | None) -> dict[str, Any] | None:
-    """What makes tools these: their settings, and the files of their indexes."""
+    """Fingerprint of tools: their settings and their index files."""
     if tools is None:
         return None
     folders = [section.index for section in (tools.text_search, tools.image_search) if section is not None]

@@ -25,14 +25,14 @@ from vtune.schema.source_names import is_taken
 
 
 def _switched(tools: object) -> object:
-    """`true` and `false` as the section that they stand for."""
+    """Expand `true` and `false` to the section that they stand for."""
     if isinstance(tools, bool):
         return ToolsRecipe() if tools else None
     return tools
 
 
 SANDBOX = SandboxRecipe(isolation="auto", decode="confined", seconds=10.0, memory_mb=512)
-"""For rollouts whose filter does not set one: that of the shipped recipes."""
+"""Sandbox for filters that do not set one, as in the built-in recipes."""
 
 
 class PassRate(Selected):
@@ -43,10 +43,10 @@ class PassRate(Selected):
     engine: Literal["transformers", "vllm", "openai"]
     seed: int = 0
     rollouts: int = Field(default=8, gt=0)
-    """Per sample that is still undecided after the first pass (CodeV §9; V-Triune, appendix A)."""
+    """Rollouts per sample that is still undecided after the first pass (CodeV §9; V-Triune, appendix A)."""
     tools: Annotated[ToolsRecipe | None, BeforeValidator(_switched)] = None
-    """Which of the tools that samples offer the rollouts may call: none (`false` or null), `python` (`true`),
-    or also those of a section as in `vtune rl`."""
+    """Which of the samples' tools the rollouts may call: none (`false` or null), `python` (`true`), or also
+    those of a section as in `vtune rl`."""
     first: FirstPass | None = None
     band: Band
     verifier_parm: Mapping[str, Any] = Field(default_factory=dict)
@@ -61,7 +61,7 @@ class PassRate(Selected):
     max_unscored: float = Field(default=0.01, ge=0, le=1)
     """The run stops if a larger share of the samples has a rollout that could not be scored."""
     openai: Served = Served()
-    """How a model behind an endpoint is asked."""
+    """Settings for a model behind an endpoint."""
 
     @model_validator(mode="after")
     def _engine_has_the_model(self) -> Self:
@@ -71,7 +71,7 @@ class PassRate(Selected):
 
 
 def _endpoint(folder: Path, url: str) -> dict[str, Any]:
-    """A model at an endpoint, of whose answers half have to be right."""
+    """A model at an endpoint, half of whose answers have to be right."""
     limits = {"max_turns": 1, "max_new_tokens": 64, "max_tokens": 2048, "max_batch": 4}
     return {
         "model": f"{PREFIX}{url}#policy",
@@ -100,7 +100,7 @@ FILTERS.add(
 
 
 class Mix(Strict):
-    """What becomes of the rows that passed; all sources are spread evenly over the file."""
+    """What happens to the rows that passed; all sources are spread evenly over the file."""
 
     caps: Mapping[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """Source -> the largest number of its rows to keep, chosen at random."""
@@ -116,7 +116,7 @@ class DataRecipe(Strict):
     records: Records
     """Whether the files hold samples or cold-start traces (trajectories)."""
     seed: int = 0
-    """Decides everything random except the sampling of rollouts."""
+    """Seeds everything random except the sampling of rollouts."""
     sources: Mapping[str, Source | None] = Field(min_length=1)
     """Name -> its files; null omits a source."""
     filters: tuple[Filter, ...] = ()

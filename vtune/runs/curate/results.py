@@ -9,16 +9,16 @@ from vtune.errors import DataError
 
 
 class Results:
-    """A JSONL file of results, each under the SHA-256 of all that it depends on.
+    """A JSONL file of results, each stored under the SHA-256 of everything that it depends on.
 
-    A line is in the file as soon as `put` returns, so a killed process loses nothing that it had finished.
-    Memory holds a hash and a place for each, not the results.
+    A line is in the file as soon as `put` returns, so a killed process loses nothing that was finished.
+    Memory only holds a hash and an offset for each result.
 
     Args:
-        path: The file, made if missing; written by one process only.
+        path: The file, created if missing; only one process may write to it.
 
     Raises:
-        DataError: If it holds something else. A last line that a kill cut short is cut off.
+        DataError: If it holds anything else. An incomplete last line, left by a killed process, is removed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class Results:
         return len(self._places)
 
     def get(self, key: str) -> Any:
-        """The result, None where there is none."""
+        """The result; None if there is none."""
         place = self._places.get(bytes.fromhex(key))
         if place is None:
             return None
@@ -51,7 +51,7 @@ class Results:
         return json.loads(self._file.readline())["result"]
 
     def put(self, key: str, result: Any) -> None:
-        """Keep a result that JSON can carry; a later one under the same key takes its place."""
+        """Store a result that JSON can represent; a later one under the same key replaces it."""
         line = (
             json.dumps({"key": key, "result": result}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         )
@@ -61,7 +61,7 @@ class Results:
         self._end += len(line)
 
     def _read_places(self) -> int:
-        """Fill in where each result begins; return where the file ends."""
+        """Read the offset of each result; return the end of the file."""
         self._file.seek(0)
         end = 0
         for number, line in enumerate(self._file, start=1):

@@ -34,40 +34,40 @@ from vtune.schema.message import Picture
 from vtune.verifiers import check_ground_truth
 
 AHEAD = 4
-"""Questions that are read ahead for each that may be under way (ours)."""
+"""Number of questions to read ahead per concurrent request (ours)."""
 REPLIES = "judge.jsonl"
-"""The file in `OUT/results` that keeps what judges have replied."""
+"""File in `OUT/results` that stores the judges' replies."""
 
 
 @dataclass(slots=True)
 class Opinions:
-    """What a paid filter found out; every row is named by source and position."""
+    """The results of a paid filter; rows are identified by source and position."""
 
     dropped: dict[tuple[str, int], str] = field(default_factory=dict)
     unscored: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Rows that could not be judged, and why; a service that failed is asked again by the next run."""
+    """Rows that could not be judged, and why; the next run asks a failed service again."""
     asked: dict[tuple[str, int], str] = field(default_factory=dict)
     """Rows that the filter looked at, with their ids."""
     corrected: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Ground truths that a person has put right."""
+    """Ground truths corrected by a person."""
     queue: list[dict[str, Any]] = field(default_factory=list)
-    """Lines for a person."""
+    """Lines for a person to review."""
     notes: dict[tuple[str, int], float] = field(default_factory=dict)
-    """Numbers to keep with the rows."""
+    """Numbers to store with the rows."""
 
 
 def check_judges(judges: Mapping[str, JudgeEndpoint], results: Path, *, pictures: bool) -> None:
     """Check that the judges of a first run answer, before rows are read for them.
 
-    Where replies are kept, what is missing may need no judge any more: nothing is checked.
+    If replies are already stored, the rest may no longer need a judge, so nothing is checked.
 
     Args:
         judges: Filter -> its judge.
-        results: Folder of what was paid for.
-        pictures: Whether they will be shown any.
+        results: Folder of stored results.
+        pictures: Whether the judges will be shown pictures.
 
     Raises:
-        ServiceError: If one does not answer, naming the filter.
+        ServiceError: If one does not answer; names the filter.
         RecipeError: If its key is not set.
     """
     replies = results / REPLIES
@@ -90,7 +90,7 @@ def check_judges(judges: Mapping[str, JudgeEndpoint], results: Path, *, pictures
 
 
 def too_many(unscored: int, share: float, rows: int) -> bool:
-    """Whether more rows are unscored than may be of all that there are: what comes cannot change that."""
+    """Whether more rows are unscored than the allowed share of all rows, which is then final."""
     return unscored > share * rows
 
 
@@ -107,11 +107,11 @@ async def judge_all(
 
     Args:
         spec: The filter.
-        items: (position, row) of what is left, of all sources.
-        reviews: What persons have decided.
-        cache: Where the judge's replies are kept.
-        rows: How many are left.
-        progress: Advanced by a step per row.
+        items: (position, row) of the remaining rows of all sources.
+        reviews: People's decisions.
+        cache: Where the judge's replies are stored.
+        rows: Number of remaining rows.
+        progress: Advanced by one step per row.
     """
     found = Opinions()
     async with JudgeClient(spec.judge, cache=cache) as client:
@@ -133,13 +133,13 @@ async def judge_all(
 class _Failed:
     why: str
     ours: bool
-    """A picture that cannot be read, and not a judge that does not answer."""
+    """Whether a picture could not be read; otherwise the judge did not answer."""
 
 
 async def _ask(
     spec: ExternalKnowledge | LabelCheck, client: JudgeClient, item: Item
 ) -> bool | Label | _Failed:
-    """Whether outside knowledge is needed, or what the judge thinks of the label."""
+    """Whether outside knowledge is needed, or the judge's opinion of the label."""
     sample = item.sample
     try:
         pictures = [Picture(data=data) for data in input_pictures(item)]
@@ -161,7 +161,7 @@ def _take(
     opinion: bool | Label | _Failed,
     reviews: Results,
 ) -> None:
-    """Sort one opinion into what was found."""
+    """Record one opinion in `found`."""
     if isinstance(opinion, _Failed):
         (found.dropped if opinion.ours else found.unscored)[place] = opinion.why
     elif isinstance(spec, ExternalKnowledge):
@@ -183,16 +183,16 @@ def decide(
     unreviewed: Literal["drop", "keep"],
     reviews: Results,
 ) -> None:
-    """Do with a doubted sample what a person has decided; it waits in the queue where nobody has.
+    """Apply a person's decision to a doubted sample; without one it is queued.
 
     Args:
-        found: Gets the outcome.
+        found: Receives the outcome.
         place: Source and position of the sample.
         item: The sample.
-        row: Its line of the queue.
+        row: Its line in the queue.
         why: Who doubts it, and what they said.
-        unreviewed: What becomes of it as long as it waits.
-        reviews: What persons have decided.
+        unreviewed: What happens to it while it waits.
+        reviews: People's decisions.
     """
     kept = reviews.get(row["key"])
     if kept is None:
@@ -214,20 +214,20 @@ def decide(
 
 
 def review_key(item: Item) -> str:
-    """Content of a sample with its label: what a person's decision is about."""
+    """Hash of a sample's content and label, which a person's decision is about."""
     return judged_key(asked_key(item.sample, input_pictures(item), {}), item.sample)
 
 
 def take_reviews(queue: Path, reviews: Results) -> int:
-    """Keep the decisions that a person has written into the queue; return how many.
+    """Store the decisions that a person has written into the queue; return their number.
 
     Raises:
-        DataError: Naming the line of the first that cannot be read.
+        DataError: Names the first line that cannot be read.
     """
     if not queue.exists():
         return 0
     taken = 0
-    # Not `splitlines`: a text may hold characters at which that splits too.
+    # Not `splitlines`: it also splits at other characters, which a text may contain.
     for number, line in enumerate(_text(queue).split("\n"), start=1):
         if not line.strip():
             continue
@@ -257,7 +257,7 @@ def _text(queue: Path) -> str:
 
 
 def write_queue(queue: Path, lines: list[dict[str, Any]]) -> None:
-    """Write what waits for a person; no file where nothing does."""
+    """Write what waits for a person; remove the file if nothing does."""
     if lines:
         write_atomically(queue, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     else:

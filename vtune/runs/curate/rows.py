@@ -25,9 +25,9 @@ from vtune.tools import ToolName
 
 Kind = Literal["samples", "traces"]
 PART_ROWS = 8192
-"""Rows of a part, unless a single row group has more (ours): opening a file costs as much as many rows."""
+"""Maximum rows per part, unless a row group has more (ours): opening a file costs as much as many rows."""
 VALID = 0
-"""Column of rows that cannot be used at all; filters are numbered from 1."""
+"""Column for rows that cannot be used at all; filters are numbered from 1."""
 
 
 class Source(Strict):
@@ -50,73 +50,73 @@ class Source(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Row groups of one of a source's files that are looked at together."""
+    """Row groups of one source file that are processed together."""
 
     source: str
     name: str
-    """Of the file, and of no other file: rows without an id are numbered behind it."""
+    """Unique name of the file; ids for rows without one are numbered after it."""
     path: Path
     groups: range
     row: int
-    """Row of the file that it begins with."""
+    """First row of the part in the file."""
     first: int
-    """Position in the source of that row."""
+    """Position of that row in the source."""
     size: int
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A look at the rows of one part that are left."""
+    """A pass over the remaining rows of one part."""
 
     kind: Kind
     part: Part
     source: Source
-    """That the part is of."""
+    """The part's source."""
     left: bytes
-    """A byte a row: 1 where it is left."""
+    """One byte per row: 1 if the row remains."""
     truths: Mapping[int, str]
-    """Position -> ground truth that a person has corrected."""
+    """Position -> ground truth corrected by a person."""
     rules: Sequence[tuple[int, Selected]]
     """(column, section) of the rules to apply, in order."""
     corpus: tuple[int, Selected] | None
-    """The corpus filter that keys are taken for, of the rows that passed."""
+    """The corpus filter for which keys of the passing rows are taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A row that goes."""
+    """A dropped row."""
 
     position: int
     column: int
     identity: str | None
-    """Its id, None where the row was not read again."""
+    """Its id; None if the row was not read again."""
     reason: str
 
 
 @dataclass(slots=True)
 class Found:
-    """What a task found."""
+    """The result of a task."""
 
     part: Part
     dropped: list[Dropped] = field(default_factory=list)
     keys: list[tuple[int, str, Any]] = field(default_factory=list)
-    """(position, id, key) of the rows that passed and that the corpus filter looks at."""
+    """(position, id, key) of the passing rows that the corpus filter looks at."""
     identities: list[tuple[int, str]] = field(default_factory=list)
-    """(position, id) of the samples that passed: one that is dropped leaves its id to a later row. Nothing of
+    """(position, id) of the passing samples: a dropped sample leaves its id free for a later row. Empty for
     traces, whose ids may repeat."""
     concerned: Counter[int] = field(default_factory=Counter)
-    """Column -> rows that the filter has looked at."""
+    """Column -> number of rows that the filter looked at."""
 
 
 class Rows:
-    """All sources as positions, of which fewer and fewer are left.
+    """The rows of all sources as positions, and which of them remain.
 
     Args:
         kind: What the files hold.
         sources: Name -> source.
 
     Raises:
-        DataError: If a file cannot be read or lacks a column, or a source has no row.
+        DataError: If a file cannot be read or lacks a column, or a source has no rows.
     """
 
     def __init__(self, kind: Kind, sources: Mapping[str, Source]) -> None:
@@ -145,14 +145,14 @@ class Rows:
     def tasks(
         self, rules: Sequence[tuple[int, Selected]], corpus: tuple[int, Selected] | None
     ) -> Iterator[Task]:
-        """One task for each part in which any row is left, in the order of the sources."""
+        """One task per part with remaining rows, in the order of the sources."""
         for part in chain.from_iterable(self.parts.values()):
             task = self._task(part, rules, corpus)
             if any(task.left):
                 yield task
 
     def items(self, source: str) -> Iterator[tuple[int, Item]]:
-        """(position, row) of what is left of a source. Rows that cannot be read are long gone."""
+        """(position, row) of a source's remaining rows. Unreadable rows were dropped long before."""
         for part in self.parts[source]:
             task = self._task(part, (), None)
             if not any(task.left):
@@ -163,7 +163,7 @@ class Rows:
                 yield position, item
 
     def item(self, source: str, position: int) -> Item | DataError:
-        """One row, left or not."""
+        """One row, whether it remains or not."""
         part = self.place(source, position)
         sizes = group_sizes(part.path)
         for group in part.groups:
@@ -178,17 +178,17 @@ class Rows:
         return item
 
     def place(self, source: str, position: int) -> Part:
-        """The part that a position is in."""
+        """The part that contains a position."""
         parts = self.parts[source]
         return parts[bisect_right([part.first for part in parts], position) - 1]
 
     def stands(self, source: str, position: int) -> tuple[str, int]:
-        """File of a position, and its row there."""
+        """The file of a position, and its row in that file."""
         part = self.place(source, position)
         return str(part.path), part.row + position - part.first
 
     def positions(self, source: str) -> list[int]:
-        """What is left of a source."""
+        """Positions of a source's remaining rows."""
         return [position for position, left in enumerate(self.left[source]) if left]
 
     def _task(
@@ -201,9 +201,9 @@ class Rows:
 
 
 def look(task: Task) -> Found:
-    """Apply rules to the rows of a task, and take keys of those that pass. Main thread only (math-verify).
+    """Apply rules to a task's rows and take keys of those that pass. Main thread only (math-verify).
 
-    A rule that cannot make sense of a row drops it, with what it could not read as the reason.
+    A rule that cannot read a row drops it, giving what it could not read as the reason.
     """
     found = Found(task.part)
     for position, item in _items(task):
@@ -216,7 +216,7 @@ def look(task: Task) -> Found:
 
 
 def _passes(task: Task, position: int, item: Item, found: Found) -> bool:
-    """Send one row through the rules, up to the first that drops it, and take its key."""
+    """Send one row through the rules up to the first that drops it, and take its key."""
     name = identity(item.record)
     for column, spec in task.rules:
         if not concerns(spec, item):
@@ -283,10 +283,10 @@ def _record(task: Task, row: Row, number: int) -> Record:
 
 
 def _check_pictures(record: Record, base: Path) -> None:
-    """Check that the pictures that a row names by paths are there; many filters look at none.
+    """Check that pictures given by path exist; many filters do not look at pictures.
 
     Raises:
-        DataError: Naming the first that is missing.
+        DataError: Names the first that is missing.
     """
     for picture in record.images:
         if picture.data is None and picture.path is not None and not _is_file(base / picture.path):
@@ -299,12 +299,12 @@ def _check_pictures(record: Record, base: Path) -> None:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # longer than a name may be, as where a picture is written in base64
+    except OSError:  # name too long, e.g. a picture given in base64
         return False
 
 
 def names_of(source: str, paths: Sequence[Path]) -> dict[Path, str]:
-    """File -> the source and as much of its path as tells it from the others: shards have the same names."""
+    """File -> the source plus as much of its path as makes it unique: shards may have the same names."""
     left, depth, found = {*paths}, 1, dict[Path, str]()
     while left:
         ends = {path: path.with_suffix("").parts[-depth:] for path in left}
@@ -345,7 +345,7 @@ T = TypeVar("T")
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Items, `size` at a time."""
+    """Items in lists of `size`."""
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk

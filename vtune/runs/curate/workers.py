@@ -20,18 +20,18 @@ from vtune.uses import broken, take, used
 
 Workers = Literal["local", "ray"]
 Look = Callable[[Iterable[Task]], Iterator[Found]]
-"""Tasks -> what each found, in the order of the tasks."""
+"""Tasks -> the result of each, in the order of the tasks."""
 MANY = 8192
-"""Rows for which processes are started: that takes as long as some thousand rows (ours)."""
+"""Number of rows from which processes are started, which takes as long as some thousand rows (ours)."""
 MOST = 32
-"""Processes, however many cores there are (ours)."""
+"""Maximum number of processes, however many cores there are (ours)."""
 
 
 def check_workers(workers: Workers) -> None:
-    """Check that they are there.
+    """Check that the workers are available.
 
     Raises:
-        MissingExtra: If they are Ray's, and Ray is not installed.
+        MissingExtra: If Ray is needed but not installed.
     """
     if workers == "ray" and find_spec("ray") is None:
         raise MissingExtra("ray is not installed", fix="pip install 'vtune[ray]'")
@@ -39,14 +39,14 @@ def check_workers(workers: Workers) -> None:
 
 @contextmanager
 def looking(workers: Workers) -> Iterator[Look]:
-    """Who does the work.
+    """The function that processes tasks.
 
-    With Ray it is the cluster that is there (`ray start`), else one of this machine's cores that ends with
-    the block. Workers read the files themselves, so every machine has to see them under the same paths,
-    and hand back what they found: pictures do not travel.
+    Ray uses a running cluster (`ray start`), or else a local one that ends with the block. Workers read the
+    files themselves, so every machine must see them under the same paths; they return only their findings,
+    not pictures.
 
     Raises:
-        ServiceError: If Ray's processes do not start here, or its cluster is not reached.
+        ServiceError: If Ray's processes do not start, or its cluster cannot be reached.
     """
     if workers == "local":
         with _on_cores() as looks:
@@ -57,7 +57,7 @@ def looking(workers: Workers) -> Iterator[Look]:
 
     try:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.WARNING)
-    except Exception as error:  # Ray has no narrower one for a node that is late
+    except Exception as error:  # Ray has no narrower exception for a slow node
         raise ServiceError(
             f"Ray did not start: {error}",
             fix="start a cluster with `ray start --head` where there is room, or leave --engine ray out: it "
@@ -74,7 +74,8 @@ def looking(workers: Workers) -> Iterator[Look]:
 
 @contextmanager
 def _on_cores() -> Iterator[Look]:
-    """This process, or one for each core where there are many rows; they end with the block.
+    """Process tasks here, or in one process per core if there are many rows; the processes end with the
+    block.
 
     Raises:
         ServiceError: If one of them ends early.
@@ -87,7 +88,7 @@ def _on_cores() -> Iterator[Look]:
         nonlocal pool
         given = list(tasks)
         many = sum(task.part.size for task in given) >= MANY
-        # A function of one's own may remember the rows before: it sees all of them, in order.
+        # A custom function may keep state between rows, so it sees all of them, in order.
         if cores == 1 or len(given) == 1 or not many or used():
             return map(look, given)
         if pool is None:
@@ -114,9 +115,9 @@ def _on_cores() -> Iterator[Look]:
 
 
 def _follow() -> None:
-    """End with the process that started this one, and at its word alone: Ctrl-C reaches both."""
+    """End with the parent process, and only then: Ctrl-C reaches both."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # a program that they start may want it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # programs that they start may need it
     Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -146,7 +147,7 @@ def _look_at(row: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"found": pickle.dumps(look(pickle.loads(row["task"])))}
     except VtuneError as error:
-        return {"found": pickle.dumps(error)}  # Ray would wrap it up in an error of its own
+        return {"found": pickle.dumps(error)}  # Ray would wrap it in its own error
     except Exception as error:
         if (failed := broken(error)) is None:
             raise
