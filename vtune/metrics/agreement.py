@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Two judges on the same yes-or-no questions. None stands where there is nothing to divide by."""
+    """Two judges on the same yes-or-no questions. A value is None if there is nothing to divide by."""
 
     n: int
-    """Questions that both have answered."""
+    """Questions that both answered."""
     agree: float | None
     """Share of them with the same answer."""
     kappa: float | None
-    """Cohen's kappa: (agree - chance) / (1 - chance), where chance is how often two judges would agree that
-    say yes as often as these, each at random. None where both always give one and the same answer."""
+    """Cohen's kappa: (agree - chance) / (1 - chance), where chance is the agreement expected of two judges
+    who say yes as often as these, each at random. None if both always give one and the same answer."""
     both: int
     """Both said yes."""
     first_only: int
@@ -33,7 +33,7 @@ def agreement(answers: Iterable[tuple[bool | None, bool | None]]) -> Agreement:
     both, neither = table[True, True], table[False, False]
     first_only, second_only = table[True, False], table[False, True]
     agree = (both + neither) / n if n else None
-    # Compared in whole numbers, so that "always the same" is exact.
+    # Compared as integers, so that "always the same" is exact.
     yes, no = (both + first_only) * (both + second_only), (neither + first_only) * (neither + second_only)
     chance = yes + no
     kappa = ((both + neither) * n - chance) / (n * n - chance) if n and chance != n * n else None

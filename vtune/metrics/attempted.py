@@ -8,7 +8,7 @@ from vtune.metrics.benchmarks import SCORERS, Mark, Scores, mean
 def attempted(marks: Sequence[Mark]) -> Scores:
     """`mean` over all; `given_attempted`, that over what is attempted; `f1`, the harmonic mean of both.
 
-    `not_attempted` counts the others. A reply that nothing could be read from attempts nothing.
+    `not_attempted` counts the others. An unreadable reply counts as not attempted.
 
     Source: SimpleQA, as SimpleVQA (`f1`) and LiveVQA (`given_attempted` and `score`) report it.
     """

@@ -9,16 +9,16 @@ from vtune.metrics.intervals import Estimate, mean, share
 
 
 class Clustered(Protocol):
-    """What an interval asks of a row."""
+    """What an interval needs from a row."""
 
     @property
     def cluster(self) -> str:
-        """What belongs together and is resampled together (`vtune.schema.clusters`)."""
+        """Rows with the same cluster are resampled together (`vtune.schema.clusters`)."""
         ...
 
 
 class Audited(Clustered, Protocol):
-    """What every metric of looks asks of a trajectory; `vtune.reward.audit` makes such rows."""
+    """What every metric of looks needs from a trajectory; `vtune.reward.audit` makes such rows."""
 
     @property
     def correct(self) -> bool | None:
@@ -32,27 +32,27 @@ class Audited(Clustered, Protocol):
 
     @property
     def any_faithful(self) -> bool | None:
-        """Whether a call shows a target; None = unscored."""
+        """Whether any call shows a target; None = unscored."""
         ...
 
 
 def too_few_audited(rows: Sequence[Audited], max_unaudited: float) -> bool:
-    """Whether shares of looks would be those of a policy that looks less.
+    """Whether too few are audited: shares of looks would then describe a policy that looks less.
 
     Args:
         rows: Trajectories whose answer is scored.
-        max_unaudited: Share of those with calls, in [0, 1], whose looks may be unknown.
+        max_unaudited: Share, in [0, 1], of trajectories with calls whose looks may be unknown.
     """
     users = [row for row in rows if row.calls]
     return sum(row.any_faithful is None for row in users) > max_unaudited * len(users)
 
 
 class Estimates:
-    """Shares and means over some rows, with intervals over their clusters.
+    """Shares and means over rows, with intervals over their clusters.
 
     Args:
         rows: One per trajectory.
-        seed: Of the bootstrap; the same seed gives the same intervals.
+        seed: Seed of the bootstrap; the same seed gives the same intervals.
     """
 
     def __init__(self, rows: Sequence[Clustered], seed: int) -> None:
@@ -60,7 +60,7 @@ class Estimates:
         self._seed = seed
 
     def share(self, parts: ArrayLike, wholes: ArrayLike | None = None) -> Estimate | None:
-        """How much of all `wholes` are `parts`, each of shape (rows,); without `wholes`, of all rows."""
+        """`parts` as a share of `wholes`, each of shape (rows,); without `wholes`, as a share of all rows."""
         return share(self._clusters, parts, wholes, seed=self._seed)
 
     def mean(self, values: ArrayLike) -> Estimate | None:

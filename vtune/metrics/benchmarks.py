@@ -1,7 +1,7 @@
 """Benchmark scores, each by its published rule. A suite names its scorer.
 
-To add one: write a function in a file of its own, as `attempted.py` has, add it to SCORERS and to the table
-of `vtune.parts`, add a case to tests/metrics/test_benchmarks.py.
+To add one: write a function in its own file, like `attempted.py`, add it to SCORERS and to the table in
+`vtune.parts`, and add a case to tests/metrics/test_benchmarks.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from vtune.registry import Parts, first_line
 from vtune.verifiers.boxes import LabelledBox
 
 Scores = dict[str, Any]
-"""Name -> number, or one more level of that. What could not be measured has no key."""
+"""Name -> number, or a mapping of the same kind one level down. What could not be measured has no key."""
 
 HRBENCH = {"fsp": "single", "fcp": "cross"}
 """Name of the score -> `category` in the data: one instance, several instances."""
@@ -25,26 +25,26 @@ HRBENCH = {"fsp": "single", "fcp": "cross"}
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What became of one rollout."""
+    """The result of one rollout."""
 
     sample_id: str
     extra: Mapping[str, Any]
-    """The sample's, as its reader filled it in."""
+    """The sample's `extra`, as its reader filled it in."""
     score: float | None
-    """Of its answer, in [0, 1]; None where nobody could score it."""
+    """Score of its answer, in [0, 1]; None if it could not be scored."""
     unreadable: bool
-    """Nothing that could be right or wrong was found in the reply; it scores 0."""
+    """Whether nothing that could be right or wrong was found in the reply; it scores 0."""
     source: str = ""
-    """The sample's."""
+    """The sample's source."""
     cluster: str = ""
-    """What belongs together (`vtune.schema.clusters`); empty: the rollouts of the sample alone."""
+    """Rollouts with one cluster belong together (`vtune.schema.clusters`); empty: only the sample's own."""
     boxes: tuple[LabelledBox, ...] | None = None
-    """What its answer lists, in pixels of the stored picture; None where that does not list boxes, or the
-    sample has no annotated picture (`vtune.schema.annotated`)."""
+    """The boxes that its answer lists, in pixels of the stored picture; None if it does not list boxes, or
+    the sample has no annotated picture (`vtune.schema.annotated`)."""
     attempted: bool = True
-    """Whether a judge found that it answers at all, right or wrong; true where none was asked for that."""
+    """Whether a judge found that it answers at all, right or wrong; true if no judge was asked."""
     waits: bool = False
-    """An official scorer has still to score it (`vtune scores`)."""
+    """Whether an official scorer still has to score it (`vtune scores`)."""
 
 
 SCORERS: Parts[Callable[[Sequence[Mark]], Scores]] = Parts(
@@ -58,9 +58,10 @@ ScorerName = Annotated[str, AfterValidator(SCORERS.known)]
 def mean(marks: Sequence[Mark]) -> Scores:
     """The mean over all rollouts that were scored, every one weighing the same.
 
-    Holds `score`; `intervals`, with that of `score` (see `vtune.metrics.scores`); `n`, all rollouts;
-    `unreadable` and `unscored`, how many of them were so; `clusters`, how many independent questions the mean
-    is of. Unreadable rollouts are wrong; unscored ones are left out of the mean, and of its `clusters`.
+    Holds `score`; `intervals`, with that of `score` (see `vtune.metrics.scores`); `n`, the number of
+    rollouts; `unreadable` and `unscored`, how many of them were; `clusters`, the number of independent
+    questions in the mean. Unreadable rollouts count as wrong; unscored ones are left out of the mean and its
+    `clusters`.
     """
     known = [mark for mark in marks if mark.score is not None]
     counts = {
@@ -93,7 +94,7 @@ def by_category(marks: Sequence[Mark]) -> Scores:
 def by_source(marks: Sequence[Mark]) -> Scores:
     """The mean of the means of all sources, whatever their sizes: `score`. `sources` holds `mean` of each.
 
-    Where nothing was scored of a source, there is no `score`, and `unscored_parts` names the source.
+    If nothing of a source was scored, there is no `score`, and `unscored_parts` names the source.
 
     Source: the averages over benchmarks of Dong et al. 2026, table 1.
     """
@@ -111,8 +112,8 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
 
     `cycles` holds the three for each rotation. `fsp` and `fcp` are means over the rotations that have such
     questions; VLMEvalKit divides by all, which is the same on the whole data. A question counts four times,
-    not only where all four answers are right. Where nothing was scored of a rotation, what that is part of
-    has no mean, and `unscored_parts` names the rotation.
+    not only if all four answers are right. If nothing of a rotation was scored, the means that include it are
+    missing, and `unscored_parts` names the rotation.
 
     Source: HR-Bench, `report_acc_hrbench` of VLMEvalKit.
 
@@ -130,7 +131,7 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
     for key in ("score", *HRBENCH):
         over = mean_of_parts({name: row[key] for name, row in cycles.items() if key in row})
         lost = [name for name in over.get("unscored_parts", ()) if name not in unscored]
-        # Of a rotation that has other scores it is one category.
+        # The rotation has other scores, so this is about one category only.
         unscored += lost if key == "score" else [f"{name} ({key})" for name in lost]
         if "score" in over:
             scores[key] = over["score"]
@@ -145,13 +146,13 @@ def hrbench(marks: Sequence[Mark]) -> Scores:
 
 
 def mean_of_parts(parts: Mapping[str, float | None]) -> Scores:
-    """The mean of the means of parts, as `score`: every part weighs the same.
+    """The mean of the parts' means, as `score`, equally weighted.
 
-    A mean over what is left would be about other questions than it says. So where a part has none, there is
-    no `score`, and `unscored_parts` lists those without one.
+    A mean over the remaining parts would be about other questions than it claims. So if a part has none,
+    there is no `score`, and `unscored_parts` lists the parts without one.
 
     Args:
-        parts: Name -> its mean; None where nothing of it was scored.
+        parts: Name -> its mean; None if nothing of it was scored.
     """
     if unscored := [name for name, value in parts.items() if value is None]:
         return {"unscored_parts": unscored}
@@ -166,7 +167,7 @@ SCORERS.add("sources", by_source)
 
 
 def _in_part(marks: Sequence[Mark], key: str) -> list[Mark]:
-    """Of HR-Bench's marks those that a score is about."""
+    """The HR-Bench marks that a score is about."""
     return [mark for mark in marks if key == "score" or extra_of(mark, "category") == HRBENCH[key]]
 
 
@@ -175,10 +176,10 @@ def _cycle(mark: Mark) -> str:
 
 
 def extra_of(mark: Mark, key: str) -> str:
-    """What a sample's `extra` has under a key.
+    """The value of a sample's `extra` under a key.
 
     Raises:
-        DataError: If there is nothing.
+        DataError: If there is none.
     """
     found = mark.extra.get(key)
     if not isinstance(found, str) or not found:

@@ -24,33 +24,32 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
 
     - `trajectories`; `unscored`: share whose total reward is None;
     - `reward`, `reward_accuracy`, `reward_format`, `reward_tool`, `reward_consistency`: means over those
-      where it was scored; so `reward_<name>` of each part of the user's own. `reward_tool`, `evidence_rate`
-      and `tool_<name>_score` are missing where looks were not judged because they earn nothing (`_unasked`);
-    - `accuracy`: share of full marks among the answers that were scored;
-    - of what the policy did, here and below, among those that ended, not through a failure of ours:
-      `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: how many ended so
-      (`calls_infra`: of the failures, too); `calls_invalid`: how many were no JSON call of a tool that is
-      offered;
+      where it was scored; likewise `reward_<name>` for each custom part. `reward_tool`, `evidence_rate` and
+      `tool_<name>_score` are missing if looks were not judged because they are not rewarded (`_unasked`);
+    - `accuracy`: share of full marks among scored answers;
+    - the policy's behaviour, here and below over those that did not end through a failure on our side:
+      `tool_calls`: mean number; `no_tool`: share without a call; `calls_<status>`: number of calls with that
+      status (`calls_infra` includes the failures); `calls_invalid`: number that were not a JSON call of an
+      offered tool;
     - `evidence_rate`: share with a call that scored `evidence_score` or more, among those whose question
-      needs a look and whose calls were all scored; missing where those of most that have calls were not;
-    - `red_flags`: mean number of calls that carry one;
-    - for each tool that was called, `tool_<name>_calls`: how many calls; `tool_<name>_errors`: how many of
-      them failed by the model's doing; `tool_<name>_score`: mean score of those that were scored;
-    - `response_tokens`: mean number of sampled tokens, missing for a model that shows none;
+      needs a look and whose calls were all scored; missing if most of those with calls were not scored;
+    - `red_flags`: mean number of calls with a red flag;
+    - for each tool called, `tool_<name>_calls`: number of calls; `tool_<name>_errors`: number that failed
+      through the model's fault; `tool_<name>_score`: mean score of the scored ones;
+    - `response_tokens`: mean number of sampled tokens, missing if the model does not return tokens;
       `truncated`: share cut short by a limit on tokens, turns or context;
     - `reflection_ratio`: share of replies with a reflective word; `reflection_accuracy`: share of full marks
-      among those of them whose answer was scored (V-Triune, eq. 4 and 5);
-    - `leaked_placeholders`: share of replies that spell a placeholder of pictures;
-    - what the verifier found beside the score, under its own names: means over the replies for which
-      it reported it. Of boxes, `iou@50` and the like, and `ap`, the mean of the average precisions of single
-      replies.
+      among the scored ones of these (V-Triune, eq. 4 and 5);
+    - `leaked_placeholders`: share of replies that contain a picture placeholder as text;
+    - the verifier's further numbers, under its own names: means over the replies for which it reported them.
+      For boxes, `iou@50` and the like, and `ap`, the mean of the average precisions of single replies.
 
     Args:
         trajectories: As the scorer returned them.
         evidence_score: The score of a call that clearly shows a target (`reward.evidence.full`).
 
     Raises:
-        DataError: If a source is called `all`, which is the name of the row over all of them, or `eval/…`.
+        DataError: If a source is called `all`, the name of the row over all sources, or `eval/…`.
     """
     groups: dict[str, list[Trajectory]] = defaultdict(list)
     for trajectory in trajectories:
@@ -62,9 +61,9 @@ def by_source(trajectories: Sequence[Trajectory], *, evidence_score: float) -> R
 
 
 def steps_done(sources: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> int:
-    """How many training steps curves tell of.
+    """Number of training steps that the curves cover.
 
-    A row of training names its step, counted from 0; that of an evaluation the number of steps before it.
+    A training row gives its step, counted from 0; an evaluation row the number of steps before it.
 
     Args:
         sources: Source -> number -> `steps`.
@@ -80,13 +79,14 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
     rewards = [trajectory.reward for trajectory in trajectories]
     accuracies = _known(r.accuracy for r in rewards if r is not None)
     asked = not _unasked(trajectories)
-    # A rollout that failed through us has a call in its record that says why, and no end: it shows no habit.
+    # A rollout that failed on our side has a call that records why, but no end; it says nothing about
+    # behaviour.
     ended = [trajectory for trajectory in trajectories if trajectory.stop_reason != "error"]
     lookers = _asked_to_look(ended)
     users = [t for t in lookers if t.calls]
     judged = [t for t in lookers if len(t.tool_scores) == len(t.calls) and None not in t.tool_scores]
     if not asked or 2 * sum(bool(t.calls) for t in judged) < len(users):
-        judged = []  # a rate of those without a call, or with a red flag, says nothing of looks
+        judged = []  # a rate over those without calls, or with red flags, says nothing about looks
     tokens_known = any(t.loss_mask for t in ended)
     means: dict[str, Iterable[float]] = {
         "unscored": [reward is None or reward.total is None for reward in rewards],
@@ -120,9 +120,10 @@ def _row(trajectories: Sequence[Trajectory], evidence_score: float) -> dict[str,
 
 
 def _unasked(trajectories: Iterable[Trajectory]) -> bool:
-    """Whether some looks have no score though the total has one: a model is asked only where they are paid.
+    """Whether some looks have no score although the total has one: a judge is only asked if looks are
+    rewarded.
 
-    What is left then are trajectories without a call and red flags, which say nothing about the looks.
+    Only trajectories without a call, and red flags, have scores then; they say nothing about the looks.
     """
     return any(
         score is None and call.status != "infra"
@@ -133,12 +134,12 @@ def _unasked(trajectories: Iterable[Trajectory]) -> bool:
 
 
 def _asked_to_look(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
-    """Those whose question needs a look, or whose scores do not say it."""
+    """Trajectories whose question needs a look, or whose scores do not say if it does."""
     return [t for t in trajectories if t.needs_look is not False]
 
 
 def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:
-    """Means of the reward parts of the user's own, over the trajectories where they were scored."""
+    """Means of custom reward parts, over the trajectories where they were scored."""
     found: dict[str, list[float]] = defaultdict(list)
     for reward in rewards:
         for name, value in (reward.own if reward is not None else {}).items():
@@ -148,10 +149,10 @@ def _own(rewards: Iterable[Reward | None]) -> dict[str, float]:
 
 
 def _tools(trajectories: Sequence[Trajectory], *, asked: bool) -> dict[str, float]:
-    """Calls, errors and, where looks were judged, mean score of each tool."""
+    """Calls, errors and, if looks were judged, mean score of each tool."""
     calls: dict[str, list[tuple[Status, float | None]]] = defaultdict(list)
     for trajectory in trajectories:
-        # Where nothing was scored there are no scores to go with the calls.
+        # If nothing was scored, there are no scores to pair with the calls.
         scores = trajectory.tool_scores or (None,) * len(trajectory.calls)
         for call, score in zip(trajectory.calls, scores, strict=True):
             calls[call.tool].append((call.status, score))
@@ -165,7 +166,7 @@ def _tools(trajectories: Sequence[Trajectory], *, asked: bool) -> dict[str, floa
 
 
 def _parts(rewards: Iterable[Reward | None]) -> dict[str, float]:
-    """Means of what verifiers reported beside their scores."""
+    """Means of what verifiers reported besides their scores."""
     found: dict[str, list[float]] = defaultdict(list)
     for reward in rewards:
         for name, value in (reward.parts if reward is not None else {}).items():

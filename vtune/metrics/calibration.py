@@ -12,57 +12,57 @@ from vtune.metrics.intervals import Estimate, effective
 from vtune.metrics.resampling import totals
 
 SIZES = (("under 0.1 %", 0.001), ("0.1 to 1 %", 0.01), ("1 to 10 %", 0.1))
-"""Sizes of a target that are counted apart, and the share of its picture below which one belongs there; ours:
+"""Target sizes that are counted separately, with the exclusive upper bound as a share of the picture; ours:
 V*'s targets take up 0.05 % on average, a sign of a lens puzzle 1.6 %."""
 LARGE = "from 10 %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A trajectory with calls: what a judge says of it, and what is so."""
+    """A trajectory with calls: the judge's verdict and the truth."""
 
     cluster: str
-    """What belongs together (`vtune.schema.clusters`)."""
+    """Rows with the same cluster belong together (`vtune.schema.clusters`)."""
     correct: bool | None
     """Whether its answer is right; None = unscored."""
     target: float | None
-    """Share of its picture that the largest target takes up; None where no box says it."""
+    """Share of the picture that the largest target takes up; None if no box says it."""
     said: bool | None
-    """Whether a call shows a target, as the judge says; None where it could not tell."""
+    """Whether a call shows a target according to the judge; None if it could not tell."""
     truth: bool | None
-    """Whether one does; None where it is not known."""
+    """Whether a call really does; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """A judge against the truth, on trajectories with calls. None: there is nothing to divide by."""
+    """A judge compared with the truth, on trajectories with calls. None: nothing to divide by."""
 
     agreement: Agreement
-    """Of the truth (first) with the judge (second): accuracy (`agree`), kappa and the confusion."""
+    """Agreement of the truth (first) with the judge (second): accuracy (`agree`), kappa and the confusion."""
     sensitivity: Estimate | None
-    """Of the trajectories of which it is so, those of which the judge says it."""
+    """Of the trajectories that show a target, the share for which the judge says so."""
     specificity: Estimate | None
-    """Of those of which it is not so, those of which the judge says that."""
+    """Of the trajectories that do not, the share for which the judge says so."""
     warning: str
-    """Why its shares are not to be quoted; empty where they are."""
+    """Why its shares should not be quoted; empty if they can be."""
     by_size: dict[str, Agreement]
-    """The same agreement by the size of the target."""
+    """The same agreement by target size."""
     n: int
-    """Right answers with calls that it judges, whose share is corrected: those whose truth is not known, or
-    all where it is known of each."""
+    """Number of judged right answers with calls whose share is corrected: those with unknown truth, or all if
+    the truth of each is known."""
     corrected: Corrected | None
-    """Of these, the faithful ones as it says, and as a perfect judge would have seen them."""
+    """The share of faithful ones among these, as judged, and as a perfect judge would have found it."""
 
 
 def calibration(rows: Iterable[Judged], *, seed: int) -> Calibration:
-    """Hold a judge against the truth.
+    """Compare a judge with the truth.
 
-    Trajectories about one question say less than as many questions: counts are taken for as many independent
-    ones as have the same spread.
+    Trajectories about one question carry less information than the same number of questions: counts are
+    reduced to the number of independent ones with the same spread.
 
     Args:
         rows: Trajectories with calls.
-        seed: Of the bootstrap.
+        seed: Seed of the bootstrap.
     """
     rows = [row for row in rows if row.said is not None]
     known = [row for row in rows if row.truth is not None]
@@ -92,14 +92,14 @@ def calibration(rows: Iterable[Judged], *, seed: int) -> Calibration:
 
 
 def majority(said: Iterable[bool | None]) -> bool | None:
-    """What more than half of the judges say that could tell; None where as many say the one as the other."""
+    """What more than half of the judges that could tell say; None if there is a tie."""
     known = [one for one in said if one is not None]
     yes = sum(known)
     return None if 2 * yes == len(known) else 2 * yes > len(known)
 
 
 def size_of(target: float | None) -> str:
-    """The size of a target as it is counted."""
+    """The size class of a target."""
     if target is None:
         return "unknown"
     return next((name for name, most in SIZES if target < most), LARGE)
@@ -111,7 +111,7 @@ def _agreement(rows: Sequence[Judged]) -> Agreement:
 
 def _warning(found: Corrected | None, yes: int, no: int) -> str:
     if found is None and yes and no:
-        return ""  # there is no right answer with calls, and no share
+        return ""  # there is no right answer with calls, hence no share
     if found is None:
         lacking = "to show the target" if not yes else "not to show it"
         return f"the judge is not calibrated: it judged no trajectory that is known {lacking}"
@@ -124,14 +124,14 @@ def _warning(found: Corrected | None, yes: int, no: int) -> str:
 
 
 def _independent(rows: Sequence[Judged], says: bool) -> tuple[float, float]:
-    """How many rows the judge says this of, and how many there are, as independent ones."""
+    """Number of rows for which the judge says this, and of all rows, as independent ones."""
     if not rows:
         return 0.0, 0.0
     said = np.array([row.said is says for row in rows], dtype=np.float64)
     table = totals([row.cluster for row in rows], said, np.ones_like(said))
     part = float(said.mean())
     spread = float(((table[:, 0] - part * table[:, 1]) ** 2).sum()) / len(rows) ** 2
-    # Without a spread nothing says how much rows of a cluster have in common: all, as if it were one trial.
+    # Without a spread, the correlation within clusters is unknown: count each cluster as one trial.
     count = effective(table) if spread == 0 or len(table) < 2 else part * (1 - part) / spread
     count = min(float(len(rows)), max(1.0, count))
     return part * count, count

@@ -13,17 +13,17 @@ class Row(Audited, Protocol):
 
     @property
     def helpful(self) -> int | None:
-        """Calls that show a target; None where not each was judged."""
+        """Calls that show a target; None unless every call was judged."""
         ...
 
     @property
     def first(self) -> int | None:
-        """Number of the first such call, from 1."""
+        """Number of the first call that shows a target, from 1."""
         ...
 
     @property
     def unused(self) -> int:
-        """Calls that cut out a region and show it to nobody."""
+        """Calls that cut out a region but show it to nobody."""
         ...
 
     @property
@@ -33,21 +33,21 @@ class Row(Audited, Protocol):
 
     @property
     def looked(self) -> bool:
-        """Whether a call has given back a picture."""
+        """Whether any call returned a picture."""
         ...
 
     @property
     def accepted(self) -> bool | None:
-        """Whether a picture shows a target that the conversation itself does not call unhelpful; None where
-        there is no such picture, or nobody could tell.
+        """Whether a picture that the conversation itself does not call unhelpful shows a target; None if
+        there is no such picture, or it is unknown.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The calls of some trajectories. None stands where a denominator is 0, and, in all that is about what
-    calls show, where too few looks could be judged: what is left would be calls without a picture.
+    """The calls of some trajectories. None if a denominator is 0, and, for everything about what calls show,
+    if too few looks could be judged: only calls without a picture would be left.
     """
 
     n: int
@@ -57,31 +57,32 @@ class Calls:
     helpful_of_calls: Estimate | None
     """Calls that show a target."""
     helpful_ratio: Estimate | None
-    """The same share in each trajectory, on average: what FaithEyes pays (r_tool)."""
+    """The same share per trajectory, averaged: what FaithEyes rewards (r_tool)."""
     unused_of_calls: Estimate | None
-    """Declared and not used: calls that cut out a region and show it to nobody."""
+    """Declared but unused: calls that cut out a region but show it to nobody."""
     repeated_of_calls: Estimate | None
     """Calls that show what was shown before."""
     late_of_calls: Estimate | None
     """Calls after the one that first showed a target."""
     first_useful: Estimate | None
-    """Number of the first call that shows a target, from 1, on average where one does."""
+    """Number of the first call that shows a target, from 1, averaged over trajectories with one."""
     keep_unhelpful: Estimate | None
-    """FaithEyes' share of that name: of trajectories that saw a picture, those in which one shows a target;
-    pictures that the policy itself finds unhelpful count. On right answers this is what its paper prints."""
+    """FaithEyes' share of that name: of trajectories that saw a picture, those in which one shows a target,
+    including pictures that the policy itself finds unhelpful. Over right answers, this is what its paper
+    reports."""
     drop_unhelpful: Estimate | None
     """FaithEyes' other share: the same without pictures that the conversation itself calls unhelpful
-    (`rollout.feedback`), and so without trajectories that have no others. Without such verdicts both are
-    alike."""
+    (`rollout.feedback`), hence without trajectories that have only such pictures. Without such verdicts both
+    shares are equal."""
 
 
 def calls_of(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> dict[str, Calls]:
-    """`correct`, over right answers, and `all`, over all whose answer is scored.
+    """`correct`, over right answers, and `all`, over all scored answers.
 
     Args:
-        rows: Audited trajectories, one each.
-        seed: Of the bootstrap.
-        max_unaudited: As of `vtune.metrics.faithfulness.faithfulness`.
+        rows: One per audited trajectory.
+        seed: Seed of the bootstrap.
+        max_unaudited: As in `vtune.metrics.faithfulness.faithfulness`.
 
     Source: FaithEyes (Wang et al. 2026, arXiv 2607.28225), README and `judge_faithfulness.py`, for
     `helpful_ratio`, `keep_unhelpful` and `drop_unhelpful`; the others are ours.

@@ -10,11 +10,11 @@ from typing import Literal
 from vtune.schema.source_names import ALL, EVAL
 
 WINDOW = 10
-"""Steps of a window, at most (ours)."""
+"""Maximum length of a window in steps (ours)."""
 PART = 4
 """A window is at most this fraction, 1/n, of a curve (ours)."""
 CLEAR = 3.0
-"""Standard errors from which on a difference of two windows is called a change (ours)."""
+"""Number of standard errors from which a difference of two windows counts as a change (ours)."""
 
 _RISING = {"reward", "accuracy", "evidence_rate", "tokens_per_second", "ap", "ap50", "ap75", "iou"}
 _RISING |= {"tokens_per_second_per_gpu", "mfu"}
@@ -35,13 +35,13 @@ TELLING = (
         "loss",
     ),
 )
-"""Numbers whose change says something about a run, the most important first (ours)."""
+"""Numbers whose change says something about a run, most important first (ours)."""
 
 Verdict = Literal["better", "worse", "fell back", "higher", "lower", "no clear change"]
 
 
 def direction(name: str) -> int:
-    """1 where more of a number is better, -1 where less is, 0 where neither."""
+    """1 if more is better, -1 if less is better, 0 if neither."""
     if name in _RISING or name.startswith(("reward_", "iou@", "score_")):
         return 1
     return -1 if name in _FALLING or name.startswith("seconds") else 0
@@ -49,7 +49,7 @@ def direction(name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One number of one source."""
+    """The change of one number of one source."""
 
     source: str
     name: str
@@ -58,7 +58,7 @@ class Change:
     last: float
     """Mean of the last window."""
     best: float | None
-    """Mean of the best window; None where neither more nor less is better."""
+    """Mean of the best window; None if neither more nor less is better."""
     best_step: int | None
     """The last step of the best window."""
     verdict: Verdict
@@ -67,11 +67,11 @@ class Change:
 def changes(sources: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) -> list[Change]:
     """The change of every curve of two steps or more.
 
-    A difference of two windows counts as a change from `CLEAR` standard errors on, with the noise of a curve
-    taken from the differences of its neighbouring steps, so that a trend is not taken for noise.
+    A difference of two windows counts as a change from `CLEAR` standard errors on. A curve's noise is
+    estimated from the differences of neighbouring steps, so that a trend is not taken for noise.
 
     Args:
-        sources: Source -> number -> `steps` and `values`, equally long.
+        sources: Source -> number -> `steps` and `values`, of equal length.
     """
     return [
         _change(source, name, curve["steps"], curve["values"])
@@ -82,10 +82,10 @@ def changes(sources: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]) 
 
 
 def telling(found: Sequence[Change]) -> list[Change]:
-    """Clear changes of numbers that matter: what got worse first, then by the weight of the number.
+    """Clear changes of numbers that matter: those for the worse first, then by the number's importance.
 
-    The row over all is left out where a source says the same of its number. The loss says something of
-    supervised training alone: that of a policy gradient need not fall while a reward rises.
+    The row over all sources is left out if a source has the same change. The loss only matters in supervised
+    training: a policy-gradient loss need not fall while the reward rises.
     """
     rewarded = {one.source for one in found if one.name == "reward"}
     order = ("worse", "fell back", "better", "higher", "lower")
@@ -106,7 +106,7 @@ def _change(source: str, name: str, steps: Sequence[float], values: Sequence[flo
     first, last = fmean(values[:width]), fmean(values[-width:])
     windows = [fmean(values[at : at + width]) for at in range(len(values) - width + 1)]
     wanted = direction(name)
-    # Of equals the last: a number that was 0 for long got worse when it no longer was.
+    # The last of equal windows: a number that stayed at 0 got worse when it left 0.
     best = max(range(len(windows)), key=lambda at: (wanted * windows[at], at)) if wanted else None
     bound = CLEAR * _noise(values) * math.sqrt(2 / width)
     return Change(
@@ -131,7 +131,7 @@ def _verdict(wanted: int, first: float, last: float, best: float | None, bound: 
 
 
 def _noise(values: Sequence[float]) -> float:
-    """The standard deviation of steps around their trend (von Neumann: by their differences)."""
+    """The standard deviation of steps around their trend, estimated from their differences (von Neumann)."""
     steps = [(b - a) ** 2 for a, b in pairwise(values)]
-    # A curve of two steps is all trend or all noise: nobody can tell.
+    # With only two steps, trend and noise cannot be told apart.
     return math.sqrt(fmean(steps) / 2) if len(steps) > 1 else math.inf

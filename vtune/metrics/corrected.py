@@ -1,7 +1,7 @@
 """The share that a perfect judge would have found, estimated from a judge with known error rates.
 
-Sensitivity and specificity are known from cases whose truth is known, so they are uncertain, too: the
-interval carries that. Measured on 2,000 simulated judges in `tests/metrics/test_corrected.py`.
+Sensitivity and specificity are estimated from cases whose truth is known, so they are uncertain, too: the
+interval accounts for that. Measured on 2,000 simulated judges in `tests/metrics/test_corrected.py`.
 """
 
 import math
@@ -14,44 +14,44 @@ from vtune.metrics.intervals import Estimate
 from vtune.metrics.proportion import Z
 
 LEAST_J = 0.2
-"""Youden's J below whose lower end a judge is said to tell nothing apart; ours: it divides what it says by J,
-so that 1 point of what it says is 5 points of the share."""
+"""If Youden's J has its lower end below this, the judge is said to distinguish nothing; ours: the judge's
+share is divided by J, so that 1 point of it becomes 5 points of the corrected share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confusion:
-    """What a judge has said of cases whose truth is known; not whole where cases depend on each other."""
+    """A judge's verdicts on cases whose truth is known; not integers if cases depend on each other."""
 
     hits: float
-    """Said yes, and it is so."""
+    """Judged yes, truth yes."""
     misses: float
-    """Said no, and it is so."""
+    """Judged no, truth yes."""
     false_alarms: float
-    """Said yes, and it is not so."""
+    """Judged yes, truth no."""
     rejections: float
-    """Said no, and it is not so."""
+    """Judged no, truth no."""
 
     @property
     def yes(self) -> float:
-        """Cases in which it is so."""
+        """Cases whose truth is yes."""
         return self.hits + self.misses
 
     @property
     def no(self) -> float:
-        """Cases in which it is not so."""
+        """Cases whose truth is no."""
         return self.false_alarms + self.rejections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrected:
-    """A share as a perfect judge would have seen it."""
+    """A share as a perfect judge would have found it."""
 
     apparent: float
-    """What the judge says."""
+    """The judge's share."""
     share: Estimate | None
-    """What is so; None where nobody can tell: the judge is not known to be better than chance."""
+    """The corrected share; None if it is unknown because the judge may be no better than chance."""
     youden: float
-    """Sensitivity + specificity - 1: 1 for a perfect judge, 0 for one that throws dice."""
+    """Sensitivity + specificity - 1: 1 for a perfect judge, 0 for a random one."""
     youden_low: float
     """The lower end of its 95 % interval."""
 
@@ -60,16 +60,16 @@ def corrected(said: float, of: float, confusion: Confusion) -> Corrected | None:
     """Correct a share for its judge's errors.
 
     Args:
-        said: Cases of which the judge said yes; not whole where `of` is not.
-        of: Cases, or as many independent ones as say as much.
-        confusion: Of the same judge, on cases of which the truth is known.
+        said: Number of cases judged yes; not an integer if `of` is not.
+        of: Number of cases, or the equivalent number of independent ones.
+        confusion: The same judge's verdicts on cases whose truth is known.
 
     Returns:
-        None where there is no case, or the truth is known of none that is so, or of none that is not.
+        None if there are no cases, or no known cases whose truth is yes, or none whose truth is no.
 
     Source: Rogan & Gladen 1978 for the value. The interval inverts the score test of Lang & Reiczigel 2014
     (Confidence limits for prevalence of disease adjusted for estimated sensitivity and specificity), with
-    their estimates (k + 1) / (n + 2) of all three shares: all shares that the three do not contradict.
+    their estimates (k + 1) / (n + 2) of all three shares; it holds every share that these do not contradict.
     """
     if of <= 0 or not confusion.yes or not confusion.no:
         return None
@@ -114,9 +114,10 @@ def interval(
 
 
 def _between(a: Numbers, b: Numbers, e: Numbers) -> tuple[Numbers, Numbers]:
-    """The ends of all x in [0, 1] with a x² + b x + e <= 0; where there is none, the x nearest to it.
+    """The ends of the set of x in [0, 1] with a x² + b x + e <= 0; if it is empty, the x nearest to it.
 
-    Where the judge tells nothing apart (a <= 0), that may be two parts: all between their ends is given.
+    If the judge distinguishes nothing (a <= 0), the set may have two parts: the range from end to end is
+    returned.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         root = np.sqrt(np.maximum(b * b - 4 * a * e, 0))
@@ -135,5 +136,5 @@ def _between(a: Numbers, b: Numbers, e: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _middle(count: float | Numbers, of: float | Numbers) -> float | Numbers:
-    """A share, a little towards the middle, so that none is certain."""
+    """A share pulled slightly towards the middle, so that none is certain."""
     return (count + 1) / (of + 2)

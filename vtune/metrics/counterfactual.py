@@ -1,8 +1,8 @@
 """Whether right answers depend on what was seen: the last turn regenerated with other pictures.
 
-A judge says what a picture shows. It cannot say whether the answer comes from it: a policy may look at the
-target and answer from memory. So the answer is drawn once more after the same tokens, with the pictures of
-the calls exchanged. One that stays right did not need them.
+A judge can say what a picture shows, but not whether the answer comes from it: a policy may look at the
+target and still answer from memory. So the answer is generated again after the same tokens, with the calls'
+pictures exchanged. If it stays right, it did not need them.
 """
 
 from collections import Counter
@@ -16,109 +16,109 @@ from vtune.metrics.audited import Estimates
 from vtune.metrics.intervals import Estimate
 
 MEGAPIXELS = (("under 1 MP", 1_000_000), ("1 to 4 MP", 4_000_000))
-"""Sizes of a question's picture that are counted apart, and pixels below which one belongs there; ours."""
+"""Sizes of a question's picture that are counted separately, with exclusive upper bounds in pixels; ours."""
 LARGE = "from 4 MP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """One answer, drawn again."""
+    """One regenerated answer."""
 
     right: bool | None
-    """Whether it is right again; None = unscored. A turn that calls again gives no answer: it is not."""
+    """Whether it is right; None = unscored. A turn that calls a tool instead of answering is not right."""
     follows: bool | None = None
-    """Whether it is what the exchanged picture shows; None where that shows no other answer."""
+    """Whether it equals the exchanged picture's answer; None if that picture shows no other answer."""
     again: bool = False
-    """It asked for another look in the place of an answer."""
+    """Whether it asked for another look instead of answering."""
     same: bool = False
-    """It says word for word what it said before."""
+    """Whether it repeats the previous text word for word."""
     tokens: int | None = None
-    """Drawn for it; None where none were, or nobody here sees them."""
+    """Tokens generated for it; None if there were none, or they are not visible here."""
     why: str = ""
     """Why it is unscored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A trajectory about a question that needs a look."""
+    """A trajectory for a question that needs a look."""
 
     cluster: str
-    """What belongs together (`vtune.schema.clusters`)."""
+    """Rows with the same cluster belong together (`vtune.schema.clusters`)."""
     source: str
     pixels: int
-    """Of the question's largest picture."""
+    """Pixels of the question's largest picture."""
     calls: int
     correct: bool | None
-    """None = unscored."""
+    """Whether the answer is right; None = unscored."""
     faithful: bool | None
-    """Whether a call shows the target, as the judge says; None where it could not tell."""
+    """Whether a call shows the target, according to the judge; None if it could not tell."""
     looked: bool
-    """A picture of a call came back before it answered."""
+    """Whether a call returned a picture before the answer."""
     reruns: Mapping[str, Rerun]
-    """By the name of the exchange; empty where there was no need: it is not right, or saw no picture."""
+    """Regenerated answers by exchange; empty if not needed, as the answer is wrong or no picture was seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The right answers of one kind that were drawn again."""
+    """Right answers of one kind that were regenerated."""
 
     n: int
     dependent: Estimate | None
-    """Of these, not right any more."""
+    """Share of these that are no longer right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependence:
-    """What one exchange says. None stands where there is nothing to divide by.
+    """The results of one exchange. None if there is nothing to divide by.
 
-    *Dependent*: right, and not right any more with the exchanged pictures. A right answer that saw no picture
+    *Dependent*: right, but no longer right with the exchanged pictures. A right answer that saw no picture
     depends on none.
     """
 
     n: int
-    """Right answers that saw a picture, drawn again and scored."""
+    """Right answers that saw a picture, were regenerated and scored."""
     n_unscored: int
-    """Right answers that saw a picture, and were not drawn again or not scored."""
+    """Right answers that saw a picture but were not regenerated or not scored."""
     why: str
-    """The commonest reason for that."""
+    """The most common reason for that."""
     dependent_of_looked: Estimate | None
     dependent_of_correct: Estimate | None
-    """None also where too little is known of those that saw a picture: what is left would be answers without
-    a look, which depend on none."""
+    """Also None if too little is known about those that saw a picture: only answers without a look would be
+    left, which depend on none."""
     dependent_of_all: Estimate | None
-    """None there, too: what is left would be wrong answers."""
+    """Also None in that case: only wrong answers would be left."""
     beyond_chance: Estimate | None
-    """Dependent, less what is not right any more with the very same pictures (the exchange `shown`, where it
-    was asked for): what sampling alone changes is not counted."""
+    """Dependent answers minus those no longer right with the very same pictures (the exchange `shown`, if it
+    was asked for): removes what sampling alone changes."""
     follows: Estimate | None
-    """Of those drawn again, the answers that say what the exchanged picture shows: the looks were read."""
+    """Of those regenerated, the share that gives the exchanged picture's answer, so the looks were read."""
     asked_again: Estimate | None
-    """Of those drawn again, turns that call in the place of an answer. They count as dependent."""
+    """Of those regenerated, the share that calls a tool instead of answering. These count as dependent."""
     same_text: Estimate | None
-    """Of those drawn again, turns that say word for word the same: the pictures were decoration."""
+    """Of those regenerated, the share with the same text word for word: the pictures were decoration."""
     tokens: float | None
-    """Drawn for an answer, on average over those whose tokens are seen."""
+    """Tokens generated per answer, averaged over those whose tokens are visible."""
     table: Mapping[str, Estimate | None]
-    """Of those drawn again and judged: `faithful_dependent`, `faithful_independent`,
-    `unfaithful_dependent`, `unfaithful_independent`. They sum to 1."""
+    """Of those regenerated and judged: `faithful_dependent`, `faithful_independent`, `unfaithful_dependent`,
+    `unfaithful_independent`. They sum to 1."""
     agreement: Agreement
-    """Of the judge (first) with the exchange (second): faithful, and dependent."""
+    """Agreement of the judge (first; faithful) with the exchange (second; dependent)."""
     by: Mapping[str, Mapping[str, Part]]
-    """`source`, `resolution` and `calls` -> value -> the same share there."""
+    """`source`, `resolution` and `calls` -> value -> the dependent share there."""
 
 
 SHOWN = "shown"
-"""The exchange that changes nothing: what sampling alone does."""
+"""The exchange that changes nothing: it measures what sampling alone changes."""
 
 
 def dependence(rows: Sequence[Answered], exchange: str, *, seed: int, max_unscored: float) -> Dependence:
-    """Summarise what one exchange says of audited trajectories.
+    """Summarise what one exchange says about audited trajectories.
 
     Args:
         rows: One per trajectory; those with an unscored answer are left out.
         exchange: The name of the exchange.
-        seed: Of the bootstrap; the same seed gives the same intervals.
-        max_unscored: Share of the right answers that saw a picture, in [0, 1], of which nothing may be known.
+        seed: Seed of the bootstrap; the same seed gives the same intervals.
+        max_unscored: Maximum share, in [0, 1], of unscored reruns among right answers that saw a picture.
     """
     rows = [row for row in rows if row.correct is not None]
     looked = [row for row in rows if row.correct and row.looked]
@@ -154,7 +154,7 @@ def dependence(rows: Sequence[Answered], exchange: str, *, seed: int, max_unscor
 
 
 def resolution(pixels: int) -> str:
-    """The size of a picture as it is counted."""
+    """The size class of a picture."""
     return next((name for name, most in MEGAPIXELS if pixels < most), LARGE)
 
 

@@ -1,6 +1,6 @@
 """Intervals for average precision: pictures resampled, with the matches of pycocotools.
 
-Matching is done once; a resample only counts its pictures again. So a thousand resamples of COCO val2017 take
+Matching is done once; a resample only counts its pictures anew. So a thousand resamples of COCO val2017 take
 seconds, not hours.
 """
 
@@ -16,42 +16,42 @@ from vtune.metrics.intervals import FEW, expanded
 from vtune.metrics.resampling import SEED
 
 RESAMPLES = 1000
-"""Ours: 25 lie beyond each end."""
+"""Ours: 25 lie beyond each end of the interval."""
 VALUES = 1 << 18
-"""Detections, by threshold and resample, that are counted at once: 2 MB for each array."""
+"""Values (thresholds x resamples x detections) counted at once: 2 MB per array."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Category:
-    """The detections of one category in all pictures, the surest first, and how many boxes there are."""
+    """The detections of one category in all pictures, most confident first, and the number of boxes."""
 
     picture: NDArray[np.intp]
-    """Place of its picture, shape (detections,)."""
+    """Position of its picture, shape (detections,)."""
     right: NDArray[np.bool_]
-    """Of shape (thresholds, detections)."""
+    """Shape (thresholds, detections)."""
     wrong: NDArray[np.bool_]
     boxes: Array
-    """Boxes that can be found, by picture, shape (pictures,)."""
+    """Number of boxes that can be found, by picture, shape (pictures,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What an average precision is counted from."""
+    """The data from which an average precision is computed."""
 
     categories: tuple[_Category, ...]
     recalls: Array
     pictures: tuple[int, ...]
-    """Their ids, in order of place."""
+    """Their ids, in order of position."""
 
     def precision(self, weights: Array) -> Array:
-        """AP where each picture counts this many times; nan where no box is.
+        """AP with each picture counted this many times; nan if there are no boxes.
 
-        With weights of 1 it is that of pycocotools.
+        With weights of 1 it equals pycocotools' AP.
 
         Args:
-            weights: Of shape (resamples, pictures), whole numbers.
+            weights: Shape (resamples, pictures), integers.
 
         Returns:
             Shape (resamples,).
@@ -67,13 +67,13 @@ class Counts:
         return np.asarray(np.divide(total, known, out=np.full(len(weights), np.nan), where=known > 0))
 
     def _means(self, one: _Category, weights: Array, boxes: Array) -> Array:
-        """The average precision in one category by resample; 0 where no box is."""
+        """Average precision of one category per resample; 0 if there are no boxes."""
         weight = weights[:, np.newaxis, one.picture]
         right = np.cumsum(one.right * weight, axis=2)
         wrong = np.cumsum(one.wrong * weight, axis=2)
         precision = right / (right + wrong + np.spacing(1))
         best = np.maximum.accumulate(precision[..., ::-1], axis=2)[..., ::-1]
-        # How many recalls are reached once so many boxes are found.
+        # Number of recall thresholds reached once this many boxes are found.
         found = np.arange(right.max(initial=0) + 1) / np.maximum(boxes, 1)[:, np.newaxis]
         reached = np.searchsorted(self.recalls, found, side="right")
         resample = np.arange(len(weights))[:, np.newaxis, np.newaxis]
@@ -83,7 +83,7 @@ class Counts:
 
 
 def counts(found: Matches) -> Counts:
-    """What the average precision over things of all sizes is counted from."""
+    """The data for the average precision over things of all sizes."""
     params, places = found.judge.params, range(len(found.places))
     categories = []
     for number in range(len(params.catIds)):
@@ -98,7 +98,7 @@ def counts(found: Matches) -> Counts:
 
 def _category(rows: Sequence[tuple[int, dict[str, Any]]], boxes: Array) -> _Category:
     scores = np.concatenate([row["dtScores"][:MOST] for _, row in rows])
-    # Of equals the first, as in pycocotools.
+    # Ties keep their order, as in pycocotools.
     order = np.argsort(-scores, kind="stable")
     matched = np.concatenate([row["dtMatches"][:, :MOST] for _, row in rows], axis=1)[:, order] != 0
     ignored = np.concatenate([row["dtIgnore"][:, :MOST] for _, row in rows], axis=1)[:, order] != 0
@@ -113,12 +113,12 @@ def interval(
 
     Args:
         value: The mean.
-        parts: Sets that weigh the same: subsets of a benchmark, or several replies about the same pictures.
-        clusters: Of each part, id of a picture -> what belongs together; it is drawn together in all parts.
-        seed: Of the bootstrap.
+        parts: Equally weighted sets: subsets of a benchmark, or several replies about the same pictures.
+        clusters: For each part, picture id -> cluster; a cluster is resampled together in all parts.
+        seed: Seed of the bootstrap.
 
     Returns:
-        `value`, `low` and `high`; where nothing can be said, both are None, and `why` says so.
+        `value`, `low` and `high`; if nothing can be said, both ends are None and `why` gives the reason.
     """
     names = sorted({name for group in clusters for name in group.values()})
     number = {name: at for at, name in enumerate(names)}

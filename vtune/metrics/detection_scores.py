@@ -22,17 +22,17 @@ SINGLE, MULTIPLE = "single", "multiple"
 
 @dataclass(frozen=True, slots=True)
 class _Looked:
-    """What was said of a picture."""
+    """A reply's boxes for one picture."""
 
     picture: AnnotatedPicture
     boxes: tuple[LabelledBox, ...]
-    """In pixels of it, in the order of the reply; none where the reply could not be read."""
+    """In pixels of the picture, in the order of the reply; empty if the reply could not be read."""
     cluster: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """One reply about each of some pictures."""
+    """One reply for each of some pictures."""
 
     rollout: int
     looked: tuple[_Looked, ...]
@@ -40,7 +40,7 @@ class _Set:
     """Whether detections compete for annotations, as in OVDEval."""
 
     def answered(self, confidence: str) -> list[Answered]:
-        """The pictures with what pycocotools is given. A box whose label is no category is left out."""
+        """The pictures with the input of pycocotools. Boxes whose label is not a category are left out."""
         known = _categories(self.looked)
         found = [self._answered(one, known, confidence) for one in self.looked]
         return [suppressed(one) for one in found] if self.suppresses else found
@@ -57,7 +57,7 @@ class _Set:
         return Answered(picture, detections)
 
     def foreign(self) -> int:
-        """Boxes whose label is no category of the set."""
+        """Number of boxes whose label is not a category of the set."""
         known = _categories(self.looked)
         return sum(entry.label not in known for one in self.looked for entry in one.boxes)
 
@@ -65,17 +65,17 @@ class _Set:
 def coco(marks: Sequence[Mark]) -> Scores:
     """COCO's AP over the pictures as one set, with the share of the picture that a box covers for confidence.
 
-    `score` is the AP; beside it are the other numbers of COCO's summary, `ap50` to `ar_large`. `categories`
-    holds the same for pictures with one annotation (`single`) and with more (`multiple`), `confidences` the
-    AP by each of `CONFIDENCES`. What nothing annotated is about has no key. `n`, `clusters`, `unreadable` and
-    `unscored` are those of `mean`: an unreadable reply has no boxes, an unscored one takes its picture out.
-    `boxes` counts what was predicted, and `foreign` those whose label is no category of the set, which change
-    nothing. Several rollouts are as many sets, and numbers are means over them.
+    `score` is the AP; the other numbers of COCO's summary, `ap50` to `ar_large`, are given as well.
+    `categories` holds the same for pictures with one annotation (`single`) and with more (`multiple`),
+    `confidences` the AP by each of `CONFIDENCES`. A number without any annotations has no key. `n`,
+    `clusters`, `unreadable` and `unscored` are those of `mean`: an unreadable reply has no boxes, an unscored
+    one takes its picture out. `boxes` counts predictions, and `foreign` those whose label is not a category
+    of the set, which change nothing. Each rollout forms its own set, and numbers are means over the sets.
 
     Source: pycocotools; V-Triune, appendix E.
 
     Raises:
-        DataError: If a sample has no annotations, or two of a set are about one picture.
+        DataError: If a sample has no annotations, or two samples of a set are about one picture.
     """
     sets = _sets(marks, suppresses=False)
     held = [matches(one.answered(DEFAULT)) for one in sets]
@@ -101,11 +101,11 @@ def coco(marks: Sequence[Mark]) -> Scores:
 def ovdeval(marks: Sequence[Mark]) -> Scores:
     """OVDEval's NMS-AP: the mean over its subsets, each of which is a set with categories of its own.
 
-    `score` is the mean AP after `suppressed`, and so are the other numbers of COCO's summary; `categories`
-    has them for each subset. Where nothing was scored of a subset, there is none of them over all, and
-    `unscored_parts` names the subset. Else as `coco`.
+    `score` is the mean AP after `suppressed`, likewise the other numbers of COCO's summary; `categories` has
+    them for each subset. If nothing of a subset was scored, there are no overall numbers, and
+    `unscored_parts` names the subset. Otherwise as `coco`.
 
-    Source: the released `eval.py` of OVDEval; that subsets weigh the same is ours, for it is left open there.
+    Source: the released `eval.py` of OVDEval; equal weights for subsets are ours, as it leaves them open.
 
     Raises:
         DataError: As `coco` does.
@@ -135,7 +135,7 @@ def ovdeval(marks: Sequence[Mark]) -> Scores:
 
 
 def _sets(marks: Sequence[Mark], *, suppresses: bool) -> list[_Set]:
-    """The scored rollouts, one of each picture in each set; no set without a picture."""
+    """The scored rollouts as sets with one rollout per picture; no empty sets."""
     rollouts: dict[str, int] = defaultdict(int)
     found: dict[int, dict[int, _Looked]] = defaultdict(dict)
     for mark in marks:
@@ -157,7 +157,7 @@ def _sets(marks: Sequence[Mark], *, suppresses: bool) -> list[_Set]:
 
 
 def _summary(sets: Sequence[_Set], held: Sequence[Matches]) -> dict[str, float]:
-    """Means of COCO's numbers over sets, the AP as `score`; of parts of the sets that were matched, too."""
+    """Means of COCO's numbers over sets, the AP as `score`; sets may be parts of the matched ones."""
     return _means(
         numbers(match, [each.picture.identity for each in one.looked])
         for one, match in zip(sets, held, strict=True)
@@ -165,7 +165,7 @@ def _summary(sets: Sequence[_Set], held: Sequence[Matches]) -> dict[str, float]:
 
 
 def _sure(full: Mapping[str, float], sets: Sequence[_Set], held: Sequence[Matches]) -> Scores:
-    """`intervals`, with that of `score`; nothing where that is not there."""
+    """`intervals` with that of `score`; empty if there is no score."""
     if "score" not in full:
         return {}
     clusters = [{each.picture.identity: each.cluster for each in one.looked} for one in sets]
@@ -173,7 +173,7 @@ def _sure(full: Mapping[str, float], sets: Sequence[_Set], held: Sequence[Matche
 
 
 def _counted(marks: Sequence[Mark], sets: Sequence[_Set]) -> Scores:
-    """What was counted, of marks and of boxes."""
+    """Counts of marks and of boxes."""
     known = {name: value for name, value in mean(marks).items() if name not in ("score", "intervals")}
     return known | {"boxes": _boxes(sets), "foreign": sum(one.foreign() for one in sets)}
 
@@ -183,7 +183,7 @@ def _boxes(sets: Sequence[_Set]) -> int:
 
 
 def _by_confidence(subsets: Mapping[str, Sequence[_Set]]) -> dict[str, float]:
-    """Name of a confidence -> AP, a mean over subsets of the mean over their sets."""
+    """Name of a confidence -> AP, averaged over each subset's sets, then over subsets."""
     found = {
         name: _mean(
             _mean(mean_precision(matches(one.answered(name), sizes=False)) for one in sets)
@@ -213,7 +213,7 @@ def _subset(one: _Looked) -> str:
 
 
 def _categories(looked: Sequence[_Looked]) -> dict[str, int]:
-    """Label as verifiers read it -> category; of names that are read alike, the first one's."""
+    """Normalised label -> category; of names with the same normalised form, the first one's."""
     known: dict[str, int] = {}
     for one in looked:
         for name, number in one.picture.labels.items():

@@ -1,7 +1,7 @@
 """Detection over a set of pictures by COCO's rules: pycocotools matches the boxes and scores them.
 
-Pictures without boxes in their replies count with what is missed; crowds, and things of other sizes than
-those that a number is about, are neither found nor missed.
+Pictures whose replies have no boxes count as misses; crowds, and things of other sizes than a number is
+about, are neither found nor missed.
 """
 
 import io
@@ -33,10 +33,10 @@ NUMBERS = (
     "ar_medium",
     "ar_large",
 )
-"""What `COCOeval.summarize` says, in its order."""
+"""The numbers of `COCOeval.summarize`, in its order."""
 
 MOST = 100
-"""Boxes of one category in a picture that count (maxDets)."""
+"""Maximum number of boxes of one category in a picture that count (maxDets)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Detection:
     category: int
     sides: Sides
     score: float
-    """How sure it is; larger is surer."""
+    """Confidence; larger is surer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A picture and what a reply says is on it, in the order of the reply."""
+    """A picture and the detections of a reply, in the order of the reply."""
 
     picture: AnnotatedPicture
     detections: tuple[Detection, ...]
@@ -59,31 +59,31 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What `COCOeval` found in each picture: enough for the numbers of any part of the set."""
+    """`COCOeval`'s matches for each picture: enough for the numbers of any part of the set."""
 
     judge: Any
     """A `COCOeval` that has evaluated all pictures."""
     places: Mapping[int, int]
-    """Id of a picture -> its place in the order of pycocotools."""
+    """Picture id -> its position in the order of pycocotools."""
 
     def of(self, category: int, area: int, place: int) -> dict[str, Any] | None:
-        """The matches of a category in a picture, by numbers of category, range of areas, and picture."""
+        """The matches of a category in a picture, by index of category, area range and picture."""
         areas, pictures = len(self.judge.params.areaRng), len(self.places)
         found: dict[str, Any] | None = self.judge.evalImgs[(category * areas + area) * pictures + place]
         return found
 
 
 def matches(answered: Sequence[Answered], *, sizes: bool = True) -> Matches:
-    """Hold predictions against annotations, picture by picture.
+    """Match predictions with annotations, picture by picture.
 
     Args:
-        answered: Each picture once, at least one. Detections of categories that no annotation is of change
-            no number.
-        sizes: Whether things of one size are to be counted apart; without, it takes a quarter of the time.
+        answered: Each picture once, at least one. Detections of categories without annotations change
+            nothing.
+        sizes: Whether to count things of each size separately; without, it takes a quarter of the time.
     """
     truth, found = _dataset(answered), COCO()
     found.dataset = {**truth.dataset, "annotations": _results(answered)}
-    # pycocotools reports its progress on stdout, which belongs to results.
+    # pycocotools prints its progress to stdout, which is reserved for results.
     with redirect_stdout(io.StringIO()):
         truth.createIndex()
         found.createIndex()
@@ -95,11 +95,11 @@ def matches(answered: Sequence[Answered], *, sizes: bool = True) -> Matches:
 
 
 def numbers(found: Matches, pictures: Iterable[int]) -> dict[str, float]:
-    """What COCO's summary says of some of the pictures; what nothing annotated is about has no key.
+    """COCO's summary for some of the pictures; numbers without any annotations have no key.
 
     Args:
-        found: With all sizes.
-        pictures: Their ids; the same numbers as if there were no others.
+        found: Matches with all sizes.
+        pictures: Ids of the pictures; the result is as if there were no others.
     """
     places = sorted(found.places[one] for one in set(pictures))
     params = copy(found.judge.params)
@@ -119,7 +119,7 @@ def numbers(found: Matches, pictures: Iterable[int]) -> dict[str, float]:
 
 
 def mean_precision(found: Matches) -> float | None:
-    """AP over all pictures, things of all sizes; None where nothing is annotated but crowds."""
+    """AP over all pictures, things of all sizes; None if there are no annotations except crowds."""
     judge = found.judge
     with redirect_stdout(io.StringIO()):
         judge.accumulate()
@@ -129,9 +129,9 @@ def mean_precision(found: Matches) -> float | None:
 
 
 def _dataset(answered: Sequence[Answered]) -> Any:
-    """The annotations as pycocotools takes them. Categories that nothing is annotated of weigh nothing.
+    """The annotations in the form that pycocotools reads. Categories without annotations have no weight.
 
-    They are numbered anew: to pycocotools an id of 0, with which many files begin, is not an annotation.
+    They are renumbered: pycocotools ignores an annotation with id 0, with which many files begin.
     """
     truth = COCO()
     annotations = [(each.picture.identity, one) for each in answered for one in each.picture.annotations]
@@ -156,7 +156,7 @@ def _dataset(answered: Sequence[Answered]) -> Any:
 
 
 def _results(answered: Sequence[Answered]) -> list[dict[str, Any]]:
-    """The predictions, numbered and with their areas as `COCO.loadRes` does it."""
+    """The predictions, numbered and with areas as `COCO.loadRes` does it."""
     found = [(each.picture.identity, one) for each in answered for one in each.detections]
     return [
         {

@@ -10,7 +10,7 @@ from vtune.schema.source_names import ALL, EVAL
 from vtune.schema.trajectory import Trajectory
 
 _COUNTS = ("n", "clusters", "unreadable", "unscored", "boxes", "not_attempted")
-"""Of a scorer: they are in the rows as `trajectories`, shares and means."""
+"""A scorer's counts: the rows already have them as `trajectories`, shares and means."""
 
 _LOOKS = (
     *("faithful_of_correct", "faithful_by_chance", "faithful_of_all"),
@@ -33,25 +33,25 @@ def evaluated(
     max_unaudited: float,
     seed: int,
 ) -> Rows:
-    """The rows of one suite, that over all its sources last: where it is written, the others are.
+    """The rows of one suite, the row over all sources last: once that is written, the others are, too.
 
     Each row holds what `by_source` does: accuracy, response length, reflection, overlap of boxes. The last
     one also holds
 
-    - `score`, the suite's own metric, `score_<category>` and what else its scorer splits it into; what has
-      the name of another number of the row is `score_<name>`: AP50 of single replies is `ap50`, that of
+    - `score`, the suite's own metric, `score_<category>` and the scorer's other breakdowns; a number whose
+      name is already taken in the row becomes `score_<name>`: AP50 of single replies is `ap50`, that of
       COCO's set `score_ap50`;
-    - where looks were audited by boxes, `faithful_of_correct`, `faithful_by_chance`, `faithful_of_all`,
+    - if looks were audited by boxes, `faithful_of_correct`, `faithful_by_chance`, `faithful_of_all`,
       `unfaithful_of_correct` and `no_tool_of_correct` (see `vtune.metrics.faithfulness`).
 
     Args:
         suite: Its name.
-        trajectories: Scored.
-        scores: What the suite's scorer made of them.
-        audited: Trajectories whose samples have boxes; none: looks were not audited.
+        trajectories: Scored trajectories.
+        scores: The suite's scores of them.
+        audited: Trajectories whose samples have boxes; empty if looks were not audited.
         evidence_score: See `by_source`.
         max_unaudited: See `faithfulness`.
-        seed: Of its bootstrap.
+        seed: Seed of its bootstrap.
     """
     found = by_source(trajectories, evidence_score=evidence_score)
     overall = found.pop(ALL, {})
@@ -64,7 +64,7 @@ def evaluated(
 
 
 def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
-    """A scorer's numbers, and the score of each category, as one row."""
+    """A scorer's numbers and the score of each category, as one row."""
     row = {
         name: float(value)
         for name, value in scores.items()
@@ -72,14 +72,14 @@ def _scores(scores: Mapping[str, Any]) -> dict[str, float]:
     }
     categories = scores.get("categories", {})
     if not isinstance(categories, Mapping):
-        return row  # a scorer of one's own may call anything so
-    # One of ours has numbers for each; one of one's own may have its score alone.
+        return row  # a custom scorer may use this name for anything
+    # Built-in scorers give several numbers per category; a custom one may give only the score.
     parts = {name: one.get("score") if isinstance(one, Mapping) else one for name, one in categories.items()}
     return row | {f"score_{name}": one for name, one in parts.items() if isinstance(one, int | float)}
 
 
 def curve_of(lines: Iterable[MetricsLine], suite: str, metric: str) -> dict[int, float]:
-    """Step -> value of a suite's metric, where it was measured."""
+    """Step -> value of a suite's metric, for steps at which it was measured."""
     name = row_name(suite)
     return {line.step: line.values[metric] for line in lines if line.source == name and metric in line.values}
 
@@ -89,5 +89,5 @@ def finished_suites(lines: Iterable[MetricsLine], step: int) -> frozenset[str]:
     names = [
         line.source.removeprefix(EVAL) for line in lines if line.step == step and line.source.startswith(EVAL)
     ]
-    # A source may have a slash in its name, a suite never has.
+    # A source's name may contain a slash, a suite's never does.
     return frozenset(suite for suite, _, source in (name.partition("/") for name in names) if source == ALL)

@@ -12,7 +12,7 @@ from vtune.metrics.intervals import Estimate
 from vtune.metrics.resampling import Array
 
 BUCKETS = ("0", "1", "2", "3+")
-"""Numbers of tool calls that are counted apart (figure 8)."""
+"""Numbers of tool calls that are counted separately (figure 8)."""
 
 
 class Row(Audited, Protocol):
@@ -20,7 +20,7 @@ class Row(Audited, Protocol):
 
     @property
     def small(self) -> bool:
-        """Whether none shows a target, but one shows all of it, too small to count."""
+        """Whether no call shows a target large enough, but one shows all of it, too small to count."""
         ...
 
     @property
@@ -35,12 +35,12 @@ class Row(Audited, Protocol):
 
     @property
     def by_chance(self) -> float | None:
-        """Of other questions, those whose targets its looks would have shown; None = not known."""
+        """Share of other questions whose targets its looks would have shown; None = unknown."""
         ...
 
     @property
     def no_chance(self) -> str:
-        """Why that is None."""
+        """Why `by_chance` is None."""
         ...
 
 
@@ -51,62 +51,62 @@ class Bucket:
     calls: str
     """0, 1, 2 or 3+."""
     share: Estimate | None
-    """Of all trajectories."""
+    """Share of all trajectories."""
     correct_share: Estimate | None
-    """Of all trajectories, in this bucket and right: the green part of the bar."""
+    """Share of all trajectories that are in this bucket and right: the green part of the bar."""
     accuracy: Estimate | None
-    """Right ones in this bucket; None where it is empty."""
+    """Share of right ones in this bucket; None if it is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faithfulness:
-    """Algorithm 1 with both denominators. None stands where a denominator is 0.
+    """Algorithm 1 with both denominators. None if a denominator is 0.
 
-    The right answers split into faithful ones, unfaithful ones (calls, but none shows a target) and ones
-    without a tool: `*_of_correct` of the three sum to 1, `*_of_all` to `accuracy`.
+    Right answers split into faithful ones, unfaithful ones (calls, but none shows a target) and ones without
+    a tool: the three `*_of_correct` sum to 1, the three `*_of_all` to `accuracy`.
 
-    Where too many trajectories with calls could not be audited, the shares of what is left would be those
-    of a policy that looks less: whatever is about looks is None then, and `no_shares` says why. All else is
-    about all whose answer is scored.
+    If too many trajectories with calls could not be audited, shares of the rest would describe a policy that
+    looks less: then everything about looks is None, and `no_shares` says why. Everything else covers all
+    trajectories with a scored answer.
     """
 
     n: int
     """Trajectories counted."""
     clusters: int
-    """Independent questions that they are about, which the intervals rest on (`vtune.metrics.intervals`)."""
+    """Independent questions that the intervals are based on (`vtune.metrics.intervals`)."""
     n_unscored: int
-    """Trajectories left out, because the answer could not be judged."""
+    """Trajectories left out because the answer could not be judged."""
     n_unaudited: int
-    """Trajectories with calls, and a scored answer, whose looks could not be judged: left out of all but the
-    buckets, or the reason for `no_shares`."""
+    """Trajectories with calls and a scored answer whose looks could not be judged: left out of everything
+    except the buckets, or the reason for `no_shares`."""
     no_shares: str | None
-    """Why there are no shares of looks; None where there are."""
+    """Why there are no shares of looks; None if there are."""
     accuracy: Estimate | None
     faithful_of_correct: Estimate | None
-    """Algorithm 1: of the right answers, those with a call that shows a target."""
+    """Algorithm 1: share of right answers with a call that shows a target."""
     faithful_by_chance: Estimate | None
-    """The same share, had their looks been at other questions (`vtune.reward.chance`): a share near it says
-    nothing about looking. None where one of them has none. Ours."""
+    """The same share if their looks had been at other questions (`vtune.reward.chance`): a share close to it
+    says nothing about looking. None if one of them has no chance level. Ours."""
     no_chance: str | None
-    """Why right answers have none; None where they do, or nothing is said of looks."""
+    """Why right answers have no chance level; None if they do, or if nothing is said about looks."""
     faithful_of_all: Estimate | None
-    """Table 5: right and faithful, of all."""
+    """Table 5: right and faithful, as a share of all."""
     unfaithful_of_correct: Estimate | None
     unfaithful_of_all: Estimate | None
     small_of_correct: Estimate | None
-    """Of the unfaithful: no call shows a target as large as it has to be, but one shows all of it, smaller.
-    A model that judges as CodeV's does may well see it there (§15): this is not a look beside it."""
+    """Of the unfaithful: no call shows a target at the required size, but one shows all of it, smaller. A
+    model that judges as CodeV's does may well see it there (§15): this is not a look beside the target."""
     small_of_all: Estimate | None
     no_tool_of_correct: Estimate | None
     no_tool_of_all: Estimate | None
     shown_of_all: Estimate | None
-    """A call shows a target, whatever the answer, of all."""
+    """A call shows a target, whatever the answer; as a share of all."""
     tool_calls: Estimate | None
-    """Mean number of calls; without an interval where all are alike."""
+    """Mean number of calls; without an interval if all are equal."""
     red_flags: Estimate | None
-    """Mean number of calls that carry a red flag."""
+    """Mean number of calls with a red flag."""
     buckets: tuple[Bucket, ...]
-    """Of all whose answer is scored: figure 8 needs no look."""
+    """Over all with a scored answer: figure 8 does not need audited looks."""
 
 
 def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Faithfulness:
@@ -114,9 +114,9 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
 
     Args:
         rows: One per trajectory. Rows with an unscored answer are counted and left out.
-        seed: Of the bootstrap; the same seed gives the same intervals.
-        max_unaudited: Share of the trajectories with calls, in [0, 1], above which unscored looks are a
-            reason to give no shares of looks; below, these trajectories are left out.
+        seed: Seed of the bootstrap; the same seed gives the same intervals.
+        max_unaudited: Maximum share, in [0, 1], of trajectories with unscored looks among those with calls;
+            above it there are no shares of looks, up to it these trajectories are left out.
     """
     rows = list(rows)
     scored = [row for row in rows if row.correct is not None]
@@ -167,7 +167,7 @@ def faithfulness(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Fai
 
 
 def _no_chance(rows: Sequence[Row]) -> str | None:
-    """Why right answers have no chance level; None where all have one."""
+    """Why right answers have no chance level; None if all have one."""
     right = [row for row in rows if row.correct]
     lacking = Counter(row.no_chance for row in right if row.by_chance is None)
     if not lacking:

@@ -10,7 +10,7 @@ from vtune.metrics.audited import Audited, Estimates, too_few_audited
 from vtune.metrics.intervals import Estimate
 
 Look = Literal["none", "whole", "miss", "shows"]
-"""none: no call. shows: a call shows a target. whole: none does, and one shows (nearly) a whole picture.
+"""none: no call. shows: a call shows a target. whole: no call does, but one shows (nearly) a whole picture.
 miss: calls that do neither."""
 
 LOOKS: tuple[Look, ...] = ("none", "whole", "miss", "shows")
@@ -26,26 +26,26 @@ class Row(Audited, Protocol):
 
     @property
     def by_cue(self) -> bool | None:
-        """Whether the answer is what a cue in the picture names, the cue being wrong; None where there is no
-        cue, or it is right: then nobody knows what the answer follows.
+        """Whether the answer follows a wrong cue in the picture; None if there is no cue, or it is right, so
+        that it is unknown what the answer follows.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habit:
-    """The trajectories that look in one way. None stands where a denominator is 0."""
+    """The trajectories that look in one way. None if a denominator is 0."""
 
     n: int | None
-    """None where too few looks could be judged to say it."""
+    """None if too few looks could be judged."""
     share: Estimate | None
-    """Of all trajectories."""
+    """Share of all trajectories."""
     accuracy: Estimate | None
-    """Right answers among these."""
+    """Share of right answers among these."""
     by_cue: Estimate | None
-    """Of these where a cue names a wrong answer: those that answer what it names."""
+    """Of these, where a cue gives a wrong answer: share that gives the cue's answer."""
     by_target: Estimate | None
-    """Of the same: right answers. What is left follows neither."""
+    """Of the same: share of right answers. The rest follow neither."""
 
 
 UNKNOWN = Habit(n=None, share=None, accuracy=None, by_cue=None, by_target=None)
@@ -53,16 +53,16 @@ UNKNOWN = Habit(n=None, share=None, accuracy=None, by_cue=None, by_target=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """How often a policy looks in which way, and what its answers follow then.
+    """How often a policy looks in each way, and what its answers follow then.
 
-    Where too many trajectories with calls could not be audited, those left are the ones without a call: then
-    nothing is said of how calls look, and `everything` and `none` are of all whose answer is scored.
+    If too many trajectories with calls could not be audited, mostly those without calls would be left: then
+    nothing is said about how calls look, and `everything` and `none` cover all with a scored answer.
     """
 
     n: int
     """Trajectories counted."""
     left_out: int
-    """All others: unscored, or with looks that could not be judged."""
+    """The others: unscored, or with looks that could not be judged."""
     everything: Habit
     none: Habit
     whole: Habit
@@ -71,7 +71,7 @@ class Habits:
 
 
 def look_of(row: Row) -> Look | None:
-    """How a trajectory looks; None where its looks could not be judged."""
+    """How a trajectory looks; None if its looks could not be judged."""
     if not row.calls:
         return "none"
     if row.any_faithful is None:
@@ -84,8 +84,8 @@ def habits(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Habits:
 
     Args:
         rows: One per trajectory.
-        seed: Of the bootstrap; the same seed gives the same intervals.
-        max_unaudited: As of `vtune.metrics.faithfulness.faithfulness`.
+        seed: Seed of the bootstrap; the same seed gives the same intervals.
+        max_unaudited: As in `vtune.metrics.faithfulness.faithfulness`.
     """
     rows = list(rows)
     scored = [row for row in rows if row.correct is not None]
@@ -106,7 +106,7 @@ def habits(rows: Iterable[Row], *, seed: int, max_unaudited: float) -> Habits:
 
 
 def _habit(rows: Sequence[Row], inside: Sequence[bool], seed: int) -> Habit:
-    """Those of some rows that are inside."""
+    """The habit of the rows that are `inside`."""
     estimates = Estimates(rows, seed)
     here = np.array(inside, dtype=np.float64)
     right = here * [bool(row.correct) for row in rows]

@@ -1,7 +1,7 @@
 """Shares and means with their 95 % intervals, for clustered observations.
 
-Rollouts of one question, the rotations of its options and questions about one picture say less than as many
-questions about pictures of their own. So clusters are what is resampled.
+Rollouts of one question, rotations of its options and questions about one picture carry less information than
+the same number of questions about different pictures. So clusters are resampled.
 """
 
 import math
@@ -18,12 +18,12 @@ from vtune.metrics.seeds import t_factor
 Texts = NDArray[np.str_]
 
 FEW = 5
-"""Ours: where all clusters but fewer than these are all wrong, or all right, resamples are made of a handful
-of values, and their spread is not that of what has not been seen: of 92 that are all wrong it is 0. So it is
-where nearly all are half right."""
+"""Ours: if fewer clusters than these differ from all wrong, or from all right, resamples consist of a handful
+of values, and their spread does not reflect what was not seen: with 92 that are all wrong it is 0. The same
+holds if nearly all are half right."""
 
 DIGITS = 6
-"""Ours, of shares that are the same: scores have seven, so that 3/7 - 2/7 is not quite 2/7 - 1/7."""
+"""Ours, for comparing shares: scores have seven digits, so that 3/7 - 2/7 is not quite 2/7 - 1/7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Estimate:
 
     value: float
     low: float | None
-    """None where nothing can be said about it: see `mean`."""
+    """None if nothing can be said about it: see `mean`."""
     high: float | None
 
 
@@ -44,25 +44,25 @@ def share(
     strata: Sequence[str] | None = None,
     seed: int = SEED,
 ) -> Estimate | None:
-    """How much of all `wholes` are `parts`; None where there is no whole.
+    """`parts` as a share of `wholes`; None if there is no whole.
 
-    - Where all of each cluster went the same way, and clusters weigh the same, Wilson's interval: each is one
-      trial, as a question with one rollout is.
-    - Where all but fewer than `FEW` clusters are at one end, 0 or 1, and where all are alike, Wilson's, as if
-      each cluster were one trial: it is right if all of a cluster go the same way, and too wide if not. So 0
-      of 92 is not taken for certain. Clusters of which some went one way and some the other do not go the
-      same way, so where most are such, however much alike, they are resampled.
-    - Else the percentiles over resampled clusters (`expanded`); where all but fewer than `FEW` have the same
-      share between the ends, not less than `around_commonest`.
+    - If all of each cluster went the same way, and clusters weigh the same, Wilson's interval: each cluster
+      is one trial, like a question with one rollout.
+    - If all but fewer than `FEW` clusters are at one end, 0 or 1, or if all are equal, Wilson's, as if each
+      cluster were one trial: correct if all of a cluster go the same way, too wide if not. So 0 of 92 is not
+      taken as certain. Mixed clusters do not go the same way, so if most are mixed, however similar, they are
+      resampled.
+    - Otherwise the percentiles over resampled clusters (`expanded`); if all but fewer than `FEW` have the
+      same share between the ends, at least as wide as `around_commonest`.
 
     Args:
         clusters: Name of the cluster of each observation, shape (N,).
         parts: From 0 to its whole, for each observation.
-        wholes: The weight of each observation; all 1 if left out.
-        strata: Part of the data that each observation is from, if each part keeps its share of the wholes.
-            Parts are resampled one by one, but those that have clusters in common together: the same picture
-            is no other picture in another part.
-        seed: Of the bootstrap.
+        wholes: The weight of each observation; 1 by default.
+        strata: Part of the data that each observation comes from, if each part keeps its share of the wholes.
+            Parts are resampled separately, except that parts with common clusters are resampled together: the
+            same picture in two parts is still one picture.
+        seed: Seed of the bootstrap.
     """
     part = np.asarray(parts, dtype=np.float64)
     whole = np.ones_like(part) if wholes is None else np.asarray(wholes, dtype=np.float64)
@@ -80,19 +80,19 @@ def share(
     else:
         shares = _resampled_shares(names[counts], groups[counts], part[counts], whole[counts], seed=seed)
         low, high = wider(expanded(shares, len(table)), around_commonest(table, value))
-    # Rounding must not put an end beyond the share itself.
+    # Rounding must not move an end past the share itself.
     return Estimate(value, max(0.0, min(low, value)), min(1.0, max(high, value)))
 
 
 def mean(clusters: Sequence[str], values: ArrayLike, *, seed: int = SEED) -> Estimate | None:
-    """The mean of numbers without an upper bound; None where there are none.
+    """The mean of numbers without an upper bound; None if there are none.
 
-    Where clusters are all alike there is no interval: nothing bounds what one that was not seen would be.
+    If all clusters are equal there is no interval: nothing bounds an unseen one.
 
     Args:
         clusters: Name of the cluster of each observation, shape (N,).
-        values: Of shape (N,).
-        seed: Of the bootstrap.
+        values: Shape (N,).
+        seed: Seed of the bootstrap.
     """
     numbers = np.asarray(values, dtype=np.float64)
     if not len(numbers):
@@ -107,11 +107,11 @@ def mean(clusters: Sequence[str], values: ArrayLike, *, seed: int = SEED) -> Est
 
 
 def few_differ(table: Array, ends: Sequence[float]) -> bool:
-    """Whether fewer than `FEW` clusters differ from an end, or none from another.
+    """Whether fewer than `FEW` clusters differ from one of the ends, or all clusters are equal.
 
     Args:
-        table: Parts and wholes, shape (clusters, 2), no whole 0.
-        ends: Shares that clusters have where all of each goes the same way.
+        table: Parts and wholes, shape (clusters, 2); no whole is 0.
+        ends: Shares of clusters whose observations all go the same way.
     """
     shares = _shares(table)
     return alike(table) or any(int((shares != end).sum()) < FEW for end in ends)
@@ -121,7 +121,7 @@ def alike(table: Array) -> bool:
     """Whether all clusters have the same share.
 
     Args:
-        table: Parts and wholes, shape (clusters, 2), no whole 0.
+        table: Parts and wholes, shape (clusters, 2); no whole is 0.
     """
     shares = _shares(table)
     return bool((shares == shares[0]).all())
@@ -132,14 +132,14 @@ def _shares(table: Array) -> Array:
 
 
 def around_commonest(table: Array, value: float) -> tuple[float, float] | None:
-    """An interval where fewer than `FEW` clusters differ from the share that most have; else None.
+    """An interval if fewer than `FEW` clusters differ from the most common share; else None.
 
-    What lies above that share and what lies below it have Wilson's intervals, as if each cluster were one
-    trial that may move by as much as the one that moves most; see `from_gains`.
+    The parts above and below that share get Wilson's intervals, as if each cluster were one trial that may
+    move as far as the one that moves most; see `from_gains`.
 
     Args:
-        table: Parts and wholes, shape (clusters, 2), no whole 0.
-        value: The share of all.
+        table: Parts and wholes, shape (clusters, 2); no whole is 0.
+        value: The overall share.
     """
     shares = _shares(table)
     kinds, times = np.unique(shares, return_counts=True)
@@ -153,13 +153,13 @@ def around_commonest(table: Array, value: float) -> tuple[float, float] | None:
 
 
 def from_gains(table: Array) -> tuple[float, float]:
-    """How far an interval reaches below and above a mean of what is gained and lost.
+    """How far an interval reaches below and above a mean of gains and losses.
 
-    Both are shares with Wilson's intervals, as if a cluster were one trial; those are put together as if they
-    were independent.
+    Gains and losses are shares with Wilson's intervals, as if a cluster were one trial; the two intervals are
+    combined as if independent.
 
     Args:
-        table: Gains less losses of each cluster, and its whole, which neither exceeds; shape (clusters, 2).
+        table: Gains minus losses of each cluster, and its whole, which neither exceeds; shape (clusters, 2).
 
     Source: Zou & Donner 2008, Construction of confidence limits about effect measures, eq. 1.
     """
@@ -172,12 +172,12 @@ def from_gains(table: Array) -> tuple[float, float]:
 
 
 def wider(one: tuple[float, float], other: tuple[float, float] | None) -> tuple[float, float]:
-    """An interval that holds both."""
+    """The smallest interval that contains both."""
     return one if other is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
 def effective(table: Array) -> float:
-    """How many clusters of one size would say as much, if all of a cluster go the same way.
+    """The equivalent number of equal-sized clusters, if all of a cluster go the same way.
 
     Args:
         table: Parts and wholes, shape (clusters, 2).
@@ -195,8 +195,8 @@ def expanded(values: Array, clusters: int) -> tuple[float, float]:
     deviation that divides by n, and by that of the normal to Student's t. So they are taken further out.
 
     Args:
-        values: One a resample.
-        clusters: That were resampled, at least two.
+        values: One per resample.
+        clusters: Number of clusters that were resampled, at least two.
 
     Source: Hesterberg, What teachers should know about the bootstrap, 2015, §5.3 (expanded percentiles).
     """
@@ -210,11 +210,11 @@ def _resampled_shares(names: Texts, strata: Texts, part: Array, whole: Array, *,
     """The share in each resample of clusters, shape (resamples,); each stratum keeps its share of the wholes.
 
     Args:
-        names: Cluster of each observation, shape (N,), as all of them.
+        names: Cluster of each observation, shape (N,), like the other arguments.
         strata: See `share`.
         part: See `share`.
-        whole: Each above 0.
-        seed: Of the first strata; each of the next has one more.
+        whole: See `share`; each above 0.
+        seed: Seed of the first group of strata; each further group adds one.
     """
     shares = np.zeros(RESAMPLES)
     for number, linked in enumerate(_linked(names, strata)):
@@ -225,7 +225,7 @@ def _resampled_shares(names: Texts, strata: Texts, part: Array, whole: Array, *,
         table = totals(names[inside], *columns)
         sums, seen = resampled(table, seed=seed + number), table.sum(axis=0)
         for at in range(0, len(seen), 2):
-            # A stratum of few clusters may be missing from a resample: it then stays as it is.
+            # A stratum with few clusters may be absent from a resample; its share then stays unchanged.
             alone = np.full(RESAMPLES, seen[at] / seen[at + 1])
             shares += (
                 np.divide(sums[:, at], sums[:, at + 1], out=alone, where=sums[:, at + 1] > 0)
@@ -236,7 +236,7 @@ def _resampled_shares(names: Texts, strata: Texts, part: Array, whole: Array, *,
 
 
 def _linked(names: Texts, strata: Texts) -> list[list[str]]:
-    """Strata that have clusters in common, directly or by others between them."""
+    """Groups of strata that have clusters in common, directly or through others."""
     of: dict[str, set[str]] = {}
     for name, one in set(zip(names.tolist(), strata.tolist(), strict=True)):
         of.setdefault(name, set()).add(one)

@@ -15,25 +15,25 @@ class Item:
     id: str
     source: str
     category: str | None
-    """`category` of the data; None where they have none."""
+    """`category` of the data; None if there is none."""
     cluster: str
-    """What belongs together (`vtune.schema.clusters`)."""
+    """Questions with the same cluster belong together (`vtune.schema.clusters`)."""
     scores: tuple[float | None, ...]
-    """One a rollout, in [0, 1]; None where nobody could score it."""
+    """One per rollout, in [0, 1]; None if it could not be scored."""
 
     @property
     def known(self) -> list[float]:
-        """Of the rollouts that were scored."""
+        """Scores of the scored rollouts."""
         return [score for score in self.scores if score is not None]
 
     @property
     def score(self) -> float | None:
-        """The mean over the rollouts that were scored; None where none was."""
+        """The mean over the scored rollouts; None if there are none."""
         return fmean(self.known) if self.known else None
 
 
 def items_of(marks: Iterable[Mark]) -> list[Item]:
-    """One item for each question, in the order in which they were asked."""
+    """One item per question, in the order in which they were asked."""
     grouped: dict[str, list[Mark]] = {}
     for mark in marks:
         grouped.setdefault(mark.sample_id, []).append(mark)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vtune.metrics.benchmarks import SCORERS, Mark, Scores, extra_of, mean, mean_of_parts
 
 MERGED = {"counting grid - blank grids": "counting grid", "counting grid - word grids": "counting grid"}
-"""Tasks of VLMs Are Blind that are one in the mean of tasks (lmms-eval)."""
+"""Tasks of VLMs Are Blind that count as one in the mean of tasks (lmms-eval)."""
 
 
 def by_levels(marks: Sequence[Mark]) -> Scores:
@@ -29,9 +29,9 @@ def by_levels(marks: Sequence[Mark]) -> Scores:
 def by_tasks(marks: Sequence[Mark]) -> Scores:
     """`mean` over all, of each `task`, and `task_mean`: over tasks, both counting grids as one.
 
-    Papers print either number and do not say which. lmms-eval averages over the tasks that have a right
-    answer; here one in which every answer is wrong counts as 0, so that `task_mean` is lower then. Where
-    nothing was scored of a task, there is no `task_mean`, and `unscored_parts` names the task.
+    Papers report either number without saying which. lmms-eval averages over the tasks that have a right
+    answer; here a task in which every answer is wrong counts as 0, so `task_mean` is lower then. If nothing
+    of a task was scored, there is no `task_mean`, and `unscored_parts` names the task.
 
     Source: VLMs Are Blind in lmms-eval (`vlmsareblind_aggregate_by_task`) and VLMEvalKit.
 

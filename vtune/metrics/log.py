@@ -28,16 +28,16 @@ class MetricsLog:
     """Appends lines to a metrics file; a context manager. Every step is on disk when `write` returns."""
 
     def __init__(self, path: Path, *, first_step: int, also: Collection[str] = ()) -> None:
-        """Open the file, without the steps that this run will write again.
+        """Open the file and remove the steps that this run will write again.
 
         Args:
-            path: The file; made if missing.
+            path: The file; created if missing.
             first_step: The first step that will be written. Lines of this step and of later ones, left by a
                 run that was stopped after its last checkpoint, are removed.
-            also: Sources whose lines of that first step stay: they are not written again.
+            also: Sources whose lines of the first step are kept, as they are not written again.
 
         Raises:
-            DataError: If the file holds something else than metrics.
+            DataError: If the file holds anything other than metrics.
         """
         kept = [
             line
@@ -60,7 +60,7 @@ class MetricsLog:
         """Append one line for each source.
 
         Raises:
-            RunFailed: If a number is not finite: what cannot be measured is left out, never NaN.
+            RunFailed: If a number is not finite: what cannot be measured must be left out, never NaN.
         """
         for source, values in rows.items():
             for name, value in values.items():
@@ -71,11 +71,11 @@ class MetricsLog:
 
 
 def read_metrics_from(path: Path, offset: int) -> tuple[list[MetricsLine], int]:
-    """The lines of a metrics file from a byte on, and where the last whole one ends.
+    """The lines of a metrics file from a byte offset on, and where the last full line ends.
 
     Args:
         path: The file.
-        offset: Where a line begins, e.g. what this returned before.
+        offset: Where a line begins, e.g. what an earlier call returned.
 
     Raises:
         DataError: If the file cannot be read, or a line is not a metrics line.
@@ -94,10 +94,10 @@ def read_metrics_from(path: Path, offset: int) -> tuple[list[MetricsLine], int]:
 def read_metrics(path: Path) -> list[MetricsLine]:
     """All lines of a metrics file, in file order.
 
-    A last line without its line break is left out: it is being written, or was cut by a kill.
+    A last line without a line break is left out: it is being written, or was cut off when the run was killed.
 
     Raises:
-        DataError: If the file cannot be read, or a line is not a metrics line, naming it.
+        DataError: If the file cannot be read, or a line is not a metrics line; names the line.
     """
     try:
         text = read_text(path, limit=MAX_DOCUMENT)
@@ -127,7 +127,7 @@ def _parse(text: str, where: str) -> MetricsLine:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not abs(value) <= sys.float_info.max  # NaN is not, and neither are whole numbers beyond it
+            or not abs(value) <= sys.float_info.max  # false for NaN, and for integers beyond the limit
         ):
             raise DataError(f"`{name}` is not a number: {value!r}", where=where, fix=REPAIR)
     return MetricsLine(step, source, row)

@@ -10,8 +10,8 @@ from vtune.metrics.ocrbench import mean_once_scored
 def megabench(marks: Sequence[Mark]) -> Scores:
     """`score`, the mean over tasks of their questions' means; `fields`, the same for each field.
 
-    So a field weighs as many tasks as it has. `tasks` is how many there are. A task that waits for the
-    official scorer has no mean, and neither has its field, nor all.
+    So a field weighs as much as it has tasks; `tasks` is their number. A task that waits for the official
+    scorer has no mean; then its field and the whole have none either.
 
     Source: `macro_mean_score` of MEGA-Bench's evaluator; V-Triune, table 2.
 

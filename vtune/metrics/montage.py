@@ -9,16 +9,16 @@ from vtune.schema.pixels import decode_picture
 from vtune.schema.trajectory import Trajectory
 
 HEIGHT = 256
-"""Pixels of a montage."""
+"""Height of a montage in pixels."""
 WIDTH = 512
-"""Of one picture on it, at most."""
+"""Maximum width of one picture in it."""
 GAP = 4
 TEXT = 600
-"""Characters of the reply below a montage."""
+"""Characters of the reply shown below a montage."""
 
 
 def montage(trajectory: Trajectory) -> Image.Image:
-    """Its pictures side by side, in order; on each, the boxes that calls cut out of it."""
+    """The trajectory's pictures side by side, in order; on each, the boxes that calls cropped from it."""
     boxes: dict[int, list[tuple[float, ...]]] = {}
     for call in trajectory.calls:
         for crop in call.crops:
@@ -34,7 +34,7 @@ def montage(trajectory: Trajectory) -> Image.Image:
 
 
 def caption(trajectory: Trajectory) -> str:
-    """Which sample it was, what was answered and earned, and the end of the reply."""
+    """The sample, its answer and reward, and the end of the reply."""
     reward = trajectory.reward
     earned = "unscored" if reward is None or reward.total is None else f"reward {reward.total:.3f}"
     answer = "no answer" if trajectory.answer is None else f"answer {trajectory.answer}"
@@ -42,7 +42,7 @@ def caption(trajectory: Trajectory) -> str:
 
 
 def _unseen() -> Image.Image:
-    """In the place of a picture that is broken or too large to be decoded."""
+    """Placeholder for a picture that is broken or too large to be decoded."""
     tile = Image.new("RGB", (HEIGHT, HEIGHT), "lightgrey")
     ImageDraw.Draw(tile).text((GAP, GAP), "not shown: broken, or too large", fill="black")
     return tile

@@ -11,9 +11,9 @@ LANGUAGES = ("en", "cn")
 def ocrbench(marks: Sequence[Mark]) -> Scores:
     """`en` and `cn`, the means of their categories' means, whatever their sizes; `score` is the mean of both.
 
-    `categories` has each. Of a category that waits for an official scorer, or of which nothing was scored,
-    there is no mean, and of what it is part of there is none either. Upstream prints `en` and `cn`; their
-    mean is ours.
+    `categories` has each. A category that waits for an official scorer, or of which nothing was scored, has
+    no mean, and then neither has anything that includes it. Upstream prints `en` and `cn`; their mean is
+    ours.
 
     Source: `get_score.py` of OCRBench v2, and VLMEvalKit.
 
@@ -51,14 +51,14 @@ def _scores(marks: Sequence[Mark], *, weighted: bool) -> Scores:
             found[language] = fmean([group["score"] for group in inside], sizes)
     if not weighted and asked:
         found.pop("score", None)
-        found.pop("intervals", None)  # of the plain mean
+        found.pop("intervals", None)  # that of the plain mean
         if all(language in found for language in asked):
             found["score"] = fmean(found[language] for language in asked)
     return found | {"categories": groups}
 
 
 def mean_once_scored(marks: Sequence[Mark]) -> Scores:
-    """`mean`; without a score as long as a reply waits for its scorer: the others are not a fair share."""
+    """`mean`, without a score while any reply waits for its scorer: the rest are not a fair sample."""
     found = mean(marks)
     if any(mark.waits for mark in marks):
         found.pop("score", None)

@@ -1,7 +1,7 @@
 """OVDEval's NMS-AP: a box found under several names counts once, under the most confident one.
 
-AP alone pays a model that calls one thing by all names it was given, for the wrong ones are false alarms of
-other categories, and hard negatives are nothing's category.
+Plain AP favours a model that calls one thing by all the names it was given: the wrong names are false alarms
+of other categories, and no object belongs to the hard negatives' categories.
 
 Source: Yao et al. 2023 (arXiv 2308.13177), §4, and the rule of the released `eval.py`.
 """
@@ -13,15 +13,15 @@ from vtune.metrics.detection_set import Answered
 from vtune.schema.annotated import Sides
 
 OVERLAP = 0.5
-"""Boxes that overlap an annotation by more compete for it."""
+"""Boxes that overlap an annotation by more than this compete for it."""
 
 
 def suppressed(answered: Answered) -> Answered:
-    """The picture without the detections that another one beats.
+    """The picture without the detections that lose to another.
 
-    For each annotation, crowds too, all detections of whatever category that overlap it by more than
-    `OVERLAP` compete; the surest wins, of equals the last of the reply. A detection that lost somewhere and
-    won nowhere goes; those that competed for nothing stay.
+    For each annotation, including crowds, all detections of any category that overlap it by more than
+    `OVERLAP` compete; the most confident wins, on a tie the last in the reply. A detection that lost
+    somewhere and won nowhere is removed; those that competed for nothing stay.
     """
     detections = answered.detections
     won: set[int] = set()
@@ -37,12 +37,12 @@ def suppressed(answered: Answered) -> Answered:
 
 
 def all_suppressed(answered: Sequence[Answered]) -> list[Answered]:
-    """`suppressed` for each picture."""
+    """`suppressed` applied to each picture."""
     return [suppressed(one) for one in answered]
 
 
 def _overlap(a: Sides, b: Sides) -> float:
-    """Intersection over union of boxes by x, y, width and height; 0 where both are empty."""
+    """Intersection over union of boxes (x, y, width, height); 0 if both are empty."""
     wide = min(a[0] + a[2], b[0] + b[2]) - max(a[0], b[0])
     high = min(a[1] + a[3], b[1] + b[3]) - max(a[1], b[1])
     shared = max(0.0, wide) * max(0.0, high)

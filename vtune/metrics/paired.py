@@ -11,11 +11,11 @@ from vtune.metrics.power import FEWEST, detectable
 from vtune.metrics.resampling import SEED, Array, resampled, totals
 
 LEVEL = 0.05
-"""Of the test, two-sided."""
+"""Two-sided significance level of the test."""
 FLIPS = 100_000
-"""Ours: a p of 0.05 is then known to ± 0.0014, and none is under 1 / 100,001."""
+"""Ours: a p of 0.05 is then known to ± 0.0014, and none is below 1 / 100,001."""
 ALL_FLIPS = 16
-"""Up to this many clusters, all signs are tried."""
+"""Up to this many clusters, all sign combinations are tried."""
 
 Test = Literal["exact McNemar", "sign flips of clusters"]
 
@@ -25,7 +25,7 @@ class Pair:
     """One question in two evaluations."""
 
     cluster: str
-    """What belongs together (`vtune.schema.clusters`)."""
+    """Questions with the same cluster belong together (`vtune.schema.clusters`)."""
     a: float
     b: float
     """Scores in [0, 1]."""
@@ -33,12 +33,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """B compared with A, every question weighing the same."""
+    """B compared with A, with equal weight for every question."""
 
     n: int
-    """Questions."""
+    """Number of questions."""
     clusters: int
-    """Independent ones."""
+    """Number of independent clusters."""
     a: float
     b: float
     """Mean scores."""
@@ -46,22 +46,22 @@ class Paired:
     """b - a, with its 95 % interval over clusters."""
     better_a: int
     better_b: int
-    """Questions with a higher score in A, and in B; all others are alike."""
+    """Questions with a higher score in A, and in B; on all others they are equal."""
     differing: int
     """Clusters in which A and B differ."""
     test: Test
     p: float
-    """How likely so large a difference is, to either side, if A and B are interchangeable."""
+    """Probability of so large a difference, in either direction, if A and B are interchangeable."""
     detectable: float | None
-    """The smallest difference that the test finds with a power of 80 %, if as many of the answers differ;
-    None where it finds none of any size, see `vtune.metrics.power`."""
+    """The smallest difference that the test detects with a power of 80 %, if the same share of answers
+    differs; None if it detects none of any size, see `vtune.metrics.power`."""
 
 
 def paired(pairs: Sequence[Pair]) -> Paired:
     """Compare two evaluations, question by question.
 
-    Where each question has a cluster of its own and is right or wrong, the test is McNemar's exact one. Else
-    the sign of each cluster's difference is flipped, all of a cluster together.
+    If each question is its own cluster and either right or wrong, the test is McNemar's exact one. Otherwise
+    the sign of each cluster's difference is flipped as a whole.
 
     Args:
         pairs: At least one.
@@ -89,22 +89,22 @@ def paired(pairs: Sequence[Pair]) -> Paired:
 
 
 _NOTHING = 1e-6
-"""Less is the rounding of scores, which `items.jsonl` has to seven digits: 3/7 - 2/7 is not 2/7 - 1/7."""
+"""Smaller differences are rounding of scores to seven digits in `items.jsonl`: 3/7 - 2/7 is not 2/7 - 1/7."""
 
 
 def _detectable(table: Array, *, single: bool) -> float | None:
-    """The smallest mean difference that the test finds with a power of 80 %.
+    """The smallest mean difference that the test detects with a power of 80 %.
 
-    Where clusters change by different amounts, flips of their signs have the spread of fewer that change by
-    one amount: so many, and by so much, are put into McNemar's test.
+    If clusters change by different amounts, sign flips have the spread of fewer clusters that all change by
+    the same amount: that number and amount are put into McNemar's test.
 
     Args:
         table: Summed differences and number of questions, shape (clusters, 2).
         single: Whether a question that differs changes by 1.
 
     Returns:
-        See `detectable`; None, too, where fewer than `FEWEST` clusters differ by amounts of their own: these
-        do not say by how much others would change.
+        See `detectable`; also None if fewer than `FEWEST` clusters differ and by varying amounts: they do not
+        say by how much others would change.
     """
     sizes, clusters = np.abs(table[:, 0]), len(table)
     if not single and 0 < (sizes > _NOTHING).sum() < FEWEST:
@@ -117,10 +117,10 @@ def _detectable(table: Array, *, single: bool) -> float | None:
 
 
 def mean_difference(pairs: Sequence[Pair]) -> Estimate:
-    """The mean difference b - a, with its 95 % interval over clusters, as that of `paired`.
+    """The mean difference b - a, with its 95 % interval over clusters, as in `paired`.
 
     Args:
-        pairs: At least one. The same question of several runs has one cluster.
+        pairs: At least one. The same question in several runs has one cluster.
     """
     less = np.array([pair.b - pair.a for pair in pairs], dtype=np.float64)
     table = totals([pair.cluster for pair in pairs], less, np.ones_like(less))
@@ -131,7 +131,7 @@ def mcnemar(differences: Array) -> float:
     """McNemar's exact test.
 
     Args:
-        differences: 1 where only B is right, -1 where only A is, 0 else.
+        differences: 1 if only B is right, -1 if only A is, else 0.
     """
     from scipy.stats import binomtest
 
@@ -140,11 +140,11 @@ def mcnemar(differences: Array) -> float:
 
 
 def sign_flips(differences: Array, *, seed: int = SEED) -> float:
-    """How often flipping signs at random gives a sum that is as far from 0, or farther.
+    """How often randomly flipped signs give a sum at least as far from 0.
 
     Args:
-        differences: One a cluster.
-        seed: Of the flips, where there are too many to try all.
+        differences: One per cluster.
+        seed: Seed of the flips, if there are too many to try all.
     """
     sizes = np.abs(differences)[np.abs(differences) > _NOTHING]
     seen = abs(float(differences.sum())) - _NOTHING
@@ -160,7 +160,7 @@ def sign_flips(differences: Array, *, seed: int = SEED) -> float:
 
 
 def holm(values: Mapping[str, float]) -> dict[str, float]:
-    """P-values of several tests, so that all of them together err in 5 of 100 cases.
+    """P-values adjusted for several tests, so that together they err in 5 of 100 cases.
 
     Source: Holm 1979, A simple sequentially rejective multiple test procedure.
     """
@@ -173,16 +173,16 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _difference(table: Array, value: float) -> Estimate:
-    """The mean difference with its interval; that of A - B is the same with other signs.
+    """The mean difference with its interval; for A - B both are the same with opposite signs.
 
     Args:
         table: Summed differences and number of questions, shape (clusters, 2).
-        value: The mean.
+        value: The mean difference.
     """
     if few_differ(table, (-1.0, 0.0, 1.0)):
         low, high = _of_few(table, value)
         return Estimate(value, low, high)
-    # The same direction is resampled whichever was asked for, so that ends differ in their signs alone.
+    # Resample the same direction for A - B and B - A, so that their ends differ only in sign.
     turned = table * (-1.0, 1.0) + 0.0
     here, there = (one[np.lexsort(one.T[::-1])].ravel() for one in (table, turned))
     apart = np.flatnonzero(here != there)[:1]
@@ -196,9 +196,9 @@ def _difference(table: Array, value: float) -> Estimate:
 
 
 def _of_few(table: Array, value: float) -> tuple[float, float]:
-    """The interval where hardly a cluster differs from an end, so that resamples would say too little.
+    """The interval if hardly any cluster differs from an end, so that resamples would say too little.
 
-    So two evaluations that agree on each of 92 questions are not known to agree on all others: 0 ± 4 points.
+    For example, two evaluations that agree on all of 92 questions may differ on others: 0 ± 4 points.
     """
     low, high = from_gains(table)
     return max(-1.0, value + low), min(1.0, value + high)

@@ -1,7 +1,7 @@
 """The smallest difference that a given number of questions or seeds can distinguish from chance.
 
-For a test at 5 %, two-sided, with a power of 80 %. Questions by the exact test that compares them, seeds, of
-which there are few, by Student's t.
+For a two-sided test at 5 % with a power of 80 %. Questions use the exact test that compares them; seeds, of
+which there are few, Student's t.
 """
 
 import functools
@@ -17,35 +17,36 @@ from vtune.metrics.proportion import Z
 from vtune.metrics.seeds import t_factor
 
 REACH = Z + 0.8416212335729143
-"""Standard errors: the 97.5 % and the 80 % point of the standard normal distribution."""
+"""In standard errors: the 97.5 % point plus the 80 % point of the standard normal distribution."""
 
 POWER = 0.8
 FEWEST = 6
-"""Clusters that have to differ, all in one direction, for McNemar's test, or flips of signs, to find it:
-2 / 2^6 is under 0.05, 2 / 2^5 is not."""
+"""Clusters that have to differ, all in one direction, before McNemar's test or sign flips can detect it: 2 /
+2^6 is under 0.05, 2 / 2^5 is not."""
 QUANTILES = 2000
-"""Of a distribution of standard deviations, over which probabilities are averaged."""
+"""Number of quantiles of the distribution of standard deviations over which probabilities are averaged."""
 
 DISCORDANT = 0.1
-"""Ours: the share of questions that two models answer differently, where nothing is known about them."""
+"""Ours: the assumed share of questions that two models answer differently, if nothing is known about them."""
 
 
 def power(clusters: int, score: float, *, answers: int | None = None) -> dict[str, Any]:
-    """The smallest differences from another score that can be shown, in the units of the score.
+    """The smallest detectable differences from another score, in the units of the score.
 
-    `paired` on the same questions, where a share `discordant` of the answers differ, all of a cluster alike;
-    `paired_at_best`, where all that differ do so in one direction, one of a cluster each; `unpaired` on as
-    many questions of the same kind, again with clusters that are alike within, by the normal approximation.
-    `paired` is None where it would be larger than `discordant`, which no difference can be, and both are
-    where there are fewer than `FEWEST` clusters. Clusters are taken to be of one size.
+    `paired`: on the same questions, if a share `discordant` of the answers differ, all of a cluster in the
+    same way; `paired_at_best`: if all that differ do so in one direction, one answer per cluster; `unpaired`:
+    on the same number of questions of the same kind, again with uniform clusters, by the normal
+    approximation. `paired` is None if it would exceed `discordant`, which no difference can, and both paired
+    values are None with fewer than `FEWEST` clusters. Clusters are assumed to have equal sizes.
 
     Args:
-        clusters: Independent questions, at least one.
-        score: In [0, 1].
-        answers: To all of them: rollouts, and questions about the same pictures; one a cluster if left out.
+        clusters: Number of independent questions, at least one.
+        score: The score, in [0, 1].
+        answers: Total number of answers: rollouts, and questions about the same pictures; one per cluster by
+            default.
     """
     answers = clusters if answers is None else answers
-    # Shrunk as Agresti & Coull 1998 do: a score of 0 has a spread, too.
+    # Shrunk as in Agresti & Coull 1998, so that a score of 0 has a spread, too.
     middle = (score * clusters + Z * Z / 2) / (clusters + Z * Z)
     paired = detectable(clusters, DISCORDANT)
     return {
@@ -59,18 +60,18 @@ def power(clusters: int, score: float, *, answers: int | None = None) -> dict[st
 
 
 def detectable(clusters: int, discordant: float, *, step: float = 1.0) -> float | None:
-    """The smallest paired difference that McNemar's exact test finds with a power of 80 %.
+    """The smallest paired difference that McNemar's exact test detects with a power of 80 %.
 
-    Where `discordant` is too small for any, the share that differs is taken to be as large as it has to be at
-    the least (`at_best`).
+    If `discordant` is too small for any, the share that differs is taken to be the minimum needed
+    (`at_best`).
 
     Args:
-        clusters: Independent questions, at least one.
+        clusters: Number of independent questions, at least one.
         discordant: The share of them that differs, in [0, 1].
-        step: By how much a question changes that does: 1 for right and wrong, less for means of rollouts.
+        step: Change of a question that differs: 1 for right and wrong, less for means of rollouts.
 
     Returns:
-        None with fewer than `FEWEST` clusters, and where it would be larger than 1.
+        None with fewer than `FEWEST` clusters, or if it would exceed 1.
     """
     least = at_best(clusters)
     if least is None:
@@ -85,10 +86,10 @@ def detectable(clusters: int, discordant: float, *, step: float = 1.0) -> float 
 
 
 def at_best(clusters: int, *, step: float = 1.0) -> float | None:
-    """The smallest paired difference that can be shown if all questions that change do so in one direction.
+    """The smallest detectable paired difference if all questions that change do so in one direction.
 
-    Then the share that differs is the difference itself, and at least `FEWEST` questions have to differ,
-    which they do with a power of 80 %.
+    Then the share that differs equals the difference, and at least `FEWEST` questions must differ, which
+    happens with probability 80 %.
 
     Returns:
         None with fewer than `FEWEST` clusters.
@@ -102,22 +103,22 @@ def at_best(clusters: int, *, step: float = 1.0) -> float | None:
 
 
 def found(clusters: int, discordant: float, difference: float) -> float:
-    """The power of McNemar's exact test at 5 %, two-sided.
+    """The power of McNemar's exact two-sided test at 5 %.
 
     Args:
-        clusters: Independent questions, at least `FEWEST`.
+        clusters: Number of independent questions, at least `FEWEST`.
         discordant: The share of them that differs, in (0, 1].
         difference: From 0 to `discordant`.
 
     Source: Connor 1987, Sample size for testing differences in proportions for the paired-sample design:
-    the test's power given how many differ, summed over the distribution of that.
+    the test's power given the number that differ, averaged over the distribution of that number.
     """
     from scipy.special import bdtr, bdtrc, bdtrik
 
     middle = clusters * discordant
-    reach = 10 * math.sqrt(middle) + 10  # nothing farther out counts
+    reach = 10 * math.sqrt(middle) + 10  # terms farther out are negligible
     counts = np.arange(max(FEWEST, int(middle - reach)), min(clusters, int(middle + reach)) + 1)
-    # The most changes in the rarer direction that are still significant.
+    # The largest number of changes in the rarer direction that is still significant.
     most = np.floor(bdtrik(0.025, counts, 0.5))
     up = (discordant + difference) / (2 * discordant)
     either = bdtr(most, counts, up) + bdtrc(counts - most - 1, counts, up)
@@ -126,15 +127,16 @@ def found(clusters: int, discordant: float, difference: float) -> float:
 
 
 def power_of(spread: Mapping[str, float], seeds: int) -> dict[str, Any]:
-    """How small a difference so many seeds can show, paired seed by seed, by Student's t.
+    """The smallest difference that a number of seeds can detect, paired seed by seed, by Student's t.
 
     Args:
-        spread: Number -> standard deviation over seeds of its difference, as expected; in its own units.
-        seeds: Of each variant.
+        spread: Name of a number -> expected standard deviation over seeds of its difference; in its own
+            units.
+        seeds: Seeds per variant.
 
     Returns:
-        Number -> `spread`; `reach`, half the 95 % interval around a difference; `shown`, the smallest true
-        difference whose interval leaves out 0 in 80 of 100 sweeps. Both null with one seed.
+        Name -> `spread`; `reach`, half the width of the 95 % interval of a difference; `shown`, the smallest
+        true difference whose interval excludes 0 in 80 of 100 sweeps. The last two are None with one seed.
     """
     return {
         name: {
@@ -147,14 +149,14 @@ def power_of(spread: Mapping[str, float], seeds: int) -> dict[str, Any]:
 
 
 def shown_by(differences: Sequence[float], *, over: Estimate | None = None) -> float | None:
-    """The smallest true difference that as many seeds show in 80 of 100 sweeps, if they vary as these do.
+    """The smallest true difference that this many seeds detect in 80 of 100 sweeps, if they vary as these do.
 
     Args:
-        differences: One a seed.
-        over: The mean of them with its interval over questions. If that says that they vary more, they do.
+        differences: One per seed.
+        over: Their mean with its interval over questions; if that implies a larger spread, it is used.
 
     Returns:
-        None with fewer than two, and where nothing varies: a few that are alike do not say that others are.
+        None with fewer than two, or if nothing varies: a few equal values do not mean that others are equal.
     """
     if len(differences) < 2:
         return None
@@ -165,24 +167,24 @@ def shown_by(differences: Sequence[float], *, over: Estimate | None = None) -> f
 
 
 _NOTHING = 1e-9
-"""Less is the rounding of differences."""
+"""Smaller differences are rounding."""
 
 
 @functools.cache
 def shown_by_seeds(seeds: int, *, power: float = POWER) -> float:
-    """The smallest mean of a normal distribution with standard deviation 1 that Student's t tells from 0.
+    """The smallest mean of a normal distribution with standard deviation 1 that Student's t detects.
 
     Args:
-        seeds: Draws, at least 2.
-        power: Share of the samples in which the test at 5 %, two-sided, is to find it.
+        seeds: Sample size, at least 2.
+        power: Share of samples in which the two-sided test at 5 % must detect it.
 
-    Source: P(|T| > t) of the noncentral t distribution, n - 1 degrees of freedom, noncentrality μ √n, by the
-    mean of normal probabilities over the sample's standard deviation.
+    Source: P(|T| > t) of the noncentral t distribution, n - 1 degrees of freedom, noncentrality μ √n,
+    computed as the mean of normal probabilities over the sample's standard deviation.
     """
     from scipy.special import chdtri, ndtr
 
     freedom, bound = seeds - 1, t_factor(seeds - 1)
-    # scipy's own (`nctdtr`) is wrong with one degree of freedom.
+    # scipy's own `nctdtr` is wrong for one degree of freedom.
     deviations = np.sqrt(chdtri(freedom, (np.arange(QUANTILES) + 0.5) / QUANTILES) / freedom)
 
     def found(noncentrality: float) -> float:

@@ -3,16 +3,16 @@
 import math
 
 Z = 1.959963984540054
-"""Of a 95 % interval: the 97.5 % point of the standard normal distribution."""
+"""For a 95 % interval: the 97.5 % point of the standard normal distribution."""
 
 
 def wilson(count: float, of: float) -> tuple[float, float]:
-    """The 95 % interval of a share, in [0, 1]; it is right for shares near 0, too.
+    """The 95 % interval of a share, in [0, 1]; also valid for shares near 0.
 
     Args:
-        count: Trials that had the property. Not whole where `of` is not.
-        of: Trials, more than 0; the effective number of them where some depend on each other, which is why
-            this is not `scipy.stats.binomtest`, that takes whole numbers only.
+        count: Trials that had the property; not an integer if `of` is not.
+        of: Number of trials, above 0; the effective number if some depend on each other, which is why
+            `scipy.stats.binomtest`, which only takes integers, is not used.
 
     Source: Wilson 1927.
     """

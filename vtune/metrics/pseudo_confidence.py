@@ -1,7 +1,7 @@
 """A substitute for box confidence: models that write their boxes as text do not give one.
 
-Source: V-Triune, appendix E and table 5, which names five. It prints the formula of `area_ratio` alone; those
-of `center_bias` and `aspect_ratio` are ours. `order` is what its appendix D says.
+Source: V-Triune, appendix E and table 5, which names five. It gives a formula only for `area_ratio`; those of
+`center_bias` and `aspect_ratio` are ours. `order` follows its appendix D.
 """
 
 import math
@@ -19,12 +19,12 @@ Size = tuple[int, int]
 
 
 def area_ratio(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
-    """The share of the picture that a box covers, beyond its borders too."""
+    """Area of the box as a share of the picture, including the part beyond its borders."""
     return [area(box) / (size[0] * size[1]) for box in boxes]
 
 
 def center_bias(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
-    """1 in the middle of the picture, 0 in its corners, by the distance of the box's middle; ours."""
+    """1 in the middle of the picture, 0 in its corners, by the distance of the box's centre; ours."""
     width, height = size
     far = math.hypot(width / 2, height / 2)
     return [
@@ -34,13 +34,13 @@ def center_bias(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
 
 
 def aspect_ratio(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
-    """The shorter side over the longer one: 1 for a square; 0 for a box without an inside. Ours."""
+    """The shorter side divided by the longer one: 1 for a square; 0 for an empty box. Ours."""
     sides = [(max(x1 - x0, 0.0), max(y1 - y0, 0.0)) for x0, y0, x1, y1 in boxes]
     return [min(pair) / max(pair) if max(pair) > 0 else 0.0 for pair in sides]
 
 
 def fixed(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
-    """1 for all: ties are broken by the order of pictures, then by that of the reply, as in pycocotools."""
+    """1 for all: ties are broken by the order of pictures, then of boxes in the reply, as in pycocotools."""
     return [1.0] * len(boxes)
 
 
@@ -51,7 +51,7 @@ def at_random(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
 
 
 def order(boxes: Sequence[Box], size: Size, key: str) -> list[float]:
-    """1, 1/2, 1/3 …: what a reply says first is surest (V-Triune, appendix D; the numbers are ours)."""
+    """1, 1/2, 1/3 …: the first box is the most confident (V-Triune, appendix D; the numbers are ours)."""
     return [1 / number for number in range(1, len(boxes) + 1)]
 
 
@@ -65,5 +65,5 @@ CONFIDENCES: Mapping[str, Callable[[Sequence[Box], Size, str], list[float]]] = M
         "order": order,
     }
 )
-"""Name -> (boxes of a reply in its order, xyxy in pixels; size of the picture; what the draw depends on) -> a
-number for each box, larger for surer."""
+"""Name -> (boxes of a reply in order, xyxy in pixels; size of the picture; key for random numbers) -> a
+number for each box, larger means more confident."""

@@ -9,19 +9,20 @@ from vtune.metrics.intervals import share
 from vtune.metrics.items import Item
 
 RIGHT = 1.0
-"""A score from which an answer is right, as in the column `accuracy` of `metrics.jsonl`."""
+"""Minimum score of a right answer, as in the column `accuracy` of `metrics.jsonl`."""
 
 
 def repeated(items: Sequence[Item]) -> dict[str, Any] | None:
-    """Numbers over the rollouts of each question; None where each has one.
+    """Numbers over the rollouts of each question; None if each has only one.
 
-    Holds, each with its interval over clusters, and where it is not of all questions with `n`, their number:
+    Holds the following, each with its interval over clusters and, if it does not cover all questions, their
+    number `n`:
 
-    - `avg@k`: the mean over questions of the mean score of their rollouts, of which k were asked for;
-    - `pass@j` for j = 1, 2, 4, … and k: the mean over questions of how likely one of j rollouts is right. A
-      question of which fewer than j rollouts were scored is left out of it.
+    - `avg@k`: the mean over questions of the mean score of their rollouts, k being the number requested;
+    - `pass@j` for j = 1, 2, 4, … and k: the mean over questions of the probability that one of j rollouts is
+      right. Questions with fewer than j scored rollouts are left out.
 
-    `unscored`: questions without a scored rollout, left out of all.
+    `unscored`: number of questions without a scored rollout, which are left out everywhere.
     """
     rollouts = max((len(item.scores) for item in items), default=0)
     if rollouts < 2:
@@ -34,11 +35,11 @@ def repeated(items: Sequence[Item]) -> dict[str, Any] | None:
 
 
 def pass_at(k: int, scores: Sequence[float]) -> float:
-    """How likely at least one of k rollouts is right, drawn from these without replacement.
+    """Probability that at least one of k rollouts, sampled from these without replacement, is right.
 
     Args:
-        k: At most as many as there are scores.
-        scores: Of the rollouts of one question.
+        k: At most the number of scores.
+        scores: Scores of one question's rollouts.
 
     Source: Chen et al. 2021, Evaluating large language models trained on code, eq. 1.
     """
@@ -47,7 +48,7 @@ def pass_at(k: int, scores: Sequence[float]) -> float:
 
 
 def _mean(items: Sequence[Item], values: Sequence[float | None]) -> dict[str, Any] | None:
-    """The mean over questions that have a value, and how many these are where not all have."""
+    """The mean over questions that have a value, and their number if not all have one."""
     known = [(item.cluster, value) for item, value in zip(items, values, strict=True) if value is not None]
     found = share([name for name, _ in known], [value for _, value in known])
     if found is None:

@@ -39,34 +39,34 @@ _REFLECTIVE = re.compile("|".join(map(re.escape, REFLECTIVE)))
 
 
 def reflects(reply: str) -> bool:
-    """Whether a reply holds a reflective word, in any case, also inside another (as *yet* in *yeti*).
+    """Whether a reply contains a reflective word, in any case, even inside another word (*yet* in *yeti*).
 
-    Source: V-Triune, appendix H and eq. 4, which calls it a rough proxy; that words are looked for as mere
-    strings is its code.
+    Source: V-Triune, appendix H and eq. 4, which calls it a rough proxy; matching plain substrings follows
+    its code.
     """
     return _REFLECTIVE.search(reply.lower()) is not None
 
 
 def leaks(reply: str) -> bool:
-    """Whether a reply spells a placeholder of pictures, which only a prompt may hold (V-Triune, appendix B).
+    """Whether a reply contains a picture placeholder as text, which only prompts may (V-Triune, appendix B).
 
-    The tokens themselves are banned from sampling; a policy can still write their names.
+    The tokens themselves are never sampled, but a policy can still spell their names.
     """
     return any(word in reply for word in (IMAGE, *placeholders()))
 
 
 def examples(trajectories: Sequence[Trajectory], *, each: int) -> list[Trajectory]:
-    """Replies worth reading, of every source: evenly from its worst to its best reward.
+    """Replies worth reading for every source, spread evenly from its worst to its best reward.
 
-    Unscored ones come last, where there are not as many scored ones.
+    Unscored ones come last, if there are too few scored ones.
 
     Args:
-        trajectories: Of one step.
-        each: How many of a source, at most.
+        trajectories: Trajectories of one step.
+        each: Maximum number per source.
     """
     found = []
     for source in sorted({t.source for t in trajectories}):
-        # Order of equals must not depend on who sampled first.
+        # The order of ties must not depend on which was sampled first.
         group = sorted((t for t in trajectories if t.source == source), key=_rank)
         scored = sum(not _rank(t)[0] for t in group)
         found += _spread(group, scored, each)
@@ -79,7 +79,7 @@ def _rank(trajectory: Trajectory) -> tuple[bool, float, str, int, int]:
 
 
 def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
-    """Write replies of a step to `replies/` of a run folder, one JSON object per line, over those before."""
+    """Write a step's replies to the run's `replies/`, one JSON object per line, replacing old ones."""
     folder = run / "replies"
     folder.mkdir(exist_ok=True)
     path = folder / f"step-{step:06d}.jsonl"
@@ -90,24 +90,24 @@ def keep_replies(run: Path, step: int, shown: Sequence[Trajectory]) -> None:
 
 
 def forget_replies(run: Path, first_step: int) -> None:
-    """Remove what was kept of this step and of later ones, which a run that continues will draw again."""
+    """Remove the replies kept for this step and later ones, which a resumed run will generate again."""
     for step, path in _files(run):
         if step >= first_step:
             path.unlink()
 
 
 def _files(run: Path) -> list[tuple[int, Path]]:
-    """The files of replies by their steps, oldest first; a copy beside them is somebody's, and left alone."""
+    """Reply files with their steps, oldest first; other files there belong to the user and are ignored."""
     found = [(re.fullmatch(r"step-(\d{6,})", path.stem), path) for path in (run / "replies").glob("*.jsonl")]
     return sorted((int(name[1]), path) for name, path in found if name is not None)
 
 
 def last_replies(run: Path) -> list[dict[str, Any]]:
-    """The replies that were kept last; none where a run has kept none.
+    """The replies that were kept last; empty if the run kept none.
 
     Returns:
-        `step`, `source`, `sample_id`, `rollout`, `reward` (None = unscored), `accuracy`, `parts`, `why`,
-        `stop_reason`, `tokens` (sampled) and `reply` of each.
+        For each: `step`, `source`, `sample_id`, `rollout`, `reward` (None = unscored), `accuracy`, `parts`,
+        `why`, `stop_reason`, `tokens` (sampled) and `reply`.
 
     Raises:
         DataError: If the file cannot be read.
@@ -125,10 +125,10 @@ def last_replies(run: Path) -> list[dict[str, Any]]:
 
 
 def stored_replies(file: Path, *, each: int) -> list[dict[str, Any]]:
-    """Replies of a file of trajectories, chosen as `examples` does; no picture is read.
+    """Replies from a trajectory file, chosen as in `examples`; no picture is read.
 
     Returns:
-        What `last_replies` returns of each, without `step`.
+        For each, what `last_replies` returns, without `step`.
 
     Raises:
         DataError: If the file cannot be read.
@@ -173,9 +173,9 @@ def _worst(entry: Mapping[str, Any]) -> tuple[bool, float, str, int]:
 
 
 def _spread(ranked: Sequence[T], scored: int, each: int) -> list[T]:
-    """So many of a sequence, evenly, both ends of its first, scored part among them.
+    """`each` items of a sequence, spread evenly over its first, scored part, including both ends.
 
-    An unscored one would stand where the best belongs: it is taken only where there are too few others.
+    An unscored item would take the place of the best, so it is only used if there are too few scored ones.
     """
     count = min(each, scored)
     places = {round(number * (scored - 1) / max(count - 1, 1)) for number in range(count)}

@@ -6,19 +6,19 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 RESAMPLES = 4000
-"""Ours: the ends of an interval of six clusters are about the tenth of them from either side."""
+"""Ours: the ends of an interval over six clusters are then about the tenth values from either side."""
 SEED = 0
-"""Ours: the same observations give the same interval, in every command that shows it."""
+"""Ours: the same observations give the same interval in every command that shows it."""
 BLOCK = 2**22
-"""Draws that are in memory at the same time; ours."""
+"""Number of draws in memory at a time; ours."""
 
 
 def totals(clusters: ArrayLike, *columns: Array) -> Array:
-    """The sums of each column over each cluster, shape (clusters, columns), in the order of their names.
+    """The sums of each column over each cluster, shape (clusters, columns), in the order of cluster names.
 
     Args:
         clusters: Name of the cluster of each observation, shape (N,).
-        columns: Of shape (N,).
+        columns: Each of shape (N,).
     """
     names, of = np.unique(np.asarray(clusters, dtype=np.str_), return_inverse=True)
     sums = [np.bincount(of, weights=column, minlength=len(names)) for column in columns]
@@ -26,18 +26,19 @@ def totals(clusters: ArrayLike, *columns: Array) -> Array:
 
 
 def resampled(sums: Array, *, seed: int = SEED) -> Array:
-    """The sum over clusters, in each resample of as many clusters with replacement.
+    """The sum over clusters in each resample, which has the same number of clusters, sampled with
+    replacement.
 
-    Clusters that are alike are drawn as one kind, so what counts is how many kinds there are.
+    Equal clusters are sampled as one kind, so the cost depends on the number of kinds.
 
     Args:
-        sums: Of shape (clusters, columns), at least one cluster.
+        sums: Shape (clusters, columns), at least one cluster.
         seed: The same seed gives the same resamples.
 
     Returns:
-        Of shape (RESAMPLES, columns).
+        Shape (RESAMPLES, columns).
 
-    Source: the cluster bootstrap, Davison & Hinkley 1997, §3.8, first stage alone.
+    Source: the cluster bootstrap, Davison & Hinkley 1997, §3.8, first stage only.
     """
     kinds, times = np.unique(sums, axis=0, return_counts=True)
     draw = np.random.default_rng(seed)

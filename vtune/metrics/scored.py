@@ -16,21 +16,21 @@ from vtune.uses import broken, ill_made
 GIVE = 'return a dict of names and numbers, as {"score": 0.5}'
 NUMBER = "give `score` as a finite number; None where it cannot be known"
 NEAR = 1e-6
-"""Two means of the same rewards differ by less, ours."""
+"""Two means of the same rewards differ by less than this; ours."""
 ENDS = ("value", "low", "high")
 """Keys of a number with its interval."""
 
 
 def scored_by(scorer: str, marks: Sequence[Mark]) -> Scores:
-    """What a scorer makes of marks; without `score` where that is None.
+    """A scorer's result for marks; without `score` if that is None.
 
     Args:
         scorer: Its name.
-        marks: Of all rollouts.
+        marks: Marks of all rollouts.
 
     Raises:
-        BrokenPart: If a user's own gave no dict, what JSON cannot hold, a `score` that is no finite number,
-            or none at all though all marks were scored.
+        BrokenPart: If a custom scorer returned something other than a dict, a value that JSON cannot
+            represent, a `score` that is not a finite number, or no `score` although all marks were scored.
     """
     part, scores = (SCORERS.kind, scorer), raw_scores(scorer, marks)
     if what := _no_score(scores, marks, own=scorer not in OURS[SCORERS.kind]):
@@ -45,15 +45,15 @@ def scored_by(scorer: str, marks: Sequence[Mark]) -> Scores:
 
 
 def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
-    """What a scorer gives, whatever stands in it.
+    """A scorer's result, unchecked except that it is a dict.
 
     Raises:
-        BrokenPart: If a user's own breaks, or gave no dict.
+        BrokenPart: If a custom scorer fails or does not return a dict.
     """
     try:
         found: object = SCORERS[scorer](marks)
     except VtuneError:
-        raise  # it says itself whose move is next
+        raise  # the error already says what to do next
     except Exception as error:
         if failed := broken(error, (SCORERS.kind, scorer)):
             raise failed from error
@@ -64,12 +64,12 @@ def raw_scores(scorer: str, marks: Sequence[Mark]) -> Scores:
 
 
 def is_mean(results: Mapping[str, Any]) -> bool:
-    """Whether the score of an evaluation is the mean over its rollouts, which intervals and tests are about.
+    """Whether an evaluation's score is the mean over its rollouts, which intervals and tests assume.
 
-    Of a scorer of one's own nobody knows; one of ours may weigh parts, or score all answers as a set.
+    Unknown, hence false, for a custom scorer; a built-in one may weight parts, or score all answers as a set.
 
     Args:
-        results: As `results.json` has them; what is missing says nothing against it.
+        results: As in `results.json`; missing values do not count against it.
     """
     if is_own(results):
         return False
@@ -78,10 +78,10 @@ def is_mean(results: Mapping[str, Any]) -> bool:
 
 
 def is_own(results: Mapping[str, Any]) -> bool:
-    """Whether the score of an evaluation is by a scorer of one's own, whose other numbers may mean anything.
+    """Whether an evaluation's score comes from a custom scorer, whose other numbers may mean anything.
 
     Args:
-        results: As `results.json` has them.
+        results: As in `results.json`.
     """
     suite = results.get("suite")
     scorer = suite.get("scorer") if isinstance(suite, Mapping) else None
@@ -89,16 +89,16 @@ def is_own(results: Mapping[str, Any]) -> bool:
 
 
 def number_at(results: object, *keys: str) -> float | None:
-    """A number within results, which others may have changed; None where there is none."""
+    """A number within results, which may have been edited; None if there is none."""
     for key in keys:
         results = results.get(key) if isinstance(results, Mapping) else None
     return results if _is_number(results) else None
 
 
 def _no_score(scores: Mapping[str, Any], marks: Sequence[Mark], *, own: bool) -> str:
-    """What is wrong with `score`, in words; empty: nothing."""
+    """What is wrong with `score`, in words; empty if nothing."""
     if "score" not in scores:
-        # Ours leave it out where there is nothing to measure, as an AP without a box.
+        # Built-in scorers omit it if there is nothing to measure, e.g. an AP without boxes.
         known = own and marks and all(mark.score is not None for mark in marks)
         keys = ", ".join(map(str, scores)) or "nothing"
         return (
@@ -115,7 +115,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _unwritten(scores: Mapping[str, Any]) -> str:
-    """Which value JSON cannot hold, in words; empty: none."""
+    """The value that JSON cannot represent, in words; empty if there is none."""
     for name, value in scores.items():
         try:
             check_depth(value)
@@ -126,7 +126,7 @@ def _unwritten(scores: Mapping[str, Any]) -> str:
 
 
 def _misshapen(scores: Mapping[str, Any], place: str = "") -> tuple[str, str]:
-    """What tables could not read of what stands beside the score, and the remedy; empty: nothing."""
+    """What tables could not read besides the score, and how to fix it; empty if nothing."""
     sure, unscored = scores.get("intervals", {}), scores.get("unscored_parts", ())
     if not isinstance(sure, Mapping) or not all(map(_is_estimate, sure.values())):
         return f"its `{place}intervals` is {sure!r:.60}", 'give {"score": {"value": …, "low": …, "high": …}}'

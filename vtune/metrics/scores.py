@@ -17,9 +17,9 @@ def interval(marks: Sequence["Mark"], part: "Callable[[Mark], str] | None" = Non
     """The mean of the scores with its 95 % interval over clusters, as `value`, `low` and `high`.
 
     Args:
-        marks: At least one of them scored; the others are left out.
-        part: Its part of the benchmark, where all parts weigh the same: the mean is that of their means.
-            Parts that have clusters in common are resampled together, others one by one.
+        marks: At least one must be scored; unscored ones are left out.
+        part: A mark's part of the benchmark, if all parts weigh the same: then the result is the mean of
+            their means. Parts with common clusters are resampled together, others separately.
     """
     known = [mark for mark in marks if mark.score is not None]
     parts = [part(mark) if part is not None else "" for mark in known]
@@ -32,5 +32,5 @@ def interval(marks: Sequence["Mark"], part: "Callable[[Mark], str] | None" = Non
 
 
 def cluster(mark: "Mark") -> str:
-    """The name of what a mark belongs to."""
+    """The name of a mark's cluster."""
     return mark.cluster or mark.sample_id

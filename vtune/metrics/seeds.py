@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import fmean, stdev
 
 INTERVAL = "95 % interval of the mean over seeds, by Student's t"
-"""The method in words. Resampling three seeds would draw from ten different means: far too narrow."""
+"""Name of the method. Resampling three seeds gives only ten different means: far too narrow an interval."""
 
 LEVEL = 0.95
 
@@ -17,21 +17,21 @@ class SeedMean:
 
     value: float
     low: float | None
-    """None where there is one seed, or where all are alike: neither says anything about others."""
+    """None if there is only one seed, or all values are equal: neither says anything about other seeds."""
     high: float | None
     n: int
-    """Seeds."""
+    """Number of seeds."""
 
 
 def over_seeds(values: Sequence[float]) -> SeedMean | None:
-    """The mean of one number over seeds; None where no run has it.
+    """The mean of one number over seeds; None if no run has it.
 
-    Seeds are taken as independent draws of normal distribution. The interval keeps to no bounds, so that of a
-    share may reach beyond 1. Where all values are equal there is no interval: shares of few questions often
-    are, by chance.
+    Seeds are taken as independent draws from a normal distribution. The interval is not bounded, so for a
+    share it may exceed 1. If all values are equal there is no interval: shares of few questions often are, by
+    chance.
 
     Args:
-        values: One a seed. For a paired comparison, the differences, seed by seed.
+        values: One per seed. For a paired comparison, the differences seed by seed.
     """
     if not values:
         return None
@@ -43,11 +43,11 @@ def over_seeds(values: Sequence[float]) -> SeedMean | None:
 
 
 _ALIKE = 1e-9
-"""Less is the rounding of means."""
+"""Smaller differences are rounding."""
 
 
 def t_factor(freedom: int) -> float:
-    """The t that |T| stays below with probability 0.95.
+    """The t with P(|T| < t) = 0.95.
 
     Args:
         freedom: Degrees of freedom, at least 1.

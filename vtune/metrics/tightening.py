@@ -9,20 +9,20 @@ from vtune.metrics.log import MetricsLine
 from vtune.schema.source_names import ALL
 
 WINDOW = 5
-"""Steps whose mean stands for the reward before and after a tightening, and at the end of a stage (ours)."""
+"""Number of steps averaged for the reward before and after a tightening, and at the end of a stage (ours)."""
 
 
 def tightenings(lines: Sequence[MetricsLine]) -> list[dict[str, Any]]:
     """Each rise of `iou_threshold` in a run, with the accuracy part of the reward around it.
 
     Args:
-        lines: Of one run.
+        lines: Lines of one run.
 
     Returns:
-        One entry a rise: `step` (the first under the new threshold), `old`, `new`, and `sources`: source ->
-        `before` and `after`, the means of the `WINDOW` steps on either side, and `end`, that of the last ones
-        before the next change or the end of the run. Only sources whose boxes are judged; one that had no
-        sample in a window has None there.
+        One entry per rise: `step` (the first under the new threshold), `old`, `new`, and `sources`: source ->
+        `before` and `after`, the means of the `WINDOW` steps on either side, and `end`, the mean of the last
+        ones before the next change or the end of the run. Only sources whose boxes are judged; None for a
+        window without samples.
     """
     thresholds = {
         line.step: line.values["iou_threshold"]
@@ -45,7 +45,7 @@ def tightenings(lines: Sequence[MetricsLine]) -> list[dict[str, Any]]:
         old, new = thresholds[steps[number - 1]], thresholds[steps[number]]
         if new < old:
             continue
-        # A window does not reach into another stage.
+        # A window does not extend into another stage.
         before = steps[max(bounds[place - 1], number - WINDOW) : number]
         stage = steps[number : bounds[place + 1]]
         found.append(

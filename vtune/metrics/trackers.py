@@ -22,22 +22,22 @@ from vtune.schema.trajectory import Trajectory
 
 PROJECT = "vtune"
 STEP = "step"
-"""The axis of W&B's charts."""
+"""Name of the x-axis of W&B's charts."""
 SHOWN = 4
-"""Trajectories of a step that are shown."""
+"""Number of trajectories shown per step."""
 
 _REFUSED = re.compile(r"[^\w\-. :/]", re.ASCII)
-"""What MLflow takes in no name of a number."""
+"""Characters that MLflow rejects in metric names."""
 
 LONGEST_NAME = 250
-"""Characters of one that it takes."""
+"""Maximum number of characters in such a name."""
 
 Rows = Mapping[str, Mapping[str, float]]
 """Source -> name -> value."""
 
 
 def local_page(out: Path) -> str:
-    """How the page of a run is opened, for its tracker: the address of the page holds a token of its own."""
+    """The command that opens a run's page, for its tracker; the page's address itself contains a token."""
     return f"vtune view {shlex.quote(str(out.resolve()))}"
 
 
@@ -46,28 +46,28 @@ def local_key(out: Path, file: Path, row: int) -> str:
 
     Args:
         out: The run folder.
-        file: Of the trajectories.
-        row: In it.
+        file: The trajectory file.
+        row: Row in the file.
     """
     key = f"{file.stem}/{row}"
     return f"{key}: #/0/{key} on the page of `{local_page(out)}`"
 
 
 def title(out: Path) -> str:
-    """What a run is called where many are listed: by its folder alone all runs of a sweep are `seed-0`."""
+    """A run's name in lists of runs: by folder name only, all runs of a sweep would be `seed-0`."""
     return str(Path(*out.resolve().parts[-2:]))
 
 
 def identity(out: Path, tracker: str, *, fresh: str, before: str, first_step: int) -> str:
-    """The id of a run in a tracker that continues whatever run has the same id; stored in the run folder.
+    """The id of a run in a tracker that resumes runs by id; stored in the run folder.
 
-    So it goes where the folder goes, and a new run in the place of one that was removed is another.
+    So it moves with the folder, and a new run in the place of a deleted one gets a different id.
 
     Args:
         out: The run folder.
         tracker: Its name.
-        fresh: The id of a run that begins.
-        before: The id of a run that continues and that an earlier version began, which stored none.
+        fresh: The id for a new run.
+        before: The id for a resumed run that was started by an earlier version, which stored no id.
         first_step: The first step that will be reported.
     """
     file = out / f"{tracker}-run"
@@ -79,12 +79,12 @@ def identity(out: Path, tracker: str, *, fresh: str, before: str, first_step: in
 
 
 def verbatim(text: str) -> str:
-    """A text for a tracker that reads Markdown, as a block of code: none of it is a link or picture."""
+    """A text as a code block for trackers that render Markdown, so that it has no links or pictures."""
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
 def mlflow_name(name: str) -> str:
-    """The name of a number as MLflow takes it: plain characters, in a path that leads nowhere else."""
+    """A metric's name in MLflow's form: plain characters, as a path that leads nowhere else."""
     parts = _REFUSED.sub("_", name).split("/")
     return "/".join(part.strip(". ") or "_" for part in parts)[-LONGEST_NAME:]
 
@@ -93,15 +93,15 @@ class Backend(Protocol):
     """One tracker, opened for one run."""
 
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
-        """Record numbers of a step."""
+        """Record a step's numbers."""
         ...
 
     def picture(self, step: int, name: str, picture: Image.Image, text: str) -> None:
-        """Record a picture of a step, with what belongs to it."""
+        """Record a picture of a step with its text."""
         ...
 
     def close(self, *, failed: bool) -> None:
-        """Send what is left, and how the run has ended."""
+        """Send what is left, and whether the run failed."""
         ...
 
 
@@ -129,12 +129,12 @@ class TensorBoard:
         self._writer.add_text(name, verbatim(text), step)
 
     def close(self, *, failed: bool) -> None:
-        """See `Backend`; event files have no word for a failure."""
+        """See `Backend`; event files cannot record a failure."""
         self._writer.close()
 
 
 class WandB:
-    """A run of Weights & Biases; `WANDB_MODE` and the like hold as everywhere."""
+    """A run of Weights & Biases; `WANDB_MODE` and the like work as usual."""
 
     def __init__(self, out: Path, settings: Mapping[str, Any], first_step: int) -> None:
         import wandb
@@ -151,8 +151,8 @@ class WandB:
             notes=local_page(out),
             resume="allow",
         )
-        # Its own count of steps keeps the last one back until the next begins, and drops what lies before it:
-        # a killed run would lose the last, and a resumed one what it does again.
+        # W&B's own step counter holds back the last step until the next begins, and drops earlier steps: a
+        # killed run would lose its last step, and a resumed one the steps that it repeats.
         self._run.define_metric(STEP)
         self._run.define_metric("*", step_metric=STEP)
 
@@ -170,7 +170,7 @@ class WandB:
 
 
 class Trackio:
-    """A run of trackio, which keeps it on this machine unless configured otherwise (`TRACKIO_DIR`)."""
+    """A run of trackio, which stores it locally unless configured otherwise (`TRACKIO_DIR`)."""
 
     QUIET: ClassVar[dict[str, Any]] = {
         "resume": "allow",
@@ -184,7 +184,7 @@ class Trackio:
 
         self._trackio: Any = trackio
         config = {**settings, "page": local_page(out)}  # trackio has no notes
-        # Its runs have no identity but their name, which is that of a folder too.
+        # trackio identifies runs only by name, which is also the name of a folder.
         fresh = f"{title(out).replace(os.sep, '-').lstrip('-')}-{secrets.token_hex(4)}"
         name = identity(out, "trackio", fresh=fresh, before=out.name, first_step=first_step)
         self._trackio.init(project=PROJECT, name=name, config=config, **self.QUIET)
@@ -198,7 +198,7 @@ class Trackio:
         self._trackio.log({name: self._trackio.Image(picture, caption=text)}, step=step)
 
     def close(self, *, failed: bool) -> None:
-        """See `Backend`; trackio has no word for a failure."""
+        """See `Backend`; trackio cannot record a failure."""
         self._trackio.finish()
 
 
@@ -225,7 +225,7 @@ class MLflow:
     def numbers(self, step: int, values: Mapping[str, float]) -> None:
         """See `Backend`."""
         now = int(time.time() * 1000)
-        # One name that it refuses would cost all numbers of the step.
+        # One rejected name would lose all numbers of the step.
         metrics = [self._metric(mlflow_name(name), value, now, step) for name, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
@@ -246,17 +246,17 @@ BACKENDS: dict[str, tuple[Callable[[Path, Mapping[str, Any], int], Backend], str
     "trackio": (Trackio, "trackio", "trackio"),
     "mlflow": (MLflow, "mlflow", "mlflow-skinny"),
 }
-"""Name -> how it is opened, the module that it needs, and the package that brings it."""
+"""Name -> constructor, the module that it needs, and the package that provides it."""
 
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
-"""In which MLflow keeps runs through SQLAlchemy."""
+"""Databases in which MLflow stores runs through SQLAlchemy."""
 
 
 def check_tracker(name: str | None) -> None:
     """Check that a tracker can be used.
 
     Raises:
-        RecipeError: If there is none of that name, or MLflow has no place to write to.
+        RecipeError: If there is no such tracker, or MLflow has nowhere to write.
         MissingExtra: If its package is not installed.
     """
     if name is None:
@@ -268,7 +268,7 @@ def check_tracker(name: str | None) -> None:
         what = f"--track {name} needs a package that is not installed"
         raise MissingExtra(what, fix=f"pip install {package}")
     if name == "mlflow" and "MLFLOW_TRACKING_URI" not in os.environ:
-        # It has no place of its own any more: its folder of files is closed, its database an extra.
+        # MLflow no longer has a default location: its file store is closed, and its database needs an extra.
         fix = (
             "set it to a server, e.g. http://localhost:5000, or to sqlite:///mlflow.db with the whole mlflow"
         )
@@ -282,16 +282,17 @@ def check_tracker(name: str | None) -> None:
 
 
 class Tracker:
-    """What a run reports to its tracker; a context manager. Without a name it does nothing.
+    """Reports a run to its tracker; a context manager. Without a name it does nothing.
 
-    A tracker that fails is said once and counted, and the run continues: its numbers are in `metrics.jsonl`.
+    A failing tracker is reported once and its failures are counted; the run continues, and its numbers are in
+    `metrics.jsonl`.
 
     Args:
-        name: Of `BACKENDS`, or None.
+        name: A key of `BACKENDS`, or None.
         out: The run folder.
         settings: The recipe, as plain values.
         first_step: The first step that will be reported.
-        warn: Takes one line for the user.
+        warn: Called with one line for the user.
     """
 
     def __init__(
@@ -325,7 +326,7 @@ class Tracker:
             self._warn(f"{self._name} failed {self.failures} times in this run")
 
     def numbers(self, step: int, rows: Rows) -> None:
-        """Tell the numbers of a step as `source/name`."""
+        """Report a step's numbers as `source/name`."""
         backend = self._backend
         if backend is not None:
             values = {
@@ -340,8 +341,8 @@ class Tracker:
 
         Args:
             step: Their step.
-            drawn: All of a file, in its order.
-            file: Where they are kept: the text of each says where it is on the page of the run.
+            drawn: All trajectories of a file, in order.
+            file: The file that stores them; each text says where the trajectory is on the run's page.
         """
         backend = self._backend
         if backend is None:
