@@ -11,11 +11,11 @@ from vtune.files.terminal import one_line
 from vtune.report.numbers import percent
 
 WIDE = 60
-"""Characters of a value that a row shows; ours."""
+"""Characters of a value that are shown in a row; ours."""
 
 
 def render_against(result: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.runs.evaluate.against.run_against` returned."""
+    """The result of `vtune.runs.evaluate.against.run_against`."""
     return Group(*_parts(result))
 
 
@@ -35,7 +35,7 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
                 f"{name} of {one_line(shown['id'])}: {shown['ours']!r} here, {shown['theirs']!r} there"
             )
         if cause["command"] is not None:
-            # In one line, to be copied: the terminal breaks it, if need be.
+            # On one line, for copying; the terminal breaks it if necessary.
             yield Text(f"{name}: {one_line(cause['command'])}", no_wrap=True, overflow="ignore")
 
 

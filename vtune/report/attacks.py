@@ -14,7 +14,7 @@ LOUD = {"breach": "BREACH", "error": "ERROR"}
 
 
 def render_attacks(result: Mapping[str, Any]) -> RenderableType:
-    """The table of what `vtune.runs.audit.attack.run_attack` returned, then the counts."""
+    """The result of `vtune.runs.audit.attack.run_attack` as a table, then the counts."""
     table = Table("attack", "must not", "result", "ended", "stopped by", "seconds")
     for row in result["attacks"]:
         outcome = LOUD.get(row["outcome"], row["outcome"])
@@ -40,7 +40,7 @@ def render_attacks(result: Mapping[str, Any]) -> RenderableType:
 
 
 def describe_layers(layers: Mapping[str, Any]) -> str:
-    """The layers of `Sandbox.info` on one line, those that are off too."""
+    """The layers of `Sandbox.info` on one line, including those that are off."""
     return ", ".join(f"{name.replace('_', ' ')} {_level(value)}" for name, value in layers.items())
 
 
@@ -51,7 +51,7 @@ def _level(value: bool | int) -> str:
 
 
 def render_snippet(result: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.runs.audit.snippet.run_snippet` returned, as a model would see it, with crop boxes."""
+    """The result of `vtune.runs.audit.snippet.run_snippet` as a model would see it, with crop boxes."""
     parts: list[RenderableType] = [
         Text(f"{result['status']} in {result['seconds']:.3f} s, tier {result['tier']}")
     ]
@@ -70,7 +70,7 @@ def render_snippet(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_reward_attack(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.audit.reward_attack.run_reward_attack` returned, then what is too much."""
+    """The result of `vtune.runs.audit.reward_attack.run_reward_attack` as tables, then exceeded limits."""
     drawn, search = result["random"], result["search"]
     shares = Table("random programs", "paid in full, unreadable", "honest, readable, unpaid")
     shares.add_row("all", _share(drawn["paid_unreadable"]), _share(drawn["honest_unpaid"]))

@@ -15,13 +15,13 @@ from vtune.schema.audit import NAME
 
 
 def render_audits(shown: Sequence[Mapping[str, Any]]) -> Iterator[RenderableType]:
-    """Tables of looks, of calls, of judges, and of answers that were drawn again, folder by folder.
+    """Tables of looks, calls, judges and regenerated answers, folder by folder.
 
     Args:
         shown: Runs and evaluations with their `path`; those without `audit` have no tables.
 
     Raises:
-        DataError: If what was kept is not of an audit.
+        DataError: If the stored file is not an audit.
     """
     for one in shown:
         if "audit" not in one:
@@ -37,11 +37,11 @@ def with_shares(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
     """An evaluation with the looks of its last audit in place of its own.
 
     Returns:
-        The evaluation. With an audit, its `faithfulness` and `judged_by` are those of the audit, `looks_by`
-        says who judged, and `looks` has the numbers of each source that was audited.
+        The evaluation. With an audit, `faithfulness` and `judged_by` come from the audit, `looks_by` says who
+        judged, and `looks` has the numbers of each audited source.
 
     Raises:
-        DataError: If what was kept is not of an audit.
+        DataError: If the stored file is not an audit.
     """
     audit = evaluation.get("audit") or {}
     if "all" not in audit:
@@ -55,18 +55,18 @@ def with_shares(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _numbers(found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What an audit has found: `n` and `accuracy` for certain, and None where it is older than a number."""
+    """The numbers of an audit; numbers other than `n` and `accuracy` are None if the audit predates them."""
     lacking = {column.name: None for column in LOOKS}
     return {**lacking, **found, "n": found["n"], "accuracy": found["accuracy"]}
 
 
 def calls_notes(audit: Mapping[str, Any]) -> list[str]:
-    """Who judged the calls, and why nothing is said of looks; audits older than these notes do not tell."""
+    """Who judged the calls, and why there are no shares of looks; older audits lack these notes."""
     return [f"calls: {audit[name]}" for name in ("note", "no_shares") if audit.get(name)]
 
 
 def damaged(where: str, error: Exception) -> DataError:
-    """What a file says that is not of an audit."""
+    """The error for a file that is not an audit."""
     return DataError(
         f"not what an audit has found: {error!r}",
         where=where,
@@ -75,7 +75,7 @@ def damaged(where: str, error: Exception) -> DataError:
 
 
 def _tables(audit: Mapping[str, Any]) -> Iterator[RenderableType]:
-    if "all" in audit:  # audits older than that keep their calls alone
+    if "all" in audit:  # older audits store only calls
         yield Text(verdict(audit))
         yield looks_table("looks (in percent [95 % interval])", kept_rows(audit))
     if "calls" in audit:

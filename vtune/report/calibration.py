@@ -8,15 +8,15 @@ from rich.table import Table
 from vtune.report.numbers import GAP, percent
 
 Result = Mapping[str, Any]
-"""Name of a judge -> what `vtune.metrics.calibration.Calibration` says of it."""
+"""Name of a judge -> its `vtune.metrics.calibration.Calibration`, as a mapping."""
 
 
 def calibration_table(judges: Result, *, truth: str) -> Table:
-    """A row for each judge and each size of target, where there are several.
+    """A row for each judge and, if there are several, for each size of target.
 
     Args:
-        judges: By name.
-        truth: What says what is so, e.g. `boxes`.
+        judges: Results by judge's name.
+        truth: Source of the truth, e.g. `boxes`.
     """
     table = Table(title=f"judges of looks against {truth} (in percent)", title_justify="left")
     for name in ("", "n", "agree", "kappa", "yes, yes", "yes, no", "no, yes", "no, no"):
@@ -31,7 +31,7 @@ def calibration_table(judges: Result, *, truth: str) -> Table:
 
 
 def calibration_notes(judges: Result) -> Iterator[str]:
-    """Of each judge the share that a perfect one would have seen, and what warns of it."""
+    """For each judge, the share that a perfect judge would have found, and its warnings."""
     for name, found in judges.items():
         one = found["corrected"]
         if one is not None:

@@ -8,7 +8,7 @@ from rich.text import Text
 from vtune.report.numbers import number
 
 MOST = 8
-"""Lines of a run."""
+"""Maximum number of lines per run."""
 BAD = ("worse", "fell back")
 
 

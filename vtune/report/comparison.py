@@ -10,11 +10,11 @@ from rich.text import Text
 from vtune.report.numbers import GAP, number, percent
 
 LEAST_P = 0.0001
-"""P-values below it are shown as such."""
+"""Smaller p-values are only shown as below this."""
 
 
 def render_comparison(result: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.runs.evaluate.compare.run_compare` returned."""
+    """The result of `vtune.runs.evaluate.compare.run_compare`."""
     return Group(*_parts(result))
 
 
@@ -33,7 +33,7 @@ def _parts(result: Mapping[str, Any]) -> Iterator[RenderableType]:
     if result["scored_by"]:
         yield Text(_not_the_score(result["scored_by"]))
     rows = [("all", result["overall"])] if result["overall"] is not None else []
-    # A category may be called as a source is, or "all".
+    # A category may have the same name as a source, or be called "all".
     rows += [(name, row) for kind in ("categories", "sources") for name, row in result[kind].items()]
     if rows:
         yield _table(rows)
@@ -85,7 +85,7 @@ def _table(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
 
 
 def _p_value(p: float) -> str:
-    """Below 0.0001 only that it is: what is drawn says little about how much smaller, and nobody asks."""
+    """A p-value; below 0.0001 only as such, since random flips say little about how much smaller it is."""
     return f"< {LEAST_P:.4f}" if p < LEAST_P else number(p)
 
 

@@ -11,7 +11,7 @@ from vtune.metrics.counterfactual import SHOWN
 from vtune.report.numbers import GAP
 
 Result = Mapping[str, Any]
-"""What `vtune.runs.audit.counterfactual.run_counterfactual` returned."""
+"""The result of `vtune.runs.audit.counterfactual.run_counterfactual`."""
 
 COLUMNS = (
     ("dependent_of_looked", "dependent, of\nthose with a look"),
@@ -31,7 +31,7 @@ CELLS = (
 
 
 def render_counterfactual(result: Result) -> RenderableType:
-    """One row an exchange, then the judge against each, then where it differs, then what has to be known."""
+    """One row per exchange, then the judge compared with each, then breakdowns, then notes."""
     exchanges = result["exchanges"]
     parts: list[RenderableType] = [
         _table("right answers with other pictures (in percent [95 % interval])", COLUMNS, exchanges),
@@ -57,7 +57,7 @@ def _table(title: str, columns: tuple[tuple[str, str], ...], rows: Mapping[str, 
 
 
 def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """The dependent share by what answers differ in, where they do."""
+    """The dependent share, broken down by each property in which answers differ."""
     for kind, values, rows in splits(exchanges):
         table = Table(title=f"dependent, by {kind}", title_justify="left")
         table.add_column("")
@@ -69,9 +69,10 @@ def _where(exchanges: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def splits(exchanges: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
-    """(kind, its values, rows) of each kind of which there are several values.
+    """(kind, its values, rows) for each kind with several values.
 
-    A row is an exchange, and for each value the dependent share with its interval and the number of answers.
+    A row has the exchange and, for each value, the dependent share with its interval and the number of
+    answers.
     """
     for kind in next(iter(exchanges.values()), {"by": ()})["by"]:
         values = sorted({value for found in exchanges.values() for value in found["by"][kind]})
@@ -104,7 +105,7 @@ def _notes(result: Result) -> Iterator[str]:
 
 
 def agreement_note(name: str, agreement: Mapping[str, Any]) -> Iterator[str]:
-    """How far the verdicts of the judge and of an exchange agree; none where no picture was exchanged."""
+    """How far the verdicts of the judge and of an exchange agree; nothing if no picture was exchanged."""
     kappa = agreement["kappa"]
     if agreement["n"] and name != SHOWN:
         yield (
@@ -114,7 +115,7 @@ def agreement_note(name: str, agreement: Mapping[str, Any]) -> Iterator[str]:
 
 
 def share_text(estimate: Mapping[str, float | None] | None) -> str:
-    """A share in percent, with its interval in a second line where it has one."""
+    """A share in percent, with its interval, if it has one, on a second line."""
     if estimate is None or estimate["value"] is None:
         return GAP
     value = f"{100 * estimate['value']:.1f}"

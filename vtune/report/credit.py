@@ -12,11 +12,11 @@ from vtune.report.numbers import number, percent, sparkline
 CURVE_WIDTH = 24
 
 _SHOWN = {"support": "support", "alpha": "α", "delta": "F, all calls", "delta_gated": "Δ: F, gated calls"}
-"""Headings of what figure 10 has a row for; F, which is before β, in units of the normalised advantage."""
+"""Headings of the rows of figure 10; F, before β, in units of the normalised advantage."""
 
 
 def render_credit(report: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.report.credit.run_credit` returned."""
+    """The result of `vtune.runs.report.credit.run_credit` as tables."""
     return Group(*(part for run in report["runs"] for part in _run(run)))
 
 

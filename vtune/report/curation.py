@@ -13,7 +13,7 @@ from vtune.report.values import render_values
 
 
 def render_curation(result: Mapping[str, Any]) -> RenderableType:
-    """The funnel by source, the mix by ability and `data_source`, and what a person should know."""
+    """The funnel by source, the mix by ability and `data_source`, and notes for the user."""
     parts: list[RenderableType] = [_funnel(result)]
     if result["records"] == "samples":
         parts.append(_mix("ability", result["abilities"]))
@@ -37,12 +37,12 @@ def render_curation(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_plan(result: Mapping[str, Any]) -> RenderableType:
-    """What a dry run has found."""
+    """The result of a dry run."""
     return render_values(result)
 
 
 def _funnel(result: Mapping[str, Any]) -> Table:
-    """A row a source, with a line for every filter; `valid` and `mix` have one where they dropped rows."""
+    """One row per source, with a line for every filter; for `valid` and `mix` only if they dropped rows."""
     published = result["published"]
     table = Table(title="funnel", title_justify="left")
     for name in ("source", "before", "sampled", "dropped, and left after it", "after"):

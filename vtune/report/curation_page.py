@@ -20,7 +20,7 @@ from vtune.schema.sample import Sample
 SIDE = 240
 """Longest side of a picture on the page, in pixels (ours)."""
 LONGEST = 400
-"""Characters of a text on the page (ours)."""
+"""Maximum number of characters of a text on the page (ours)."""
 
 RATES = ("0", *[f"to {tenth / 10:g}" for tenth in range(1, 10)], "below 1", "1")
 """Bins of a mean score: never right, tenths, always right."""
@@ -40,9 +40,9 @@ class Shown:
 
     source: str
     reason: str
-    """Why it was dropped; empty where it was kept."""
+    """Why it was dropped; empty if it was kept."""
     item: Item | None
-    """None where the row cannot be read."""
+    """None if the row cannot be read."""
 
 
 def curation_page(
@@ -53,9 +53,9 @@ def curation_page(
     """The page as HTML.
 
     Args:
-        result: What `vtune.runs.curate.curation.run_curate` returns.
-        dropped: Filter -> examples of what it dropped.
-        kept: Source -> examples of what is left.
+        result: The result of `vtune.runs.curate.curation.run_curate`.
+        dropped: Filter -> examples of dropped rows.
+        kept: Source -> examples of kept rows.
     """
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Curation</title>",
@@ -73,14 +73,14 @@ def curation_page(
 
 
 def rate_bin(rate: float) -> int:
-    """Index into `RATES` of a mean score in [0, 1]."""
+    """Index into `RATES` for a mean score in [0, 1]."""
     if rate >= 1:
         return len(RATES) - 1
     return 0 if rate <= 0 else min(ceil(rate * 10 - 1e-9), 10)
 
 
 def _histogram(name: str, bins: Mapping[str, Sequence[int]]) -> str:
-    """How many rows had which mean score, and which of them are left."""
+    """Histogram of rows by mean score, kept and dropped."""
     most = max(map(sum, zip(bins["kept"], bins["dropped"], strict=True)), default=0) or 1
     lines = "".join(
         f"<tr><td>{rate}</td><td>{kept}</td><td>{dropped}</td><td class=bar>"
@@ -149,7 +149,7 @@ def _picture(item: Item) -> str:
 
 
 def _shares(item: Item, width: int, height: int) -> list[Box]:
-    """Boxes in shares of the picture's sides."""
+    """Boxes as fractions of the picture's sides."""
     record = item.record
     if not isinstance(record, Sample):
         return []

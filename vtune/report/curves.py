@@ -15,7 +15,7 @@ class Chart:
     group: str
     title: str
     names: tuple[str, ...]
-    """Of numbers; `*` stands for any text. Several, or a `*`, share the chart."""
+    """Names of numbers; `*` matches any text. Several names, or a `*`, share the chart."""
     unit: str = ""
 
 
@@ -61,14 +61,13 @@ CHARTS = (
     Chart("time", "waiting for tools and scores", ("idle_share",), "share"),
     Chart(REST, "*", ("*",)),
 )
-"""In the order of a page. A number is drawn in the first chart that names it."""
+"""In page order. A number is drawn in the first chart that matches it."""
 
 
 def charts_of(names: Iterable[str]) -> list[dict[str, Any]]:
     """The charts of a run, with the numbers that it has: `group`, `title`, `unit`, `names`, `family`.
 
-    `family` says that a chart is made for several numbers of one source; what no chart names gets a chart of
-    its own.
+    `family` marks a chart for several numbers of one source; a number that no chart names gets its own chart.
     """
     found: dict[Chart, list[str]] = {}
     for name in dict.fromkeys(names):

@@ -15,7 +15,7 @@ STAGES = {
     "after_rl": "after RL",
     "after_rl_crop_black": "after RL, crop black",
 }
-"""Key of a result -> its row."""
+"""Key of a result -> title of its row."""
 
 COMPARED = {
     "accuracy": "accuracy",
@@ -24,11 +24,11 @@ COMPARED = {
     "whole picture": "whole\npicture",
     "by cue": "by the cue,\nif it is wrong",
 }
-"""Number of a sweep's table -> its column."""
+"""Number in a sweep's table -> title of its column."""
 
 
 def render_demo(result: Mapping[str, Any]) -> RenderableType:
-    """One row for each stage that the result holds; what could not be measured is a gap. Then the page."""
+    """One row for each stage in the result, with gaps for what could not be measured; then the page."""
     opened = Text(f"open in a browser: {result['page']}", overflow="fold")
     if "compared" in result:
         return Group(*_compared(result), opened)

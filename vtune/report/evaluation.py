@@ -13,10 +13,10 @@ from vtune.report.numbers import percent
 from vtune.report.values import cell, is_estimate, uses_lines
 
 Evaluation = Mapping[str, Any]
-"""What `results.json` holds, and the `name` and `path` of its folder."""
+"""The content of `results.json`, plus the `name` and `path` of its folder."""
 
 ONE_AND_ALL = 2
-"""Rows by source where there is one: the row over all says the same."""
+"""Rows by source if there is only one source: the row over all repeats it."""
 
 
 TELLING = (
@@ -24,7 +24,7 @@ TELLING = (
     *("tool_calls", "red_flags"),
     *("n", "no_shares"),
 )
-"""Numbers of faithfulness that are shown unless everything is."""
+"""Numbers of faithfulness that are shown by default."""
 
 
 BY_BOXES = "faithfulness is by boxes: not comparable with CodeV's Table 5, where a model judges"
@@ -38,17 +38,17 @@ HABITS = {
     "miss": "look beside",
     "shows": "look that shows",
 }
-"""Part of `habits` -> how it is called."""
+"""Part of `habits` -> its title."""
 SAID = (("everything", "share"), ("everything", "accuracy"))
-"""What stands elsewhere, or says nothing."""
+"""Numbers that are shown elsewhere, or carry no information."""
 
 
 def render_evaluations(evaluations: Sequence[Evaluation], *, everything: bool = True) -> RenderableType:
     """Tables of scores, of faithfulness and of each source, with a column for each evaluation.
 
     Args:
-        evaluations: What is shown.
-        everything: Also every source and every number of faithfulness.
+        evaluations: What to show.
+        everything: Also show every source and every number of faithfulness.
     """
     if not evaluations:
         return Group()
@@ -93,7 +93,7 @@ def _without_score(evaluation: Evaluation) -> str:
 
 
 def _power(evaluation: Evaluation) -> str:
-    """How small a difference so many questions can show; evaluations older than `power` do not tell."""
+    """The smallest detectable difference; empty for evaluations older than `power`."""
     power = evaluation.get("power")
     if not power:
         return ""
@@ -104,7 +104,7 @@ def _power(evaluation: Evaluation) -> str:
 
 
 def _shown(power: Mapping[str, Any]) -> str:
-    """The smallest difference that is detected, at best and where a usual share of the answers differ."""
+    """The smallest difference that is detected, at best and if a typical share of the answers differs."""
     least, likely, discordant = power["paired_at_best"], power["paired"], power["discordant"]
     if power["clusters"] < FEWEST:
         return f"too few to detect a difference from another model, which takes at least {FEWEST}"
@@ -119,7 +119,7 @@ def _shown(power: Mapping[str, Any]) -> str:
 
 
 def is_by_boxes(evaluation: Evaluation) -> bool:
-    """Whether boxes say what a call shows; evaluations older than `judged_by` do not say."""
+    """Whether boxes decide what a call shows; false for evaluations older than `judged_by`."""
     return bool((evaluation.get("judged_by") or {}).get("boxes"))
 
 
@@ -134,7 +134,7 @@ def _table(title: str, names: Sequence[str], columns: Sequence[Mapping[str, Any]
 
 
 def needs_look(evaluation: Evaluation) -> bool:
-    """Whether a question of an evaluation needs a look, or that is not known."""
+    """Whether any question of an evaluation needs a look, or this is unknown."""
     found = evaluation["faithfulness"]
     return any(
         (found.get("n", 1), found.get("n_unscored"), found.get("no_shares"), evaluation.get("unaudited"))
@@ -142,7 +142,7 @@ def needs_look(evaluation: Evaluation) -> bool:
 
 
 def _over_rollouts(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    """Numbers over several rollouts of a question, each with that of its questions where they are not all."""
+    """Numbers over several rollouts per question, each with its number of questions if that is not all."""
     for name, value in (evaluation.get("repeated") or {}).items():
         yield name, value
         if isinstance(value, Mapping) and "n" in value:
@@ -150,7 +150,7 @@ def _over_rollouts(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
 
 
 def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    """Nothing where no question needs a look."""
+    """Numbers of faithfulness; nothing if no question needs a look."""
     if not needs_look(evaluation):
         return
     found = evaluation["faithfulness"]
@@ -164,7 +164,7 @@ def _faithfulness(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
 
 
 def _habits(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
-    """How it looks, and what its answers follow then; evaluations older than habits have none."""
+    """How the policy looks, and what its answers then follow; nothing for evaluations older than habits."""
     found = evaluation.get("habits") or {}
     for look, title in HABITS.items():
         for name, value in found.get(look, {}).items():
@@ -173,10 +173,10 @@ def _habits(evaluation: Evaluation) -> Iterator[tuple[str, Any]]:
 
 
 def _leaves(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted name -> number, of nested mappings; where a number has an interval, both are one."""
+    """Dotted name -> number, from nested mappings; a number and its interval become one."""
     values = {**values, **values.get("intervals", {})}
     values.pop("intervals", None)
-    values.pop("unscored_parts", None)  # names: they stand above the table
+    values.pop("unscored_parts", None)  # names, which are shown above the table
     found: dict[str, Any] = {}
     for name, value in values.items():
         nested = isinstance(value, Mapping) and not is_estimate(value)

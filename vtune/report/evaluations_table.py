@@ -13,18 +13,18 @@ from vtune.schema.source_names import ALL
 SCORE = Column("score", "score")
 COLUMNS = (SCORE, *LOOKS)
 OF_LOOKS = "n_looks"
-"""How many answers all numbers but the score are of."""
+"""Number of answers behind all numbers except the score."""
 UNSCORED = "unscored"
-"""How many answers had no score, and are left out of `n` and `clusters`."""
+"""Number of answers without a score, which `n` and `clusters` leave out."""
 LOOKS_BY = "looks_by"
-"""Who has judged the looks, where their shares are those of an audit (`vtune faithfulness`)."""
+"""Who judged the looks, if their shares come from an audit (`vtune faithfulness`)."""
 
 
 def evaluations_csv(evaluations: Sequence[Evaluation]) -> str:
-    """A line for each evaluation, each part of its score (categories), and each of its sources if several.
+    """A line for each evaluation, each part of its score (categories), and each source if there are several.
 
-    Behind the other numbers come those over several rollouts of a question (`pass@k`), where there are some,
-    and before them of how many questions one is that is not of all (`n_pass@k`).
+    Numbers over several rollouts per question (`pass@k`), if any, come last; before the numbers comes the
+    count of questions behind each that does not cover all (`n_pass@k`).
     """
     evaluations = list(map(with_shares, evaluations))
     several = dict.fromkeys(name for one in evaluations for name in _over_rollouts(one))
@@ -66,7 +66,7 @@ def evaluations_latex(evaluations: Sequence[Evaluation]) -> str:
 def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
     for one in evaluations:
         looks = one["faithfulness"]
-        # Of the score: how many questions need a look is another number, and may be 0.
+        # Counts of the score: the number of questions that need a look differs, and may be 0.
         counts = {"n": one["samples"], "clusters": None}
         counts |= {key: of[key] for of in (looks, one["score"]) for key in counts if _is_number(of.get(key))}
         if (scored := _scored(one)) is not None:
@@ -82,7 +82,7 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
         by_source = {f"sources.{source}": source for source in own}
         for part, score in _parts(one["score"]) if every else ():
             if part in by_source:
-                continue  # in the line of the source
+                continue  # already in the source's line
             of_part = {key: score.get(key) for key in (*COUNTS, UNSCORED)} | {OF_LOOKS: None}
             of_part["n"] = _scored({**one, "score": score})
             yield f"{one['name']}: {part}", {**of_part, SCORE.name: _estimate(score, SCORE.name)}
@@ -91,10 +91,10 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
             numbers = one["sources"][source]
             known = {column.name: _estimate(numbers, column.name) for column in COLUMNS}
             looks = one.get("looks", {}).get(source)
-            # All of one audit, the accuracy too: shares of other answers do not go with it.
+            # Everything from the audit, including the accuracy, as shares must refer to the same answers.
             known |= {column.name: looks[column.name] for column in LOOKS} if looks else {}
             answers = numbers.get("trajectories")
-            # A source has the share of them.
+            # For a source it is stored as a share.
             unscored = round(answers * numbers.get(UNSCORED, 0)) if answers is not None else None
             scored = answers - unscored if answers is not None and unscored else answers
             counts = {"n": scored, "clusters": None, OF_LOOKS: answers, UNSCORED: unscored}
@@ -105,19 +105,19 @@ def _rows(evaluations: Sequence[Evaluation], *, every: bool) -> Iterator[Row]:
 
 
 def _over_rollouts(evaluation: Evaluation) -> dict[str, Any]:
-    """The numbers over several rollouts of a question, by name."""
+    """The numbers over several rollouts per question, by name."""
     found = evaluation.get("repeated") or {}
     return {name: value for name, value in found.items() if name != UNSCORED}
 
 
 def _questions(evaluation: Evaluation) -> dict[str, int]:
-    """Of how many questions a number over rollouts is, where that is not all."""
+    """The number of questions behind each number over rollouts, if that is not all."""
     found = _over_rollouts(evaluation).items()
     return {f"n_{name}": value["n"] for name, value in found if isinstance(value, Mapping) and "n" in value}
 
 
 def _parts(score: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each part that has a score of its own, by its dotted name: categories of V*."""
+    """Each part with its own score, by dotted name, e.g. categories of V*."""
     for name, part in score.items():
         if not isinstance(part, Mapping) or name == "intervals":
             continue
@@ -127,11 +127,11 @@ def _parts(score: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ma
 
 
 def _scored(evaluation: Evaluation) -> int | float | None:
-    """How many answers a score is of; None where it does not tell."""
+    """The number of answers behind a score; None if unknown."""
     count, unscored = (evaluation["score"].get(key) for key in ("n", UNSCORED))
     if not _is_number(count):
         return None
-    # A scorer of one's own may have left them out already.
+    # A custom scorer may already have left them out.
     left_out = isinstance(count, int) and isinstance(unscored, int) and not is_own(evaluation)
     return count - unscored if left_out else count
 
@@ -141,7 +141,7 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 
 
 def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """A number with its interval, where it has one."""
+    """A number with its interval, if it has one."""
     found = numbers.get("intervals", {}).get(name, numbers.get(name))
     if isinstance(found, Mapping) and is_estimate(found):
         return found
@@ -149,6 +149,6 @@ def _estimate(numbers: Mapping[str, Any], name: str) -> Mapping[str, Any] | None
 
 
 def _is_share(evaluation: Evaluation) -> bool:
-    """Whether a score is one in [0, 1]: some benchmarks count points."""
+    """Whether the score is a share in [0, 1]: some benchmarks count points."""
     score = _estimate(evaluation["score"], SCORE.name)
     return score is None or score["value"] is None or abs(score["value"]) <= 1

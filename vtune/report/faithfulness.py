@@ -15,20 +15,20 @@ from vtune.report.tabular import LOOKS, Column, Numbers, as_csv, as_latex, scale
 from vtune.report.values import cell, render_values
 
 Result = Mapping[str, Any]
-"""What `vtune.runs.audit.faithfulness.run_faithfulness` returned."""
+"""The result of `vtune.runs.audit.faithfulness.run_faithfulness`."""
 
 _STEP = re.compile(r"step-(\d+)\.parquet$")
 
 ENDS = 2
-"""Files of a training run that have a row unless all are asked for: the first and the last."""
+"""Number of a training run's files that are shown by default: the first and the last."""
 
 
 def render_faithfulness(result: Result, *, everything: bool = False) -> RenderableType:
-    """The verdict, one table, and what has to be known of it.
+    """The verdict, one table, and notes on it.
 
     Args:
-        result: Of an audit.
-        everything: A row for every file, the accuracy by number of calls, and what calls were good for.
+        result: Result of an audit.
+        everything: Also a row for every file, accuracy by number of calls, and the table of calls.
     """
     table = looks_table(f"{result['path']} (in percent [95 % interval])", _rows(result, everything))
     parts: list[RenderableType] = [Text(verdict(result)), table, *map(Text, _notes(result))]
@@ -46,12 +46,12 @@ def render_faithfulness(result: Result, *, everything: bool = False) -> Renderab
 
 
 def kept_rows(audit: Result) -> Iterator[tuple[str, Numbers]]:
-    """What was kept of an audit: a row for all, one for each source, and one by the model."""
+    """The rows of a stored audit: one for all, one for each source, and one by the model."""
     return _rows({**audit, "files": {}, "counterfactual": {"exchanges": {}}}, everything=False)
 
 
 def looks_table(title: str, rows: Iterable[tuple[str, Numbers]]) -> Table:
-    """A row for each name and its numbers (`vtune.metrics.faithfulness`)."""
+    """A row for each name, with its numbers (`vtune.metrics.faithfulness`)."""
     table = Table(title=title, title_justify="left")
     table.add_column("")
     table.add_column("n", justify="right")
@@ -68,7 +68,7 @@ def verdict(result: Result) -> str:
     if found is None:
         return result["all"]["no_shares"] or "no answer is right, so none can be faithful"
     least, most = (number(round(100 * found[end], 1)) for end in ("low", "high"))
-    by_chance = result["all"].get("faithful_by_chance")  # audits older than that have none
+    by_chance = result["all"].get("faithful_by_chance")  # older audits have none
     chance = "" if by_chance is None else f"; by chance it would be {100 * by_chance['value']:.1f} %"
     return (
         f"{100 * found['value']:.1f} % of the right answers rest on a call that shows what was asked for "
@@ -77,17 +77,17 @@ def verdict(result: Result) -> str:
 
 
 def faithfulness_csv(result: Result) -> str:
-    """Every row, files included, see `vtune.report.tabular.as_csv`."""
+    """Every row, including files, see `vtune.report.tabular.as_csv`."""
     return as_csv(_rows(result, everything=True), _columns(result), "rows")
 
 
 def faithfulness_latex(result: Result) -> str:
-    """What the terminal shows, as a `tabular`; notes are comments."""
+    """The terminal's table as a `tabular`, with notes as comments."""
     return as_latex(_rows(result, everything=False), _columns(result), (verdict(result), *_notes(result)))
 
 
 def _columns(result: Result) -> tuple[Column, ...]:
-    """Looks, and where right answers were drawn again the share of them that depends on what was shown."""
+    """Columns of looks and, after re-runs of right answers, of the share that depends on what was shown."""
     names = result["counterfactual"]["exchanges"] if "counterfactual" in result else ()
     return (*LOOKS, *(Column(f"dependent_{name}", f"dependent ({name}), of the correct") for name in names))
 
@@ -101,11 +101,11 @@ CALLS = (
     ("repeated_of_calls", "shown\nbefore"),
     ("late_of_calls", "after the\nfirst useful"),
 )
-"""Shares of calls that have a column."""
+"""Shares of calls, with their column titles."""
 
 
 def calls_table(calls: Mapping[str, Numbers]) -> Table:
-    """What calls were good for: a row for right answers, and one for all."""
+    """The table of calls: a row for right answers, and one for all."""
     table = Table(title="calls (in percent [95 % interval])", title_justify="left")
     for name in ("of", "trajectories\nwith calls", "calls", *(title for _, title in CALLS), "first\nuseful"):
         table.add_column(name, justify="left" if name == "of" else "right", vertical="bottom", no_wrap=True)
@@ -159,7 +159,7 @@ def _notes(result: Result) -> Iterator[str]:
 
 
 def people_notes(people: Mapping[str, Any]) -> Iterator[str]:
-    """How far labels of people agree with verifiers and with the judge of looks."""
+    """How far people's labels agree with verifiers and with the judge of looks."""
     beside = f", {people['not_found']} of other trajectories" if people["not_found"] else ""
     yield f"labels of people: {people['labelled']}{beside} ({people['labels']})"
     for name, found in people["answers"].items():
@@ -180,7 +180,7 @@ def people_notes(people: Mapping[str, Any]) -> Iterator[str]:
 
 
 def shown(estimate: Mapping[str, float | None] | None, column: Column) -> str:
-    """An estimate as a column has it, its interval in a second line."""
+    """An estimate formatted for its column, with its interval on a second line."""
     if estimate is None:
         return GAP
     low, high = estimate["low"], estimate["high"]

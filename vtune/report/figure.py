@@ -16,40 +16,40 @@ if TYPE_CHECKING:
 
 KINDS = ("svg", "pdf", "png")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8f6200")
-"""Okabe and Ito's, which people with any colour vision can tell apart, without the yellow."""
+"""The palette of Okabe and Ito, distinguishable with any colour vision, without its yellow."""
 STYLES = ("-", "--", ":", "-.")
 ACROSS = 3
 """Panels side by side."""
 WIDE, HIGH, ROW, AROUND, LINE = 3.2, 2.2, 0.52, 0.7, 0.18
-"""Inches: of a panel; of one with curves; of a difference, and around them; of a line of the legend."""
+"""Inches: a panel's width; height with curves; height per difference, and around them; a legend's line."""
 SMALL, GLYPH, SAMPLE = 7.0, 0.0085, 0.55
-"""Points of a difference's name; inches of a character for each point; of a line in the legend."""
+"""Font size of a difference's name in points; inches per character and point; of a legend's sample line."""
 BANDS = 8
-"""Of more variants than this, bands would hide each other."""
+"""With more variants than this, bands would hide each other."""
 SETTINGS: dict[str, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "lines.solid_capstyle": "butt",  # another cap makes an interval longer than it is
-    "svg.fonttype": "none",  # texts stay texts
-    "svg.hashsalt": "vtune",  # the same numbers make the same file
+    "lines.solid_capstyle": "butt",  # other caps make intervals look longer
+    "svg.fonttype": "none",  # keep text as text
+    "svg.hashsalt": "vtune",  # the same numbers give the same file
     "pdf.fonttype": 42,
     "savefig.dpi": 150,
-    "text.parse_math": False,  # a `$` in a name is a `$`
+    "text.parse_math": False,  # keep a `$` in names
 }
 
 
 class Curve(NamedTuple):
-    """One number of one variant, at every step that all of its runs have measured."""
+    """One number of one variant, at every step for which all of its runs have it."""
 
     steps: Sequence[int]
     mean: Sequence[float]
     low: Sequence[float]
-    """The lowest of the runs."""
+    """The lowest value of any run."""
     high: Sequence[float]
-    """The highest of the runs."""
+    """The highest value of any run."""
 
 
 Curves = Mapping[str, Mapping[str, Curve]]
@@ -57,11 +57,11 @@ Curves = Mapping[str, Mapping[str, Curve]]
 
 
 def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
-    """Draw a sweep: above, means over seeds with bands from the lowest to the highest; below, differences.
+    """Draw a sweep: at the top, means over seeds with bands from lowest to highest; below, differences.
 
     Args:
-        table: What `vtune.runs.sweep.table.sweep_table` returned.
-        curves: Those of it.
+        table: The result of `vtune.runs.sweep.table.sweep_table`.
+        curves: The sweep's curves.
         kind: One of `KINDS`.
 
     Returns:
@@ -77,7 +77,7 @@ def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
     entry = SAMPLE + max((len(name) for name in names), default=0) * SETTINGS["font.size"] * GLYPH
     columns = max(1, int(WIDE * ACROSS / entry))
     legend = LINE * math.ceil(len(names) / columns)
-    # Whatever a user has set for figures of their own.
+    # Ignores the user's own matplotlib settings.
     with mpl_style.context(["default", SETTINGS]):
         size = WIDE * ACROSS, sum(heights) + legend + AROUND
         figure = Figure(figsize=size, layout="constrained")
@@ -90,7 +90,7 @@ def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
             place = "outside upper center"
             figure.legend(lines.values(), lines.keys(), loc=place, ncols=columns, frameon=False)
         _settle(figure, panels.flat)
-        # Neither the time nor the version: the same numbers make the same file.
+        # No time or version, so that the same numbers give the same file.
         unsaid = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
         out = io.BytesIO()
         figure.savefig(out, format=kind, metadata=unsaid[kind])
@@ -98,7 +98,7 @@ def draw_sweep(table: Mapping[str, Any], curves: Curves, kind: str) -> bytes:
 
 
 def _palette(png: bytes) -> bytes:
-    """The same picture with 256 colours, which is all that lines and bands need: a third of the bytes."""
+    """The same picture with 256 colours, enough for lines and bands: a third of the bytes."""
     out = io.BytesIO()
     with Image.open(io.BytesIO(png)) as picture:
         picture.convert("RGB").quantize(256, Image.Quantize.MEDIANCUT).save(out, "PNG", optimize=True)
@@ -106,7 +106,7 @@ def _palette(png: bytes) -> bytes:
 
 
 def _settle(figure: "Figure", panels: Iterable["Axes"]) -> None:
-    """Lay the panels out, and round where they stand: the solver's last digits differ from call to call."""
+    """Lay out the panels and round their positions: the solver's last digits differ from call to call."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axes in panels:
@@ -115,7 +115,7 @@ def _settle(figure: "Figure", panels: Iterable["Axes"]) -> None:
 
 
 def _draw_curves(panels: Iterable["Axes"], curves: Curves, smooth: int) -> dict[str, "Line2D"]:
-    """One panel for each number. Returns variant -> a line of it, for the legend."""
+    """Draw one panel per number. Returns variant -> one of its lines, for the legend."""
     names = list(dict.fromkeys(name for of in curves.values() for name in of))
     lines: dict[str, Line2D] = {}
     for axes, (title, of) in zip(panels, curves.items(), strict=False):
@@ -133,9 +133,9 @@ def _draw_curves(panels: Iterable["Axes"], curves: Curves, smooth: int) -> dict[
 
 
 def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) -> None:
-    """One panel for each suite and number: a dot with its interval per difference, a tick per seed.
+    """Draw one panel per suite and number: a dot with its interval per difference, a tick per seed.
 
-    The broad grey line behind is the interval over questions.
+    The wide grey line behind is the interval over questions.
     """
     for axes, one in zip(panels, found, strict=False):
         axes.set_axis_on()
@@ -145,7 +145,7 @@ def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) 
         axes.set_xlabel(f"{one['unit']}, with 95 % intervals{grey}".removeprefix(", "))
         axes.set_yticks([])
         axes.set_ylim(len(one["rows"]) - 0.5, -0.9)
-        # Points of percent are read side by side; others have a scale for each suite.
+        # Panels in percentage points share a scale; others have one per suite.
         axes.set_xlim(*_ends([other for other in found if other["unit"]] if one["unit"] else [one]))
         axes.axvline(0, color="0.6", linewidth=0.8)
         for at, row in enumerate(one["rows"]):
@@ -156,7 +156,7 @@ def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) 
                 **{"fontsize": size, "va": "bottom", "transform": axes.get_yaxis_transform()},
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )
-            said.set_in_layout(False)  # a long name does not make the panel narrower
+            said.set_in_layout(False)  # a long name must not shrink the panel
             axes.plot(row["values"], [at] * len(row["values"]), "|", color="0.4", markersize=6)
             if row["by_questions"]:
                 axes.plot(list(row["by_questions"].values()), [at, at], color="0.7", linewidth=4)
@@ -166,14 +166,14 @@ def _draw_effects(panels: Iterable["Axes"], found: Sequence[Mapping[str, Any]]) 
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    """The interval in words: where questions leave a difference less sure than seeds do, theirs."""
+    """The interval in words; the one over questions if it is wider than the one over seeds."""
     if row["by_questions"] and is_wider(row):
         return f" [{row['by_questions']['low']:.1f}, {row['by_questions']['high']:.1f}] over questions"
     return "" if row["low"] is None else f" [{row['low']:.1f}, {row['high']:.1f}]"
 
 
 def _ends(found: Iterable[Mapping[str, Any]]) -> tuple[float, float]:
-    """The least and the most of panels that are read side by side, 0 included, with some room."""
+    """Lowest and highest value over panels that share a scale, including 0, with some margin."""
     rows = [row for one in found for row in one["rows"]]
     values = [
         0.0,

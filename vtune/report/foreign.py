@@ -4,5 +4,5 @@ from rich.text import Text
 
 
 def foreign(text: str) -> Text:
-    """The text as it is: it is never markup, and what a terminal would take for a command shows as U+FFFD."""
+    """The text as it is, never parsed as markup; control characters are replaced by U+FFFD."""
     return Text("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text))

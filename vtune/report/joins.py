@@ -13,7 +13,7 @@ LEVELS = {"ok": "", "note": "note", "break": "BREAK"}
 
 
 def render_joins(result: Mapping[str, Any]) -> RenderableType:
-    """All joins by pair, then what is wrong; last, how many there are of each."""
+    """All joins by pair, then the problems, then the counts."""
     return Group(*_parts(result))
 
 

@@ -11,7 +11,7 @@ from vtune.report.numbers import GAP
 
 
 def render_machine(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.plan.doctor.run_doctor` returned, and what to do."""
+    """The result of `vtune.runs.plan.doctor.run_doctor` as tables, then the fixes."""
     fixes = [Text(f"fix  {fix}") for fix in result["fixes"]] or [Text("nothing to do")]
     return Group(_machine(result), _packages(result), _checks(result), *_sandbox(result["sandbox"]), *fixes)
 

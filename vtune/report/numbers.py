@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 GAP = "–"
-"""What could not be measured."""
+"""Shown for what could not be measured."""
 
 _BARS = "▁▂▃▄▅▆▇█"
 
 
 def number(value: float | None) -> str:
-    """About four significant digits; whole numbers stay whole.
+    """About four significant digits; integers are shown as such.
 
     >>> number(0.12345), number(1234.5), number(12.0), number(None)
     ('0.1235', '1234', '12', '–')
@@ -41,5 +41,5 @@ def sparkline(values: Sequence[float], width: int) -> str:
     means = [sum(part) / len(part) for part in parts]
     low, high = min(means, default=0.0), max(means, default=0.0)
     wide = high - low or 1.0
-    # Divided first: one by the smallest floats is infinite.
+    # Divide first: multiplying by 1/wide would overflow for the smallest floats.
     return "".join(_BARS[round((mean - low) / wide * (len(_BARS) - 1))] for mean in means)

@@ -7,7 +7,7 @@ from vtune.report.numbers import number
 
 
 def plan_lines(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of what `vtune.runs.plan.plan` returns: sizes, what is missing, the estimate."""
+    """Lines for the result of `vtune.runs.plan.plan`: sizes, what is missing, the estimate."""
     sizes = {key: value for key, value in facts.items() if key not in ("plan", "missing", "warnings")}
     if sizes:
         yield from _table("the run", sizes)
@@ -64,7 +64,7 @@ def _estimate(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(title: str, rows: Mapping[str, Any]) -> Iterator[str]:
-    """A row a number, and an empty line."""
+    """One row per number, then an empty line."""
     width = max(map(len, [title, *rows]))
     yield f"{title}:"
     yield from (f"  {key:{width}}  {_word(value)}" for key, value in rows.items())
@@ -83,7 +83,7 @@ def _after(remedy: Mapping[str, Any], whose: str) -> str:
 
 
 def _memory(phases: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """A row a part, a column a phase."""
+    """One row per part, one column per phase."""
     parts = dict.fromkeys(part for row in phases.values() for part in row)
     width = max(map(len, [*parts, "GB on each"]))
     yield "  ".join([f"{'GB on each':{width}}", *(f"{phase:>14}" for phase in phases)])

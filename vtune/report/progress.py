@@ -16,10 +16,10 @@ Numbers = Mapping[str, float | None]
 T = TypeVar("T")
 
 STOPS = "writing a checkpoint at the end of this step, then ending"
-"""What is said of a run that was told to stop."""
+"""Message for a run that was told to stop."""
 
 EVERY = 5.0
-"""Seconds between lines where there is no terminal."""
+"""Seconds between lines if there is no terminal."""
 
 GB = 1e9
 
@@ -29,9 +29,9 @@ class Steps:
 
     Args:
         title: What is being done.
-        total: How many steps there are.
-        done: Steps that an earlier run has done.
-        show: False on processes that are not the first: they stay silent.
+        total: Total number of steps.
+        done: Steps already done by an earlier run.
+        show: False on processes other than the first, which stay silent.
     """
 
     def __init__(self, title: str, total: int, *, done: int = 0, show: bool = True) -> None:
@@ -63,7 +63,7 @@ class Steps:
         self._live.stop()
 
     def advance(self, numbers: Numbers | None = None) -> None:
-        """One more step is done.
+        """Count one more step as done.
 
         Args:
             numbers: What to show beside the bar.
@@ -80,13 +80,13 @@ class Steps:
 
 
 class Rows:
-    """Progress over rows: a line on stderr now and then; none where there was none.
+    """Progress over rows: an occasional line on stderr, and one at the end if there were any.
 
     Args:
         title: What is being done.
-        total: How many rows there are; None where nobody has counted them.
-        show: False where nothing is to be said.
-        brief: Whether nothing is said where it takes no longer than from one line to the next.
+        total: Number of rows; None if unknown.
+        show: Whether to print anything.
+        brief: Whether to print nothing if it takes less time than the interval between lines.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Rows:
             say(f"{self._title}: {self._done} rows")
 
     def advance(self, count: int = 1) -> None:
-        """So many more rows are done."""
+        """Count more rows as done."""
         self._done += count
         if self._show and time.monotonic() - self._last > EVERY:
             self._last, self._silent = time.monotonic(), False
@@ -117,7 +117,7 @@ class Rows:
 
 
 def followed(title: str, rows: Iterable[T], total: int) -> Iterator[T]:
-    """Rows as they are taken, with progress where that takes a while."""
+    """Yield the rows, with progress if they take a while."""
     with Rows(title, total=total, brief=True) as progress:
         for row in rows:
             yield row
@@ -125,11 +125,11 @@ def followed(title: str, rows: Iterable[T], total: int) -> Iterator[T]:
 
 
 class Bytes:
-    """Progress over the bytes of files: a line on stderr now and then; none where it is soon done.
+    """Progress over the bytes of files: an occasional line on stderr; none if it is done quickly.
 
     Args:
         title: What is being done.
-        total: Bytes.
+        total: Total number of bytes.
     """
 
     def __init__(self, title: str, total: int) -> None:
@@ -139,7 +139,7 @@ class Bytes:
         self._last = time.monotonic()
 
     def advance(self, size: int) -> None:
-        """So many more are done."""
+        """Count more bytes as done."""
         self._done += size
         if time.monotonic() - self._last > EVERY:
             self._last = time.monotonic()
@@ -147,5 +147,5 @@ class Bytes:
 
 
 def say(text: str) -> None:
-    """One line about what happens now, on stderr."""
+    """Print one line about current activity to stderr."""
     print(clean(text), file=sys.stderr, flush=True)

@@ -18,25 +18,25 @@ class Problem(TypedDict):
 
     file: str
     row: int | None
-    """From 0; None where the file itself is the problem."""
+    """From 0; None if the file itself is the problem."""
     what: str
     fix: str
 
 
 SHOWN_PROBLEMS = 10
-"""Of what is wrong with rows, how much is shown on a screen (ours)."""
+"""Maximum number of row problems shown on screen (ours)."""
 NAMED_KINDS = 5
-"""Of what nothing was asked about, how many are named on a screen (ours)."""
+"""Maximum number of skipped kinds named on screen (ours)."""
 NAMED_ROWS = 5
-"""Of rows with the same problem, how many are named on a screen (ours)."""
+"""Maximum number of rows with the same problem named on screen (ours)."""
 
 
 def first_problems(problems: Sequence[Problem], rest: str | None = None) -> list[str]:
-    """The first problems, and how many more there are. Rows of a file with the same problem share a line.
+    """The first problems, and the number of further ones. Rows of a file with the same problem share a line.
 
     Args:
-        problems: All of them.
-        rest: Where all of them can be read, if anywhere.
+        problems: All problems.
+        rest: A sentence on where to find them all, if anywhere.
     """
     alike: dict[tuple[str, str, str], list[Problem]] = {}
     for problem in problems:
@@ -51,7 +51,7 @@ def first_problems(problems: Sequence[Problem], rest: str | None = None) -> list
 
 
 def describe_problem(problem: Problem) -> str:
-    """A problem as one line: place, what, remedy."""
+    """A problem as one line: place, what, fix."""
     return _line_of([problem])
 
 
@@ -61,7 +61,7 @@ def _line_of(same: Sequence[Problem]) -> str:
     place = first["file"] if first["row"] is None else f"{first['file']}, {_rows(same)}"
     what = " ".join(first["what"].split())
     if first["row"] is None and first["file"] in what:
-        place = ""  # a file that cannot be read is named by its error
+        place = ""  # the error already names the file
     said = f"{place}: {what}" if place else what
     return one_line(f"{said}; {first['fix']}" if first["fix"] else said)
 
@@ -75,7 +75,7 @@ def _rows(problems: Sequence[Problem]) -> str:
 
 
 def render_validation(result: Mapping[str, Any]) -> RenderableType:
-    """The first problems of what `vtune.runs.data.validating.validate` returned, then the counts."""
+    """The first problems from the result of `vtune.runs.data.validating.validate`, then the counts."""
     problems = map(_line, first_problems(result["problems"], "--problems FILE writes all of them"))
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     good = sum(result["by_source"].values())
@@ -84,7 +84,7 @@ def render_validation(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_inspection(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.data.inspecting.inspect` returned."""
+    """The result of `vtune.runs.data.inspecting.inspect` as tables."""
     head = (
         f"{result['file']}: {result['rows']} rows, {result['with_tools']} with tools, "
         f"{result['with_evidence']} with evidence"
@@ -94,7 +94,7 @@ def render_inspection(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_trajectories(result: Mapping[str, Any]) -> RenderableType:
-    """Tables of what `vtune.runs.view.inspecting.inspect_trajectories` returned, then its first rows."""
+    """The result of `vtune.runs.view.inspecting.inspect_trajectories` as tables, then its first rows."""
     head = (
         f"{result['file']}: {result['rows']} {result['kind']}, {result['with_calls']} with calls, "
         f"{result['with_pictures']} with pictures"
@@ -104,7 +104,7 @@ def render_trajectories(result: Mapping[str, Any]) -> RenderableType:
 
 
 def _counted(result: Mapping[str, Any], what: str) -> Table:
-    """How many rows, or calls, are of each kind: a row for each value of each `by_…`."""
+    """Number of rows, or calls, of each kind: one table row for each value of each `by_…`."""
     counts = Table()
     for column in ("by", "value", what):
         counts.add_column(column, justify="right" if column == what else "left")
@@ -132,7 +132,7 @@ def _problems(result: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def render_import(result: Mapping[str, Any]) -> RenderableType:
-    """The first rows that were left out by `vtune.runs.data.importing.import_data`, then the counts."""
+    """The first rows that `vtune.runs.data.importing.import_data` left out, then the counts."""
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())
     verifiers = ", ".join(f"{name} {rows}" for name, rows in result["by_verifier"].items())
     kept = f"{result['file']}: {result['kept']} {result['makes']} of {result['rows']} rows: {sources}"
@@ -142,7 +142,7 @@ def render_import(result: Mapping[str, Any]) -> RenderableType:
 
 
 def render_export(result: Mapping[str, Any]) -> RenderableType:
-    """The first rows that were left out by `vtune.runs.data.exporting.export_data`, then the counts."""
+    """The first rows that `vtune.runs.data.exporting.export_data` left out, then the counts."""
     rows = result["rows"] + len(result["problems"])
     return Group(
         *_left_out(result), _line(f"{result['file']}: {result['rows']} of {rows} rows as {result['layout']}")
@@ -155,7 +155,7 @@ def _left_out(result: Mapping[str, Any]) -> list[Text]:
 
 
 def _passed_over(result: Mapping[str, Any]) -> list[Text]:
-    """What a format asks nothing about by a rule of its own."""
+    """What a format skips by its own rules."""
     lines = []
     for why, counts in result["passed_over"].items():
         named = [f"{what} {count}" for what, count in list(counts.items())[:NAMED_KINDS]]
@@ -172,7 +172,7 @@ def _doubts(result: Mapping[str, Any]) -> list[Text]:
 
 
 def _turned(result: Mapping[str, Any]) -> list[Text]:
-    """A warning about good rows whose pictures people see otherwise than a policy does."""
+    """A warning about good rows whose pictures look different to people and to the policy."""
     count = result["turned"]
     warning = (
         f"warning: {count} of these rows {'has' if count == 1 else 'have'} a picture that EXIF "
@@ -183,7 +183,7 @@ def _turned(result: Mapping[str, Any]) -> list[Text]:
 
 
 def _line(text: str) -> Text:
-    """Text that stays one line however narrow the terminal: other programs read it by lines."""
+    """Text that stays on one line however narrow the terminal, as other programs read it line by line."""
     return Text(text, no_wrap=True, overflow="ignore")
 
 
@@ -218,7 +218,7 @@ def _example(example: Mapping[str, Any]) -> Table:
 
 
 def _numbered(example: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The boxes with the marks that they have in sketches and list alike."""
+    """The boxes with their marks, the same in sketches and in the list."""
     return [
         (MARKS[number] if number < len(MARKS) else "+", box) for number, box in enumerate(example["boxes"])
     ]

@@ -19,11 +19,11 @@ li { overflow-wrap: anywhere; }
 
 
 def samples_page(result: Mapping[str, Any], thumbnails: Sequence[Sequence[str]]) -> str:
-    """The page of what `vtune.runs.data.inspecting.inspect` returned.
+    """The page for a result of `vtune.runs.data.inspecting.inspect`.
 
     Args:
         result: Its examples are shown, one section each, and its problems listed.
-        thumbnails: For each example, for each of its pictures, a data URI.
+        thumbnails: For each example, a data URI for each of its pictures.
     """
     sections = [_section(example, uris) for example, uris in zip(result["examples"], thumbnails, strict=True)]
     sources = ", ".join(f"{source} {rows}" for source, rows in result["by_source"].items())

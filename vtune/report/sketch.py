@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 COLUMNS = 48
-"""Width of a landscape picture, in characters."""
+"""Width of a landscape picture in characters."""
 ROWS = 16
-"""Height of a portrait picture, in lines."""
+"""Height of a portrait picture in lines."""
 CELL = 2.0
-"""Height of a character over its width."""
+"""Height-to-width ratio of a character."""
 MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
-"""Of boxes, in order."""
+"""Marks of boxes, in order."""
 
 
 def sketch(width: int, height: int, boxes: Sequence[tuple[str, Sequence[float]]]) -> list[str]:
-    """Lines of one frame for the picture, with one frame for each box, its mark in the upper left corner.
+    """Lines that draw a frame for the picture and one for each box, with its mark in the upper left corner.
 
     Args:
-        width: Of the picture, in pixels.
-        height: Of the picture, in pixels.
+        width: Width of the picture in pixels.
+        height: Height of the picture in pixels.
         boxes: Mark, and xyxy in pixels of the picture.
     """
     columns = min(COLUMNS, max(4, round(ROWS * CELL * width / height)))
@@ -38,7 +38,7 @@ def _cell(side: float, size: int, cells: int) -> int:
 
 
 def _last(side: float, size: int, cells: int) -> int:
-    """The last cell that a box which ends at a coordinate covers."""
+    """The last cell covered by a box that ends at a coordinate."""
     return min(max(-int(-side / size * cells // 1), 1), cells)
 
 

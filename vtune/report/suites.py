@@ -11,7 +11,7 @@ from vtune.report.values import cell
 
 
 def render_suites(listed: Mapping[str, Any]) -> RenderableType:
-    """The suites in a table, then how to get what is not here, why licences are not known, and the groups."""
+    """The suites in a table, then how to get missing ones, why licences are unknown, and the groups."""
     table = Table()
     for column in ("suite", "rows", "licence", "here", "data", "agent", "protocols, the default first"):
         table.add_column(column, overflow="fold")
@@ -48,7 +48,7 @@ def render_suites(listed: Mapping[str, Any]) -> RenderableType:
 
 
 def render_groups(groups: Mapping[str, Any]) -> RenderableType:
-    """A table for each group: a row for each member, those missing too, and the average."""
+    """A table for each group: one row per member, including missing ones, and the average."""
     return Group(*(_group(name, group) for name, group in groups.items()))
 
 

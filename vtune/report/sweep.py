@@ -12,7 +12,7 @@ from vtune.report.values import cell
 
 Rows = Mapping[str, Mapping[str, Any]]
 Plain = dict[str, Any]
-"""`title`, `note`, `head` and `rows` of plain texts: a table of a terminal or of a page. `part`: of a row."""
+"""`title`, `note`, `head` and `rows` as plain texts, for a terminal or page; `part`: which part of a row."""
 
 _APART = {
     "rewards": ("accuracy reward", "format reward", "tool reward", "consistency reward", "own reward"),
@@ -21,29 +21,29 @@ _APART = {
     "boxes": ("iou@", "ap"),
     "gradients": ("gradient norm",),
 }
-"""Part of a row that has a table of its own -> what the names of its numbers begin with."""
+"""Part of a row with its own table -> prefixes of the names of its numbers."""
 _SELDOM = ("rewards", "gradients")
-"""Those that a terminal shows where all is asked for."""
+"""Parts that a terminal shows only on request."""
 FACTS = ("seeds", "held_out", "no_shares")
-"""What of a row is not a number."""
+"""Entries of a row that are not numbers."""
 _UNITS = ("entropy", "tool calls", "minutes", "gradient norm", *_APART["rewards"])
-"""What the names of numbers begin with that are no shares; shares are shown in percent."""
+"""Prefixes of numbers that are not shares; shares are shown in percent."""
 MAIN = ("accuracy", "faithful", "iou@99")
-"""Numbers whose differences are drawn, and of which it is said how small a difference could be shown."""
+"""Numbers whose differences are plotted, with the smallest detectable difference."""
 
 
 def render_sweeps(tables: Sequence[Mapping[str, Any]], *, everything: bool = False) -> RenderableType:
-    """Tables of what `vtune.runs.sweep.table.sweep_table` returned, one sweep after the other.
+    """Results of `vtune.runs.sweep.table.sweep_table` as tables, one sweep after another.
 
     Args:
-        tables: What it returned.
-        everything: Parts of the reward and gradients, too.
+        tables: The results.
+        everything: Also show reward parts and gradients.
     """
     return Group(*(part for table in tables for part in _parts(table, everything)))
 
 
 def power_lines(power: Mapping[str, Any], seeds: int) -> Iterator[str]:
-    """How small a difference the seeds of a sweep can show, as `vtune.metrics.power.power_of` has it."""
+    """The smallest difference that a sweep's seeds can detect, from `vtune.metrics.power.power_of`."""
     for name, found in power.items():
         if found["shown"] is None:
             yield f"power: one seed has no interval; {name} needs two or more"
@@ -56,7 +56,7 @@ def power_lines(power: Mapping[str, Any], seeds: int) -> Iterator[str]:
 
 
 def plain_tables(table: Mapping[str, Any]) -> Iterator[Plain]:
-    """The tables of a sweep, in order. A number that is 0 in every run has no column."""
+    """The tables of a sweep, in order. A number that is 0 in every run gets no column."""
     rows = table["variants"]
     trained = {name: row for name, row in rows.items() if row["seeds"] is not None}
     # An untrained model has no training that could differ.
@@ -75,12 +75,12 @@ def plain_tables(table: Mapping[str, Any]) -> Iterator[Plain]:
 
 
 def effects(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is drawn of a sweep's differences: of accuracy, faithful answers and tight boxes on every suite.
+    """The plotted differences of a sweep: in accuracy, faithful answers and tight boxes, on every suite.
 
     Returns:
-        `title`, `unit`, and `rows`: `name`, `value`, `low`, `high` (None with one seed, or where all are
-        alike), `values` by seed and `by_questions`, `low` and `high` (None where not known). All are in
-        points of percent where they are differences of shares.
+        `title`, `unit`, and `rows`: `name`, `value`, `low`, `high` (None with one seed, or if all are equal),
+        `values` by seed, and `by_questions` with `low` and `high` (None if unknown). Differences of shares
+        are in percentage points.
     """
     for suite in table["suites"]:
         measured, pairs = on_suite(suite, table["variants"]), on_suite(suite, table["differences"])
@@ -132,7 +132,7 @@ def on_suite(suite: str, rows: Rows) -> dict[str, Mapping[str, Any]]:
 
 
 def _reasons(rows: Rows) -> Iterator[str]:
-    """Why a row has no share of faithful answers, each reason once."""
+    """Why rows have no share of faithful answers, each reason once."""
     reasons: dict[str, list[str]] = {}
     for name, row in rows.items():
         if row["no_shares"] is not None:
@@ -142,7 +142,7 @@ def _reasons(rows: Rows) -> Iterator[str]:
 
 
 def _wider(rows: Rows, *, share: bool) -> Iterator[str]:
-    """Differences of accuracy that the questions leave less sure than the seeds do, and those of one seed."""
+    """Accuracy differences with a wider interval over questions than over seeds, or with only one seed."""
     for name, row in rows.items():
         seeds = row["accuracy"]
         over = seeds and seeds["by_questions"]
@@ -154,7 +154,7 @@ def _wider(rows: Rows, *, share: bool) -> Iterator[str]:
 
 
 def is_wider(found: Mapping[str, Any]) -> bool:
-    """Whether the interval over questions, which there is, is wider than that over seeds."""
+    """Whether the interval over questions, which must exist, is wider than the one over seeds."""
     over = found["by_questions"]
     return bool(found["low"] is None or over["high"] - over["low"] > found["high"] - found["low"])
 
@@ -162,15 +162,15 @@ def is_wider(found: Mapping[str, Any]) -> bool:
 def _tables(
     title: str, rows: Rows, measured: Rows, *, last: str = "", note: str = "", unit: str = "%"
 ) -> Iterator[Plain]:
-    """A column for every number that is not 0 in all rows; some have tables of their own.
+    """A column for every number that is not 0 in all rows; some numbers have separate tables.
 
     Args:
-        title: Of the tables.
-        rows: What is shown.
-        measured: The rows of variants, by whose values a number is a share or is not.
-        last: Behind the title of all that is not of all steps.
-        note: Below the first table.
-        unit: Of shares.
+        title: Title of the tables.
+        rows: The rows to show.
+        measured: The variants' rows, whose values decide if a number is a share.
+        last: Appended to the titles of tables that do not cover all steps.
+        note: Text below the first table.
+        unit: Unit of shares.
     """
     columns = [
         name
@@ -200,7 +200,7 @@ def _tables(
 
 
 def _rows(rows: Rows, shares: Mapping[str, bool]) -> list[list[str]]:
-    """Args: shares: Number -> whether it is a share."""
+    """Rows as text. `shares` maps a number to whether it is a share."""
     return [
         [
             name,
@@ -212,7 +212,7 @@ def _rows(rows: Rows, shares: Mapping[str, bool]) -> list[list[str]]:
 
 
 def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
-    """What the seeds that there are could have shown: a column for training and for each suite."""
+    """The smallest differences that the seeds could have shown: a column for training and for each suite."""
     measured = {
         "training": table["variants"],
         **{suite: on_suite(suite, table["variants"]) for suite in table["suites"]},
@@ -244,13 +244,13 @@ def _power(table: Mapping[str, Any]) -> Iterator[Plain]:
 
 
 def is_share(name: str, rows: Rows) -> bool:
-    """Whether a number is a share in [0, 1], and is shown in percent: some benchmarks count points."""
+    """Whether a number is a share in [0, 1], shown in percent: some benchmarks count points."""
     there = [row[name]["value"] for row in rows.values() if row.get(name)]
     return not name.startswith(_UNITS) and all(abs(value) <= 1 for value in there)
 
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
-    """Names of the numbers that a row has."""
+    """Names of a row's numbers."""
     return [name for name, value in row.items() if name not in FACTS and value is not None]
 
 
@@ -281,7 +281,7 @@ def _cell(value: Mapping[str, Any] | None, seeds: int | None, *, share: bool) ->
 
 
 def _of(text: str, value: Mapping[str, Any], seeds: int | None) -> str:
-    """Where fewer runs have a number than there are, of how many it is."""
+    """The text, plus the number of runs behind it if some runs lack the value."""
     return text if seeds is None or value["n"] == seeds else f"{text} (of {value['n']})"
 
 

@@ -14,14 +14,14 @@ HEAD = (
 )
 TRAINING = "training"
 NONE = "--"
-"""In the place of seeds: a model that is evaluated as it is."""
+"""Shown instead of the number of seeds for an untrained model."""
 
 
 def sweeps_csv(tables: Sequence[Mapping[str, Any]]) -> str:
     """A line for each number of each variant and of each difference, in training and on every suite.
 
-    `where` is `training` or a suite; `shown` the smallest true difference that as many seeds show in 80 of
-    100 sweeps; `values` are by seed, with spaces between.
+    `where` is `training` or a suite; `shown` is the smallest true difference that this many seeds detect in
+    80 of 100 sweeps; `values` are by seed, separated by spaces.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -40,8 +40,7 @@ def sweeps_csv(tables: Sequence[Mapping[str, Any]]) -> str:
 def sweeps_latex(tables: Sequence[Mapping[str, Any]]) -> str:
     """A `tabular` for each sweep: variants, a rule, and their differences seed by seed.
 
-    Where the questions leave a difference less sure than the seeds do, it has their interval, and a comment
-    says so.
+    A difference whose interval over questions is wider than over seeds gets that interval, with a comment.
     """
     return "".join(map(_latex, tables))
 
@@ -83,7 +82,7 @@ def _notes(table: Mapping[str, Any], columns: Sequence[Column]) -> Iterator[str]
 
 
 def unfinished_in(table: Mapping[str, Any]) -> Iterator[str]:
-    """What a sweep lacks, where it lacks something."""
+    """What a sweep lacks, if anything."""
     if table["unfinished"]:
         yield f"not finished: {', '.join(table['unfinished'])}"
 
@@ -98,7 +97,7 @@ def _rows(table: Mapping[str, Any], key: str) -> Iterator[Row]:
 
 
 def _widest(found: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A number with the wider of its intervals; `over`: that is the one over questions."""
+    """A number with the wider of its intervals; `over` marks the one over questions."""
     if found is None or not found.get("by_questions") or not is_wider(found):
         return found
     over = found["by_questions"]

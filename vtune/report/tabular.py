@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 Numbers = Mapping[str, Any]
-"""`n`, `clusters`, and by the name of a column an estimate (`value`, `low`, `high`) or None."""
+"""`n`, `clusters`, and for each column name an estimate (`value`, `low`, `high`) or None."""
 Row = tuple[str, Numbers]
-"""What it is about, and its numbers."""
+"""A row's name and its numbers."""
 
 FORMULA = ("=", "+", "-", "@")
-"""A spreadsheet runs what begins so."""
+"""Characters with which a spreadsheet formula may begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A number of a table."""
+    """A numeric column of a table."""
 
     name: str
     title: str
     percent: bool = True
-    """Whether it is a share in [0, 1], which people read in percent."""
+    """Whether it is a share in [0, 1], shown to people in percent."""
 
 
 LOOKS = (
@@ -35,26 +35,26 @@ LOOKS = (
     Column("tool_calls", "tool calls", percent=False),
     Column("red_flags", "red flags", percent=False),
 )
-"""What is told of the looks behind answers (`vtune.metrics.faithfulness.Faithfulness`)."""
+"""Columns about the looks behind answers (`vtune.metrics.faithfulness.Faithfulness`)."""
 
 
 def scaled(column: Column) -> tuple[float, int]:
-    """By what a number of a column is multiplied for people, and how many decimals it gets."""
+    """Factor and number of decimals with which a column is shown to people."""
     return (100, 1) if column.percent else (1, 2)
 
 
 COUNTS = ("n", "clusters")
-"""What a line of CSV begins with, behind its name."""
+"""First columns of a CSV line, after its name."""
 
 
 def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str, counts: Sequence[str] = COUNTS) -> str:
-    """One line for each row, with `_low` and `_high` beside each number, as shares and means.
+    """One line per row, with `_low` and `_high` beside each number; shares are not in percent.
 
     Args:
-        rows: What is written.
-        columns: Numbers of each, in order.
-        head: What rows are.
-        counts: Numbers without an interval, before the others.
+        rows: The rows to write.
+        columns: Numbers of each row, in order.
+        head: Header of the names' column.
+        counts: Numbers without an interval, written before the others.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -71,7 +71,7 @@ def as_csv(rows: Iterable[Row], columns: Sequence[Column], head: str, counts: Se
 def as_latex(rows: Iterable[Row | None], columns: Sequence[Column], notes: Iterable[str]) -> str:
     """A `tabular` for the package booktabs, in percent with intervals; notes are comments above it.
 
-    A row that is None is a rule.
+    A row that is None becomes a rule.
     """
     head = " & ".join(["", "$n$", *(_escaped(one.title) for one in columns)])
     lines = [rf"\begin{{tabular}}{{l{'r' * (len(columns) + 1)}}}", r"\toprule", rf"{head} \\", r"\midrule"]
@@ -86,7 +86,7 @@ def as_latex(rows: Iterable[Row | None], columns: Sequence[Column], notes: Itera
 
 
 def comments(notes: Iterable[str]) -> str:
-    """A line of LaTeX for each note, which is not printed."""
+    """A LaTeX comment line for each note."""
     return "".join(f"% {_one_line(note)}\n" for note in notes)
 
 

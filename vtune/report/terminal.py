@@ -20,9 +20,9 @@ from vtune.schema.source_names import ALL
 
 CURVE_WIDTH = 16
 LONE_CURVE_WIDTH = 40
-"""Of a run that stands alone: a fall of a few steps is to be seen."""
+"""For a single run: a fall of a few steps should be visible."""
 FEW = 5
-"""Numbers of the table by source."""
+"""Columns in the table by source."""
 
 ORDER = (
     "score",
@@ -63,11 +63,12 @@ ORDER = (
 
 
 def render_report(report: Mapping[str, Any], *, everything: bool = False) -> RenderableType:
-    """Tables of what `vtune.runs.report.document.run_report` returned.
+    """A result of `vtune.runs.report.document.run_report` as tables.
 
     Args:
-        report: What it returned.
-        everything: Every number of every source; else what changed, and the numbers that matter.
+        report: The result.
+        everything: Show every number of every source; by default only what changed and the numbers that
+            matter.
     """
     runs: Sequence[Mapping[str, Any]] = report["runs"]
     sources = dict.fromkeys(source for run in runs for source in run["sources"])
@@ -98,7 +99,7 @@ def _head(run: Mapping[str, Any]) -> str:
 
 
 def _by_source(runs: Sequence[Mapping[str, Any]]) -> Table | None:
-    """First and last of the most telling numbers, a row for each run and source; None for a single source."""
+    """First and last values of the most important numbers, per run and source; None for a single source."""
     rows = [(run, source) for run in runs for source in run["sources"] if source != ALL]
     if len(rows) <= len(runs):
         return None
@@ -155,7 +156,7 @@ def _tightenings(run: Mapping[str, Any]) -> Table:
 
 
 def _replies(run: Mapping[str, Any]) -> RenderableType:
-    """Replies in full, as the policy wrote them; where there are none, that."""
+    """Replies in full, as the policy wrote them, or a note that there are none."""
     shown = run["replies"]
     if not shown:
         return Text(f"{run['name']}: no replies are kept; `vtune rl` and `vtune eval` keep some")

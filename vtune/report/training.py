@@ -23,9 +23,9 @@ from vtune.report.watch import duration, render_watch
 from vtune.schema.source_names import ALL
 
 RECENT = 20
-"""Steps whose median time says how long the rest takes (ours)."""
+"""Number of recent steps whose median time gives the time left (ours)."""
 PART = 100
-"""Making the screen takes at most this fraction, 1/n, of the time of training (ours)."""
+"""Rendering the screen takes at most this fraction, 1/n, of the training time (ours)."""
 PHASE = "seconds_"
 
 Curves = Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]]
@@ -44,18 +44,17 @@ def state_of(
     """How far a run is, for `vtune.report.watch.render_watch`.
 
     Args:
-        folder: Of the run.
+        folder: The run folder.
         curves: Its numbers.
-        total: Steps that it will have, None where nothing says.
-        running: Whether a process works on it.
+        total: Total number of steps; None if unknown.
+        running: Whether a process is working on it.
         found: What changed, see `vtune.metrics.changes.telling`.
-        reply: One of those that were kept last.
+        reply: One of the replies that were kept last.
 
     Returns:
         `name`, `path`, `running`, `counts` (what `done` and `total` count: steps), `done`, `total`,
-        `seconds_per_step` and `seconds_left` (None where they are not known); `phases`: name -> seconds of a
-        step; `sources`: source -> number -> its values;
-        `changes`; `reply`.
+        `seconds_per_step` and `seconds_left` (None if unknown); `phases`: name -> seconds of a step;
+        `sources`: source -> number -> its values; `changes`; `reply`.
     """
     every = curves.get(ALL, {})
     done = steps_done(curves)
@@ -82,23 +81,23 @@ def state_of(
 
 
 def _recent(curves: Mapping[str, Mapping[str, Sequence[float]]], name: str) -> float | None:
-    """The median of the last steps."""
+    """The median over the last steps."""
     return median(curves[name]["values"][-RECENT:]) if name in curves else None
 
 
 class Training:
-    """Progress of a run of training; a context manager.
+    """Progress of a training run; a context manager.
 
-    In a terminal it is the screen that `vtune watch` shows, from what the run has written to its folder.
-    Elsewhere, in logs, in CI and where stderr goes into a file, a step now and then is a line.
+    In a terminal it shows the screen of `vtune watch`, from what the run has written to its folder. Elsewhere
+    (logs, CI, stderr redirected to a file) it prints a line for a step now and then.
 
     Args:
         title: What is being done, for the lines.
-        folder: Of the run.
-        total: How many steps there are.
-        done: Steps that an earlier run has done.
-        show: False on processes that are not the first: they stay silent.
-        console: Where it is shown; stderr where none is given.
+        folder: The run folder.
+        total: Total number of steps.
+        done: Steps already done by an earlier run.
+        show: False on processes other than the first, which stay silent.
+        console: Where to show it; stderr by default.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Training:
         console = console or Console(stderr=True, markup=False, emoji=False, highlight=False)
         screen = show and console.is_terminal
         self._lines = Steps(title, total, done=done, show=show and not screen)
-        # No word of the run as a whole: an evaluation at its end may still be missing.
+        # Only about training, not the whole run: a final evaluation may still be missing.
         trained = f"{folder}: all {total} steps are done, nothing is left to train"
         self._at_once = trained if show and done >= total else None
         self._screen = _Screen(folder, total, console) if screen else None
@@ -135,7 +134,7 @@ class Training:
         self._lines.__exit__(kind, error, trace)
 
     def advance(self, numbers: Numbers) -> None:
-        """One more step is done, and its numbers are in the folder.
+        """Count one more step, whose numbers are already in the folder, as done.
 
         Args:
             numbers: What to show in its line.
@@ -146,7 +145,7 @@ class Training:
 
 
 class _Screen:
-    """What is shown of a run in a terminal, made again after a step; its clock goes on meanwhile."""
+    """The screen of a run in a terminal, rendered again after a step; its clock keeps ticking in between."""
 
     def __init__(self, folder: Path, total: int, console: Console) -> None:
         self._folder = folder
@@ -177,7 +176,7 @@ class _Screen:
         try:
             self._body = Group(render_watch(cleaned(self._state())))
         except DataError as error:
-            # Somebody has changed the files meanwhile: that is said, and the training goes on.
+            # The files were changed in the meantime: show the error and keep training.
             self._body = Group(Text(clean(str(error))))
         now = time.monotonic()
         self._due = now + PART * (now - began)
@@ -195,7 +194,7 @@ class _Screen:
         )
 
     def _read(self) -> None:
-        """Take in what the run has written since."""
+        """Read what the run has written since the last call."""
         log = self._folder / "metrics.jsonl"
         if not log.is_file():
             return

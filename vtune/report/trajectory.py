@@ -13,9 +13,9 @@ from vtune.report.numbers import GAP, number
 from vtune.report.sketch import sketch
 
 TARGET = "*"
-"""The mark of evidence boxes in sketches; regions that calls show have the number of their call."""
+"""Mark of evidence boxes in sketches; regions that calls show are marked with the call's number."""
 TRUTH, ANSWER = "t", "a"
-"""The marks of boxes that the ground truth and the answer name."""
+"""Marks of the boxes in the ground truth and the answer."""
 
 COLUMNS = (
     "key",
@@ -30,20 +30,20 @@ COLUMNS = (
     "stop",
     "answer",
 )
-"""Of a list, the facts that are shown."""
+"""Facts shown in a list."""
 ORDINARY = {"stop": "answer"}
-"""Fact -> the value that is not worth a column."""
+"""Fact -> its ordinary value, which needs no column."""
 
 
 def render_trajectory(document: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.view.document.document_of` returned."""
+    """The result of `vtune.view.document.document_of`."""
     return Group(
         _head(document), *_asked(document), *_turns(document), *_pictures(document), *_earned(document)
     )
 
 
 def render_list(result: Mapping[str, Any]) -> RenderableType:
-    """What `vtune.runs.view.show.run_list` returned: the first trajectories that a query found."""
+    """The result of `vtune.runs.view.show.run_list`: the first trajectories that match a query."""
     table = Table()
     shown = [
         name
@@ -125,7 +125,7 @@ def _call(k: int, call: Mapping[str, Any]) -> RenderableType:
 
 
 def _pictures(document: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """A sketch of every picture that has a box on it; of the others, the sizes."""
+    """A sketch of every picture with a box; only the size of the others."""
     yield Rule(Text("pictures"), align="left", characters="─")
     for index, picture in enumerate(document["pictures"]):
         if picture["problem"]:
@@ -147,7 +147,7 @@ def _pictures(document: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _answer(one: Mapping[str, Any]) -> str:
-    """What an answered box, or point, meets."""
+    """What an answered box or point hits."""
     x0, y0, x1, y1 = (number(round(side, 1)) for side in one["box"])
     of = one["meets"] or "the ground truth"
     if one["iou"] is None:
@@ -157,7 +157,7 @@ def _answer(one: Mapping[str, Any]) -> str:
 
 
 def _boxes(document: Mapping[str, Any], index: int) -> list[tuple[str, Sequence[float]]]:
-    """The boxes on a picture with their marks; those of evidence come last, over all others."""
+    """The boxes on a picture with their marks; evidence boxes come last, drawn over the others."""
     found: list[tuple[str, Sequence[float]]] = [
         (str(k % 10), crop["box"])
         for k, call in enumerate(document["calls"])

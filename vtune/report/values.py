@@ -39,7 +39,7 @@ def _tables(title: str, values: Mapping[str, Any]) -> Iterator[RenderableType]:
 
 
 def _rows(value: Any) -> dict[str, Mapping[str, Any]] | None:
-    """Row name -> cells, where every row is a mapping of plain values; else None."""
+    """Row name -> cells, if every row is a mapping of plain values; else None."""
     rows = value if isinstance(value, Mapping) else {str(index): row for index, row in enumerate(value)}
     flat = all(_is_row(row) for row in rows.values())
     return dict(rows) if flat else None
@@ -67,12 +67,12 @@ def _nested(value: Any) -> bool:
 
 
 def is_estimate(value: Mapping[str, Any]) -> bool:
-    """Whether a mapping is a value with its interval, or with the reason why it has none."""
+    """Whether a mapping is a value with its interval, or with the reason for having none."""
     return set(value) - {"n", "why", "values", "shown", "by_questions"} == {"value", "low", "high"}
 
 
 def cell(value: Any) -> str:
-    """A plain value, a list of such or an estimate, as the text of one cell."""
+    """A plain value, a list of them, or an estimate, as the text of one cell."""
     if value is None:
         return GAP
     if isinstance(value, bool):
@@ -89,7 +89,7 @@ def cell(value: Any) -> str:
 
 
 def uses_lines(run: Mapping[str, Any]) -> str:
-    """Below the head of a run or an evaluation: the files of the user's own parts that it used."""
+    """Lines below the head of a run or evaluation that list the files of custom parts it used."""
     return "".join(
         f"\n  uses {name}, SHA-256 {str(file['sha256'])[:16]}"
         + ("" if file["kept"] else "; the copy in the folder is missing or another file")

@@ -14,17 +14,17 @@ from vtune.report.numbers import number, sparkline
 WIDTH = 40
 """Characters of a bar or a curve."""
 FEW = 4
-"""Curves of a source."""
+"""Maximum number of curves per source."""
 REPLY = 240
-"""Characters of a reply, from its end: the answer is there."""
+"""Characters shown of a reply, from its end, where the answer is."""
 HOUR, MINUTE = 3600, 60
 
 State = Mapping[str, Any]
-"""What `vtune.runs.view.watch.watched` returned."""
+"""The result of `vtune.runs.view.watch.watched`."""
 
 
 def render_watch(state: State) -> RenderableType:
-    """Progress; of training the phases of a step, curves by source, what changed, and a reply."""
+    """Progress; for training also the phases of a step, curves by source, what changed, and a reply."""
     parts: list[RenderableType] = [Text(watch_line(state))]
     if state["total"]:
         parts.append(Text(_bar(state["done"] / state["total"])))
@@ -40,7 +40,7 @@ def render_watch(state: State) -> RenderableType:
 
 
 def watch_line(state: State) -> str:
-    """Steps, pace and time left, and the last value of the numbers that matter most; or of an evaluation."""
+    """Steps, pace, time left, and the latest important numbers; or an evaluation's progress."""
     if state["counts"] == "rollouts":
         return _evaluation_line(state)
     steps = f"{state['done']}/{state['total']}" if state["total"] else str(state["done"])
@@ -55,7 +55,7 @@ def watch_line(state: State) -> str:
 
 
 def _evaluation_line(state: State) -> str:
-    """Rollouts that are drawn, the time that the others may take, and the score once there is one."""
+    """Number of rollouts generated, time left for the others, and the score once there is one."""
     rollouts = str(state["done"]) if state["total"] is None else f"{state['done']}/{state['total']}"
     parts = [f"{state['name']}: {rollouts} rollouts drawn"]
     if state["finished"]:
@@ -87,7 +87,7 @@ def _bar(part: float) -> str:
 
 
 def _phases(state: State) -> Table:
-    """A bar for each phase of a step, as long as its share of the longest."""
+    """A bar for each phase of a step, scaled to the longest."""
     table = Table.grid(padding=(0, 1))
     longest = max((value for value in state["phases"].values() if value), default=0.0)
     for name, value in state["phases"].items():

@@ -26,7 +26,7 @@ from vtune.view.place import check_run_folder
 THETAS = tuple(k / 10 for k in range(1, 11))
 """Thresholds at which shares are reported (the axis of Dong et al., figure 2)."""
 BINS = 10
-"""Of similarity (figure 2c)."""
+"""Number of similarity bins (figure 2c)."""
 GIVE = "give a folder that `vtune rl` wrote, e.g. runs/codev-tiny"
 
 _STEP = re.compile(r"step-(\d+)(?:-rank-\d+)?\.parquet")
@@ -34,30 +34,30 @@ _STEP = re.compile(r"step-(\d+)(?:-rank-\d+)?\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A step whose trajectories were kept."""
+    """A step whose trajectories were stored."""
 
     step: int
     transfer: Transfer
     accuracy: float | None
     seconds: float
-    """That both phases took just now."""
+    """Time that both phases took in this analysis."""
 
 
 def run_credit(paths: Sequence[Path]) -> dict[str, Any]:
     """Analyse the stored trajectories of RL runs (Dong et al., figures 2 and 8-10).
 
     Args:
-        paths: Run folders of `vtune rl`. A run without a `credit` section is analysed by the paper's
-            constants: what transfer would have done.
+        paths: Run folders of `vtune rl`. A run without a `credit` section is analysed with the paper's
+            constants, showing what transfer would have done.
 
     Returns:
-        `runs`, one entry a folder: `name`, `path`, `credit` (the constants) and `transferred` (whether the
-        run did it), `steps`, `failing_trajectories`, `failing_calls`; `correctable`, shares by `theta`;
-        `support_by_similarity`, by bin; `tools`, of all steps together; `training`, one row per step;
-        `training_tools`, one per step and tool type; `cost`, or None without a step in the metrics.
+        `runs`, one entry per folder: `name`, `path`, `credit` (the constants) and `transferred` (whether the
+        run used transfer), `steps`, `failing_trajectories`, `failing_calls`; `correctable`, shares by
+        `theta`; `support_by_similarity`, by bin; `tools`, over all steps; `training`, one row per step;
+        `training_tools`, one per step and tool type; `cost`, or None if the metrics have no steps.
 
     Raises:
-        DataError: If a folder is not that of a run, or holds no trajectories.
+        DataError: If a folder is not a run folder, or holds no trajectories.
     """
     return {"runs": [_run(path) for path in paths]}
 
@@ -89,7 +89,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _recipe(path: Path) -> tuple[Credit, bool]:
-    """The constants, and whether the run used them."""
+    """The constants, and whether the run itself used them."""
     if not path.is_file():
         raise DataError(
             f"{path.parent} is not the folder of a run: it has no recipe.yaml",
@@ -103,7 +103,7 @@ def _recipe(path: Path) -> tuple[Credit, bool]:
 
 
 def _stored(path: Path) -> Iterator[tuple[int, list[Trajectory]]]:
-    """The steps whose trajectories were kept, in order; those of all processes together."""
+    """The steps whose trajectories were stored, in order, with all processes merged."""
     files: dict[int, list[Path]] = {}
     for file in sorted((path / "trajectories").glob("step-*.parquet")):
         if name := _STEP.fullmatch(file.name):
@@ -134,7 +134,7 @@ def _analysed(step: int, found: Sequence[Trajectory], recipe: Credit) -> _Step:
 
 
 def _training_row(one: _Step, recipe: Credit) -> dict[str, Any]:
-    """Figures 8 and 9: accuracy, what is correctable at the recipe's thresholds, Δ, and the correction."""
+    """Figures 8 and 9: accuracy, the correctable share at the recipe's thresholds, Δ, and the correction."""
     shares = correctable([one.transfer], recipe)
     delta, delta_gated = mean_delta([one.transfer])
     corrections = [match.correction for match in one.transfer.matches if match.correction != 0]
@@ -154,7 +154,7 @@ def _training_row(one: _Step, recipe: Credit) -> dict[str, Any]:
 
 
 def _why_no_delta(transfer: Transfer) -> str | None:
-    """Why there is no Δ of the figures; None where there is one."""
+    """Why there is no Δ as in the figures; None if there is one."""
     if any(match.gated for match in transfer.matches):
         return None
     if not transfer.failing_calls:
@@ -165,13 +165,13 @@ def _why_no_delta(transfer: Transfer) -> str | None:
 
 
 def _relative(transfer: Transfer) -> float | None:
-    """Mean share of the punishment that was taken back, over corrected calls."""
+    """Mean share of the punishment that was reversed, over corrected calls."""
     shares = [match.correction / -match.before for match in transfer.matches if match.correction != 0]
     return fmean(shares) if shares else None
 
 
 def _cost(path: Path, steps: Sequence[_Step]) -> dict[str, Any] | None:
-    """Seconds of both phases against those of a step, medians; as logged, else as measured just now."""
+    """Median seconds of both phases and of a step; as logged, otherwise as measured in this analysis."""
     rows = [line.values for line in read_metrics(path) if line.source == ALL] if path.is_file() else []
     seconds = [row["seconds"] for row in rows if "seconds" in row]
     if not seconds:

@@ -28,38 +28,36 @@ Series = dict[str, list[float]]
 
 
 REPLIES = 2
-"""Of each source of an evaluation: the worst and the best (ours)."""
+"""Replies per source of an evaluation: the worst and the best (ours)."""
 
 SHOWN = ("model", "samples", "limit", "score", "sources", "faithfulness", "unaudited")
-"""What of the results of an evaluation is shown; younger keys may be missing."""
+"""Keys of an evaluation's results that are shown; newer ones may be missing."""
 
 
 def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, object]:
     """Read the folders of runs, of evaluations and of sweeps.
 
     Args:
-        paths: Folders with `recipe.yaml` and `metrics.jsonl` (`environment.json` where there is one), or with
-            the `results.json` of an evaluation, or with the `sweep.yaml` of a sweep; or that hold such
-            folders, as `vtune demo` writes: each that has something to tell is then one of them.
-        replies: Also those that were kept last, see `vtune.metrics.replies.last_replies`; of an evaluation
-            `REPLIES` of each source.
+        paths: Folders with `recipe.yaml` and `metrics.jsonl` (and optionally `environment.json`), with the
+            `results.json` of an evaluation, or with the `sweep.yaml` of a sweep; or folders that contain such
+            folders, as written by `vtune demo`: then each of these with any results is used.
+        replies: Include the replies that were kept last, see `vtune.metrics.replies.last_replies`; for an
+            evaluation, `REPLIES` per source.
 
     Returns:
-        `runs`, one entry per folder: `name` (with the folders that tell it from others of its name), `path`,
-        `recipe`, `environment` (or None), `steps` (that it will have; None where nothing says), `last_step`,
-        and `sources`: source -> number -> `first`, `last`, `best` (None where neither more nor less is
-        better), and the curve as `steps` and `values`. A step at which a number could not be measured is
-        missing from its curve. `changes`: see `vtune.metrics.changes.telling`.
-        `tightenings`: see `vtune.metrics.tightening`. `replies`, where asked
-        for.
-        `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the table of each.
-        `unreadable`: path -> why, of those in such a folder that are broken: one hides no other.
-        `audit` of those that `vtune faithfulness` has looked at: see `vtune.schema.audit`.
-        `unfinished`: paths of runs and evaluations in such a folder that have nothing to tell yet.
+        `runs`, one entry per folder: `name` (with parent folders if needed to make it unique), `path`,
+        `recipe`, `environment` (or None), `steps` (in total; None if unknown), `last_step`, and `sources`:
+        source -> number -> `first`, `last`, `best` (None if neither more nor less is better), and the curve
+        as `steps` and `values`. A step at which a number could not be measured is missing from its curve.
+        `changes`: see `vtune.metrics.changes.telling`. `tightenings`: see `vtune.metrics.tightening`.
+        `replies`, if requested. `evaluations`: `name`, `path` and what is in `results.json`. `sweeps`: the
+        table of each. `unreadable`: path -> why, for broken folders inside a given one, which do not hide the
+        others. `audit` for those that `vtune faithfulness` has audited: see `vtune.schema.audit`.
+        `unfinished`: paths of runs and evaluations inside a given folder that have no results yet.
 
     Raises:
-        DataError: If a folder is of no such kind, a file is broken in one that was given itself, or nothing
-            in such a folder can be shown: all is broken, or none has something to tell yet.
+        DataError: If a folder is of another kind, a file is broken in a folder given directly, or nothing
+            inside a given folder can be shown, as everything is broken or has no results yet.
     """
     given = paths
     for folder in given:
@@ -94,7 +92,7 @@ def run_report(paths: Sequence[Path], *, replies: bool = False) -> dict[str, obj
 
 
 def _nothing(unreadable: Mapping[str, str], unfinished: Sequence[str]) -> DataError:
-    """Why nothing can be shown: of what is broken, which somebody can repair, before what is not finished."""
+    """Why nothing can be shown: first what is broken, which can be repaired, then what is not finished."""
     if not unreadable:
         return DataError(
             "no run has done a step yet, and no evaluation is finished",
@@ -108,7 +106,7 @@ def _nothing(unreadable: Mapping[str, str], unfinished: Sequence[str]) -> DataEr
 
 
 def _told_apart(shown: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Those in a sweep's folder are all called after their seed or suite: where they lie tells them apart."""
+    """Unique names, with parent folders: sweeps name their runs after seeds, evaluations after suites."""
     paths = [Path(str(one["path"])) for one in shown]
     alike = [[other for other in paths if other.resolve().name == path.resolve().name] for path in paths]
     return [
@@ -117,12 +115,12 @@ def _told_apart(shown: Sequence[dict[str, object]]) -> list[dict[str, object]]:
 
 
 def _spread(path: Path) -> list[Path]:
-    """A folder, or the runs and evaluations in it where it is not one itself."""
+    """The folder itself, or the runs and evaluations in it if it is neither."""
     if (path / "recipe.yaml").is_file() or _is_evaluation(path) or is_sweep(path) or not path.is_dir():
         return [path]
     sweeps = sorted(child for child in path.iterdir() if is_sweep(child))
     runs = [one.path for one in runs_below(path)]
-    # A sweep stands for its runs.
+    # A sweep represents its runs.
     return [*sweeps, *(run for run in runs if not any(run.is_relative_to(one) for one in sweeps))] or [path]
 
 
@@ -151,13 +149,13 @@ def _audit(path: Path) -> dict[str, object]:
 
 
 def _replies(path: Path) -> list[dict[str, Any]]:
-    """Of an evaluation; none where somebody has taken its trajectories away."""
+    """Replies of an evaluation; empty if its trajectories were removed."""
     file = path / "trajectories.parquet"
     return stored_replies(file, each=REPLIES) if file.is_file() else []
 
 
 def _uses(environment: object, folder: Path) -> dict[str, object]:
-    """Under `uses`: name -> `sha256` of each file of the user's own parts, and whether it is `kept`."""
+    """Under `uses`: name -> `sha256` of each file with custom parts, and whether its copy is `kept`."""
     recorded = environment.get("uses") if isinstance(environment, dict) else None
     if not isinstance(recorded, dict):
         return {}
@@ -175,7 +173,7 @@ def _run(path: Path, *, replies: bool) -> dict[str, object]:
     if not (path / "recipe.yaml").is_file():
         raise DataError(f"{path} is not the folder of a run: it has no recipe.yaml", fix=GIVE_RUN)
     if not (path / "metrics.jsonl").is_file():
-        if not is_running(path) and not (path / "environment.json").is_file():  # the recipe is somebody's own
+        if not is_running(path) and not (path / "environment.json").is_file():  # the recipe is not from a run
             raise DataError(f"{path} is not the folder of a run: it has no metrics.jsonl", fix=GIVE_RUN)
         fix = "wait for its first step" if is_running(path) else RESUME
         raise DataError("no numbers yet: its first step has not ended", where=str(path), fix=fix)
@@ -185,7 +183,7 @@ def _run(path: Path, *, replies: bool) -> dict[str, object]:
         sources.setdefault(line.source, []).append(line)
     curves: dict[str, Any] = {source: _curves(group) for source, group in sources.items()}
     recipe, environment = _recipe(path / "recipe.yaml"), _environment(path / "environment.json")
-    # The row of an evaluation has the number of steps before it, which is no step that has been done.
+    # An evaluation row has the number of steps before it, which is not the number of a training step.
     trained = [line.step for line in lines if not line.source.startswith(EVAL)]
     return {
         "name": path.resolve().name,
@@ -204,15 +202,15 @@ def _run(path: Path, *, replies: bool) -> dict[str, object]:
 
 
 def run_begun(path: Path) -> dict[str, Any]:
-    """Of a run without numbers yet, `steps`, `sources` and `changes` as in `run_report`."""
+    """`steps`, `sources` and `changes`, as in `run_report`, for a run without numbers yet."""
     recipe, environment = _recipe(path / "recipe.yaml"), _environment(path / "environment.json")
     return {"steps": _steps(recipe, environment), "sources": {}, "changes": []}
 
 
 def _steps(recipe: object, environment: object) -> int | None:
-    """How many steps a run will have: by its recipe, or by what it has counted of its data at the start.
+    """Total number of steps of a run, from its recipe or from its count of the data at the start.
 
-    None where neither says, as in folders of recipes by epochs that are older than the count.
+    None if neither says, as in older folders of epoch-based recipes without that count.
     """
     named = (one.get("steps") for one in (recipe, environment) if isinstance(one, dict))
     return next((steps for steps in named if isinstance(steps, int)), None)

@@ -13,18 +13,18 @@ from vtune.runs.sweep.table import is_sweep, sweep_table
 
 
 def write_figure(paths: Sequence[Path], out: Path) -> dict[str, Any]:
-    """Draw a sweep.
+    """Draw a sweep and write the figure.
 
     Args:
-        paths: Its folder, alone.
-        out: The file; by its ending it is SVG, PDF or PNG.
+        paths: Only the sweep's folder.
+        out: The file; its ending selects SVG, PDF or PNG.
 
     Returns:
-        `figure`, `bytes`; `curves` and `variants`, what is drawn; `unfinished`, as in the table.
+        `figure`, `bytes`; `curves` and `variants` that were drawn; `unfinished`, as in the table.
 
     Raises:
-        DataError: If no run of it is finished, or a file in it is broken.
-        RecipeError: If it is another folder, or the file cannot be written.
+        DataError: If none of its runs is finished, or a file in it is broken.
+        RecipeError: If it is not a sweep's folder, or the file cannot be written.
     """
     kind = out.suffix.removeprefix(".").lower()
     if kind not in KINDS:

@@ -40,7 +40,7 @@ class _Suite(_Part):
 
 
 class _Results(_Part):
-    """Keys that are read; younger ones may be missing."""
+    """The keys that are read; newer ones may be missing."""
 
     score: _Score
     sources: dict[str, _Score]
@@ -53,15 +53,15 @@ class _Results(_Part):
 
 
 def read_results(file: Path, *keys: str, fix: str) -> dict[str, Any]:
-    """What `results.json` holds, as far as pages and tables read it of the shapes that an evaluation writes.
+    """The content of `results.json`, checked for the shapes that pages and tables rely on.
 
     Args:
         file: The file.
-        keys: That it must have.
-        fix: What to do where it cannot be read.
+        keys: Keys that it must have.
+        fix: What to do if it cannot be read.
 
     Raises:
-        DataError: If it cannot be read, lacks a key, or a value is of another kind, naming its place.
+        DataError: If it cannot be read, lacks a key, or a value has the wrong type; names its place.
     """
     results = read_record(file, *keys, fix=fix)
     try:
@@ -76,7 +76,7 @@ def read_results(file: Path, *keys: str, fix: str) -> dict[str, Any]:
 
 
 def _no_number(value: Any, place: str) -> str | None:
-    """The place of the first that is not a number: NaN, infinite, or a text where an estimate has one."""
+    """The place of the first invalid number: NaN, infinite, or an estimate's text."""
     if isinstance(value, Mapping):
         parts = ("value", "low", "high") if is_estimate(value) else ()
         for name in parts:
